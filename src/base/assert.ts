@@ -1,0 +1,17 @@
+/** Thrown when something that can never happen has happened: a bug here or a caller's programming error. */
+export class AssertionError extends Error {
+  override readonly name = 'AssertionError';
+}
+
+/**
+ * Throws {@link AssertionError} unless `condition` holds. For broken invariants only: bad input gets an
+ * outcome, and a failing world gets an error with a code.
+ */
+export function assert(condition: unknown, message: string): asserts condition {
+  if (!condition) throw new AssertionError(message);
+}
+
+/** Marks a branch that the type checker has proved empty; throws should it ever be reached. */
+export function unreachable(value: never): never {
+  throw new AssertionError(`unreachable value: ${String(value)}`);
+}

@@ -1,0 +1,55 @@
+import { type Unsubscribe, unsubscribeOnce } from './subscription.ts';
+
+/** What a listener threw, and which one. The set goes on with the next listener (I7). */
+export type ListenerFault<L> = (error: unknown, listener: L) => void;
+
+/**
+ * Listeners in order of subscription, isolated from each other (I7): one that throws is reported to `onFault`
+ * and harms neither the others nor the caller. Copy-on-write, so that a listener may subscribe or unsubscribe
+ * while it is being called: one added during a `notify` is not called by it, one removed is not called any more.
+ */
+export class ListenerSet<L extends object> {
+  readonly #onFault: ListenerFault<L>;
+  #listeners: readonly L[] = [];
+
+  constructor(onFault: ListenerFault<L>) {
+    this.#onFault = onFault;
+  }
+
+  get size(): number {
+    return this.#listeners.length;
+  }
+
+  /** The listeners of this moment; never changed in place, so it is safe to keep for a later delivery. */
+  get current(): readonly L[] {
+    return this.#listeners;
+  }
+
+  /** The same object added twice is called twice and must be removed twice. */
+  add(listener: L): Unsubscribe {
+    this.#listeners = [...this.#listeners, listener];
+    return unsubscribeOnce(() => this.#remove(listener));
+  }
+
+  /** Calls `call` for each of `listeners` (by default all) that is still subscribed. Never throws. */
+  notify(call: (listener: L) => void, listeners: readonly L[] = this.#listeners): void {
+    for (const listener of listeners) {
+      if (listeners !== this.#listeners && !this.#listeners.includes(listener)) continue;
+      this.guard(listener, call);
+    }
+  }
+
+  /** Calls one listener, under the same isolation. */
+  guard(listener: L, call: (listener: L) => void): void {
+    try {
+      call(listener);
+    } catch (error) {
+      this.#onFault(error, listener);
+    }
+  }
+
+  #remove(listener: L): void {
+    const index = this.#listeners.indexOf(listener);
+    if (index >= 0) this.#listeners = this.#listeners.toSpliced(index, 1);
+  }
+}

@@ -1,0 +1,16 @@
+/**
+ * Ends a subscription: call it, or let `using` dispose of it. Idempotent. Once it has returned, the
+ * listener is called no more, not even with what was queued before.
+ */
+export type Unsubscribe = (() => void) & Disposable;
+
+/** Makes an {@link Unsubscribe} that runs `release` on its first use only. */
+export function unsubscribeOnce(release: () => void): Unsubscribe {
+  let done = false;
+  const end = (): void => {
+    if (done) return;
+    done = true;
+    release();
+  };
+  return Object.assign(end, { [Symbol.dispose]: end });
+}

@@ -1,0 +1,119 @@
+import type { NumericIdentity } from '../identity/numeric-identity.ts';
+import type { Source } from '../identity/source.ts';
+import type { PortProtocol } from '../net/port.ts';
+
+/** Names of a pod's ports. A `Map`, so that no name from outside can reach a prototype. */
+export type NamedPorts = ReadonlyMap<string, PortProtocol>;
+
+/** The pod behind an IP. Not to be changed once it was handed in: the cache keeps the object itself. */
+export interface K8sMetadata {
+  readonly namespace: string;
+  readonly podName: string;
+  readonly namedPorts?: NamedPorts | undefined;
+}
+
+/** Who writes: a source and, where there are several of a kind, an owner such as a cluster or a node. */
+export interface Writer {
+  readonly source: Source;
+  /** Defaults to `''`, which comes first among owners of equal source. */
+  readonly owner?: string | undefined;
+}
+
+/** What a writer says of a prefix (SEMANTICS 2.2). */
+export interface Claim extends Writer {
+  /** 0 to 2³²−1. */
+  readonly identity: number;
+  /** Address of the node where the endpoint runs: the tunnel endpoint. Any spelling; kept in canonical form. */
+  readonly hostIP?: string | undefined;
+  /** 0 to 255; 0 (the default) means no encryption. */
+  readonly encryptKey?: number | undefined;
+  /** All-empty metadata counts as none. */
+  readonly k8s?: K8sMetadata | undefined;
+}
+
+/** What is where: the attributes of an effective entry, and whose claim it is. Immutable. */
+export interface IPCacheEntry {
+  readonly identity: NumericIdentity;
+  readonly source: Source;
+  /** `''` when the claim has no owner. */
+  readonly owner: string;
+  /** Canonical text. */
+  readonly hostIP: string | undefined;
+  readonly encryptKey: number;
+  readonly k8s: K8sMetadata | undefined;
+}
+
+/** An entry under its own key, as the exact reads give it. */
+export interface KeyedEntry extends IPCacheEntry {
+  /** Canonical key text: `10.1.2.3` for an endpoint, `10.1.2.0/24` for a CIDR. */
+  readonly key: string;
+  /** A full-length CIDR that an endpoint IP hides from listeners and longest-prefix match. */
+  readonly shadowed: boolean;
+}
+
+/**
+ * How the effective, visible entry of one prefix changed (SEMANTICS 2.2, 4). `old` is what this listener was
+ * last told of the prefix. Complete and immutable: safe to keep.
+ */
+export interface IPCacheChange {
+  readonly kind: 'upsert' | 'delete';
+  /** Canonical CIDR text, always with a length: `10.1.2.3/32`. */
+  readonly prefix: string;
+  /** Undefined when the prefix is new. */
+  readonly old: IPCacheEntry | undefined;
+  /** Undefined when the prefix is gone. */
+  readonly new: IPCacheEntry | undefined;
+}
+
+/**
+ * Told of every change, synchronously, after the state has changed, in order. On subscription it is first
+ * given every visible entry as an `upsert` without `old`, then `onSynced`, then live changes.
+ *
+ * A listener that throws is counted and harms nobody (I7). It may read, write and unsubscribe; what it writes
+ * is applied at once and told after the change that is being told.
+ */
+export interface IPCacheListener {
+  onChanges(changes: readonly IPCacheChange[]): void;
+  onSynced?(): void;
+}
+
+/** The key that changed hands. */
+export interface OwnerChange {
+  /** Canonical key text, as in {@link KeyedEntry}. */
+  readonly key: string;
+  /** Undefined when nobody held the key. */
+  readonly previous: Required<Writer> | undefined;
+  /** Undefined when nobody holds it now: it is free. */
+  readonly current: Required<Writer> | undefined;
+}
+
+/**
+ * Told when a **contested** key changes hands: a key for which some claim has been overruled, or replaced by
+ * another writer's, since it last was absent. An uncontested key that comes and goes tells nothing, so a
+ * listener costs nothing on the common path. Ownership may change where no attribute does.
+ */
+export interface OwnerListener {
+  onOwnerChanges(changes: readonly OwnerChange[]): void;
+}
+
+/**
+ * What became of a write. `applied` and `unchanged`: the writer's claim is the effective one of its key.
+ * `overruled`: a stronger claim is. `invalid`: refused, nothing changed, counted and described in `status()`.
+ * `capacity`: there was no room.
+ */
+export type UpsertOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 'capacity';
+
+/**
+ * `applied`: the claim is gone. `not-found`: nobody claims the key. `not-owner`: others claim it, not this
+ * writer (or not any more for the pod of `ifPod`).
+ */
+export type DeleteOutcome = 'applied' | 'not-found' | 'not-owner' | 'invalid';
+
+/** Whose claim to delete, and under which condition. */
+export interface DeleteOptions extends Writer {
+  /**
+   * Delete only while the claim still names this pod: a late delete of a pod whose IP was reused must not hurt
+   * the new pod.
+   */
+  readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
+}

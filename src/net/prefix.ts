@@ -1,0 +1,159 @@
+import { type AddressWords, addressBits, type Family, maskWords, wordMask } from './address-words.ts';
+import { formatAddress, formatPrefix } from './format-address.ts';
+import { isMapped, scanAddress, unmap } from './parse-address.ts';
+
+/**
+ * How a key was written: a bare address names an *endpoint*, an address with a length a *CIDR*. `10.1.2.3` and
+ * `10.1.2.3/32` are different keys over one prefix (SEMANTICS 2.1).
+ */
+export type KeyForm = 'endpoint' | 'cidr';
+
+/**
+ * The register that {@link parsePrefix} fills: canonical words (masked, mapped IPv6 folded to IPv4), length
+ * and form. Its owner reuses it, so that parsing allocates nothing; keep a {@link Prefix} instead.
+ */
+export interface PrefixRegister extends AddressWords {
+  length: number;
+  form: KeyForm;
+}
+
+/** A register to parse into; its first content is `0.0.0.0`. */
+export function prefixRegister(): PrefixRegister {
+  return { family: 4, w0: 0, w1: 0, w2: 0, w3: 0, length: 32, form: 'endpoint' };
+}
+
+const MAPPED_BITS = 96; // ::ffff:0:0/96 holds the IPv4 addresses
+
+/** A decimal prefix length without sign or leading zeros, or -1. */
+function scanLength(text: string, from: number): number {
+  const digits = text.length - from;
+  if (digits < 1 || digits > 3 || (digits > 1 && text.charCodeAt(from) === 48)) return -1;
+  let length = 0;
+  for (let i = from; i < text.length; i++) {
+    const digit = (text.charCodeAt(i) - 48) >>> 0;
+    if (digit > 9) return -1;
+    length = length * 10 + digit;
+  }
+  return length;
+}
+
+/** The longest text that can be a key: eight groups with a dotted tail, and `/128`. */
+const LONGEST_TEXT = 'ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255/128'.length;
+
+/**
+ * Parses an endpoint IP or a CIDR into `out` in canonical form (SEMANTICS 2.1): host bits are zeroed, an
+ * IPv4-mapped address becomes IPv4, and so does a mapped CIDR of 96 bits or more. Strict: no zone id, no
+ * leading zero, no sign, no white space, all of the text is used. Returns false when it is neither; `out` is
+ * then undefined. Allocates nothing; about 50 ns for IPv4.
+ */
+export function parsePrefix(text: string, out: PrefixRegister): boolean {
+  if (text.length > LONGEST_TEXT) return false;
+  const slash = text.indexOf('/');
+  const end = slash < 0 ? text.length : slash;
+  if (!scanAddress(text, 0, end, out)) return false;
+  if (slash < 0) {
+    if (isMapped(out)) unmap(out);
+    out.form = 'endpoint';
+    out.length = addressBits(out.family);
+    return true;
+  }
+  let length = scanLength(text, slash + 1);
+  if (length < 0 || length > addressBits(out.family)) return false;
+  if (length >= MAPPED_BITS && isMapped(out)) {
+    unmap(out);
+    length -= MAPPED_BITS;
+  }
+  maskWords(out, length);
+  out.form = 'cidr';
+  out.length = length;
+  return true;
+}
+
+const scratch = prefixRegister();
+
+/**
+ * An immutable IP prefix in canonical form. A full-length one also stands for a single address; whether it was
+ * written as address or CIDR is not part of it.
+ */
+export class Prefix implements Readonly<AddressWords> {
+  readonly family: Family;
+  readonly length: number;
+  readonly w0: number;
+  readonly w1: number;
+  readonly w2: number;
+  readonly w3: number;
+
+  /** Trusts `words` to be canonical for `length`; use {@link Prefix.parse} for text. */
+  constructor(words: Readonly<AddressWords>, length: number) {
+    this.family = words.family;
+    this.length = length;
+    this.w0 = words.w0;
+    this.w1 = words.w1;
+    this.w2 = words.w2;
+    this.w3 = words.w3;
+  }
+
+  /** The prefix that an address or CIDR names, or `undefined` when the text is neither. */
+  static parse(text: string): Prefix | undefined {
+    return parsePrefix(text, scratch) ? new Prefix(scratch, scratch.length) : undefined;
+  }
+
+  /** Whether it covers a single address. */
+  get isFullLength(): boolean {
+    return this.length === addressBits(this.family);
+  }
+
+  /** Whether every address of `other` is in this prefix. */
+  contains(other: Prefix): boolean {
+    return other.length >= this.length && containsWords(this, this.length, other);
+  }
+
+  equals(other: Prefix): boolean {
+    return comparePrefixes(this, other) === 0;
+  }
+
+  /** The canonical address, without length: what a bare endpoint key looks like. */
+  get address(): string {
+    return formatAddress(this);
+  }
+
+  /** Canonical CIDR text, always with its length: `10.1.2.3/32`. */
+  toString(): string {
+    return formatPrefix(this, this.length);
+  }
+}
+
+/** Whether the address `words` lies in the prefix `net`/`length` of the same family. */
+export function containsWords(
+  net: Readonly<AddressWords>,
+  length: number,
+  words: Readonly<AddressWords>,
+): boolean {
+  return (
+    net.family === words.family &&
+    ((net.w0 ^ words.w0) & wordMask(length)) === 0 &&
+    ((net.w1 ^ words.w1) & wordMask(length - 32)) === 0 &&
+    ((net.w2 ^ words.w2) & wordMask(length - 64)) === 0 &&
+    ((net.w3 ^ words.w3) & wordMask(length - 96)) === 0
+  );
+}
+
+/** Total order: IPv4 before IPv6, then by address as a number, then shorter prefixes first. */
+export function comparePrefixes(a: Prefix, b: Prefix): number {
+  return (
+    a.family - b.family ||
+    (a.w0 >>> 0) - (b.w0 >>> 0) ||
+    (a.w1 >>> 0) - (b.w1 >>> 0) ||
+    (a.w2 >>> 0) - (b.w2 >>> 0) ||
+    (a.w3 >>> 0) - (b.w3 >>> 0) ||
+    a.length - b.length
+  );
+}
+
+/**
+ * The canonical text of a bare address (`::ffff:10.0.0.1` → `10.0.0.1`), or `undefined` when `text` is not one.
+ * CIDRs are refused.
+ */
+export function canonicalAddress(text: string): string | undefined {
+  return parsePrefix(text, scratch) && scratch.form === 'endpoint' ? formatAddress(scratch) : undefined;
+}

@@ -1,0 +1,59 @@
+/** What the replay of one trace file found; printed as one JSON line. */
+export interface ReplayReport {
+  readonly file: string;
+  readonly scenarios: number;
+  readonly stepsCompared: number;
+  /** Steps, or parts of steps, that were not compared, by reason. */
+  readonly stepsSkipped: Readonly<Record<string, number>>;
+  readonly mismatches: number;
+  /** The first few mismatches. */
+  readonly examples: readonly Mismatch[];
+}
+
+/** One difference between the recording and our engine. */
+export interface Mismatch {
+  readonly scenario: string;
+  /** Index of the step; -1 for the final state. */
+  readonly step: number;
+  readonly what: string;
+  readonly expected: unknown;
+  readonly actual: unknown;
+}
+
+/** Collects what a replay finds; one for each file. */
+export class ReplayTally {
+  static readonly #EXAMPLES = 5;
+  readonly #skipped = new Map<string, number>();
+  readonly #examples: Mismatch[] = [];
+  #scenarios = 0;
+  #compared = 0;
+  #mismatches = 0;
+
+  scenario(): void {
+    this.#scenarios++;
+  }
+
+  compared(): void {
+    this.#compared++;
+  }
+
+  skipped(reason: string, count = 1): void {
+    this.#skipped.set(reason, (this.#skipped.get(reason) ?? 0) + count);
+  }
+
+  mismatch(found: Mismatch): void {
+    this.#mismatches++;
+    if (this.#examples.length < ReplayTally.#EXAMPLES) this.#examples.push(found);
+  }
+
+  report(file: string): ReplayReport {
+    return {
+      file,
+      scenarios: this.#scenarios,
+      stepsCompared: this.#compared,
+      stepsSkipped: Object.fromEntries(this.#skipped),
+      mismatches: this.#mismatches,
+      examples: this.#examples,
+    };
+  }
+}
