@@ -1,0 +1,138 @@
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+/** The table "Rooms": what each room may import of ours, besides its own files. */
+const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  base: [],
+  net: ['base'],
+  identity: ['base', 'net'],
+  ipcache: ['base', 'net', 'identity'],
+  servicecache: ['base', 'net', 'identity'],
+  nodemanager: ['base', 'net', 'identity', 'ipcache'],
+  datapath: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager'],
+  kvstore: ['base', 'net', 'identity'],
+  clustermesh: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'kvstore'],
+  k8s: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager'],
+  operator: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'kvstore', 'k8s'],
+  agent: [
+    ...['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'datapath'],
+    ...['kvstore', 'clustermesh', 'k8s', 'operator'],
+  ],
+  cli: [
+    ...['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'datapath'],
+    ...['kvstore', 'clustermesh', 'k8s', 'operator', 'agent'],
+  ],
+};
+const ENGINES = ['net', 'identity', 'ipcache', 'servicecache', 'nodemanager'];
+const NAMES = Object.keys(ROOMS);
+const REPO = new URL('../..', import.meta.url).pathname;
+const BIOME = join(REPO, 'node_modules/.bin/biome');
+
+/** Sources by path, and the rule each of them breaks (`undefined`: none). */
+const SOURCES: Record<string, { text: string; breaks: string | undefined }> = {};
+
+function source(path: string, text: string, breaks: string | undefined): void {
+  SOURCES[path] = { text, breaks };
+}
+
+for (const room of NAMES) {
+  source(`src/${room}/leaf.ts`, 'export const leaf: number = 1;\n', undefined);
+  for (const target of NAMES.filter((name) => name !== room)) {
+    const text = `import { leaf } from '../${target}/leaf.ts';\n\nexport const here: number = leaf;\n`;
+    const legal = ROOMS[room]?.includes(target);
+    source(`src/${room}/imports-${target}.ts`, text, legal ? undefined : 'noRestrictedImports');
+  }
+}
+source('src/net/exports-up.ts', "export { leaf } from '../agent/leaf.ts';\n", 'noRestrictedImports');
+source('src/net/type-up.ts', "export type { leaf } from '../ipcache/leaf.ts';\n", 'noRestrictedImports');
+source(
+  'src/net/dynamic-up.ts',
+  "export const later: Promise<unknown> = import('../ipcache/leaf.ts');\n",
+  'noRestrictedImports',
+);
+for (const room of ENGINES) {
+  const node = "import { readFileSync } from 'node:fs';\n\nexport const read: unknown = readFileSync;\n";
+  source(`src/${room}/uses-node.ts`, node, 'noNodejsModules');
+  for (const name of ['setTimeout', 'setInterval', 'Date', 'process', 'console', 'performance', 'Buffer']) {
+    const text = `export const impure: unknown = ${name};\n`;
+    source(`src/${room}/uses-${name.toLowerCase()}.ts`, text, 'noRestrictedGlobals');
+  }
+}
+source(
+  'src/kvstore/uses-node.ts',
+  "import { readFileSync } from 'node:fs';\n\nexport const read: unknown = readFileSync;\n",
+  undefined,
+);
+const FLOATING =
+  'async function work(): Promise<void> {\n  await Promise.resolve();\n}\n\nexport function run(): void {\n  work();\n}\n';
+source('src/kvstore/floating.ts', FLOATING, 'noFloatingPromises');
+source('src/kvstore/awaited.ts', FLOATING.replace('  work();\n', '  void work();\n'), undefined);
+source(
+  'src/k8s/cycle-a.ts',
+  "import { b } from './cycle-b.ts';\n\nexport const a = (): number => b();\n",
+  'noImportCycles',
+);
+source(
+  'src/k8s/cycle-b.ts',
+  "import { a } from './cycle-a.ts';\n\nexport const b = (): number => a();\n",
+  'noImportCycles',
+);
+source('src/agent/barrel.ts', "export * from './leaf.ts';\n", 'noBarrelFile');
+source('src/agent/any.ts', 'export const loose: any = 1;\n', 'noExplicitAny');
+
+interface Diagnostic {
+  readonly category: string;
+  readonly location: { readonly path: string };
+}
+
+let folder = '';
+let rulesByPath: ReadonlyMap<string, readonly string[]> = new Map();
+
+function lint(cwd: string): ReadonlyMap<string, readonly string[]> {
+  const run = spawnSync(
+    BIOME,
+    ['lint', '--vcs-enabled=false', '--max-diagnostics=none', '--reporter=json', 'src'],
+    {
+      cwd,
+      encoding: 'utf8',
+      maxBuffer: 64 << 20,
+    },
+  );
+  const found = new Map<string, string[]>();
+  const { diagnostics } = JSON.parse(run.stdout) as { diagnostics: readonly Diagnostic[] };
+  for (const { category, location } of diagnostics) {
+    const rules = found.get(location.path) ?? [];
+    rules.push(category.split('/').at(-1) ?? category);
+    found.set(location.path, rules);
+  }
+  return found;
+}
+
+describe('the linter, with the configuration of this repository', () => {
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'dpcache-lint-'));
+    for (const file of ['biome.json', 'tsconfig.json']) cpSync(join(REPO, file), join(folder, file));
+    for (const [path, { text }] of Object.entries(SOURCES)) {
+      mkdirSync(dirname(join(folder, path)), { recursive: true });
+      writeFileSync(join(folder, path), text);
+    }
+    rulesByPath = lint(folder);
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  it.each(Object.entries(SOURCES).filter(([, { breaks }]) => breaks !== undefined))(
+    'refuses %s',
+    (path, { breaks }) => {
+      expect(rulesByPath.get(path) ?? []).toContain(breaks);
+    },
+  );
+
+  it('has nothing to say against any of the legal imports', () => {
+    const legal = Object.keys(SOURCES).filter((path) => SOURCES[path]?.breaks === undefined);
+    expect(legal.length).toBeGreaterThan(NAMES.length);
+    expect(legal.filter((path) => rulesByPath.has(path))).toEqual([]);
+  });
+});
