@@ -1,6 +1,9 @@
 import { type Unsubscribe, unsubscribeOnce } from './subscription.ts';
 
-/** What a listener threw, and which one. The set goes on with the next listener (I7). */
+/**
+ * What a listener threw, and which one. The set goes on with the next listener (I7), also when this throws: a
+ * broken report must not do what a broken listener may not.
+ */
 export type ListenerFault<L> = (error: unknown, listener: L) => void;
 
 /**
@@ -44,7 +47,15 @@ export class ListenerSet<L extends object> {
     try {
       call(listener);
     } catch (error) {
+      this.#report(error, listener);
+    }
+  }
+
+  #report(error: unknown, listener: L): void {
+    try {
       this.#onFault(error, listener);
+    } catch {
+      // There is nobody left to tell.
     }
   }
 

@@ -15,14 +15,17 @@ export interface Rejection {
 const VALUE_LENGTH = 120;
 const RECENT = 16;
 
+function describe(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    return `[${typeof value}]`; // cyclic, a bigint, a hostile toJSON: asking it more may throw again
+  }
+}
+
 /** Shows any value as short text; never throws, whatever it is given. */
 export function showValue(value: unknown): string {
-  let text: string;
-  try {
-    text = typeof value === 'string' ? JSON.stringify(value) : (JSON.stringify(value) ?? String(value));
-  } catch {
-    text = Object.prototype.toString.call(value);
-  }
+  const text = describe(value);
   return text.length > VALUE_LENGTH ? `${text.slice(0, VALUE_LENGTH - 1)}…` : text;
 }
 
