@@ -27,16 +27,17 @@ export function formatLabels(labels: Labels): string {
 
 function parseLabel(text: string): Label | undefined {
   const colon = text.indexOf(':');
-  if (colon < 0) return undefined;
-  const equals = text.indexOf('=', colon);
+  const equals = text.indexOf('=');
+  if (colon < 1 || (equals >= 0 && equals < colon)) return undefined;
   const key = text.slice(colon + 1, equals < 0 ? undefined : equals);
   if (key === '') return undefined;
   return { source: text.slice(0, colon), key, value: equals < 0 ? '' : text.slice(equals + 1) };
 }
 
 /**
- * Reads the key form back. Every label must end in `;`, name a source before its first `:` and have a key; a
- * value may be empty and may hold `:`, `=` and `/`, not `;`. `undefined` when any label is not so.
+ * Reads the key form back. Every label must end in `;`, name a source before its first `:` and have a key
+ * before its first `=`; a value may be empty and may hold `:`, `=` and `/`, not `;`. `undefined` when any
+ * label is not so.
  */
 export function parseLabels(text: string): Labels | undefined {
   if (!text.endsWith(';')) return undefined;
