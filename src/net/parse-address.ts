@@ -117,10 +117,12 @@ function scanIPv6(text: string, from: number, to: number, out: AddressWords): bo
  * needs its length for that (see `parsePrefix`). False when it is no address; `out` is then undefined.
  */
 export function scanAddress(text: string, from: number, to: number, out: AddressWords): boolean {
-  // An IPv4 address has its first dot by the fourth character, so the family shows early.
+  // An IPv4 address has its first dot by the fourth character and no colon before it, as `::1.2.3.4` has.
   const limit = Math.min(to, from + 4);
   for (let i = from; i < limit; i++) {
-    if (text.charCodeAt(i) !== DOT) continue;
+    const code = text.charCodeAt(i);
+    if (code === COLON) break;
+    if (code !== DOT) continue;
     const word = scanDotted(text, from, to);
     if (word === undefined) return false;
     out.family = 4;

@@ -1,0 +1,209 @@
+import fc from 'fast-check';
+import ipaddr from 'ipaddr.js';
+import { describe, expect, it } from 'vitest';
+import { comparePrefixes, containsWords, Prefix, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
+import { addressText, cidrText } from './arbitraries.ts';
+
+const RUNS = { numRuns: 3000 };
+
+function parse(text: string): Prefix {
+  const prefix = Prefix.parse(text);
+  if (prefix === undefined) throw new Error(`not a prefix: ${text}`);
+  return prefix;
+}
+
+/** A prefix as numbers of arbitrary size: so plain that it cannot be wrong. */
+interface NaivePrefix {
+  readonly family: 4 | 6;
+  readonly value: bigint;
+  readonly length: number;
+}
+
+function naive(prefix: Prefix): NaivePrefix {
+  const bytes = ipaddr.parse(prefix.address).toByteArray();
+  const value = bytes.reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n);
+  return { family: prefix.family, value, length: prefix.length };
+}
+
+function naiveContains(net: NaivePrefix, inner: NaivePrefix): boolean {
+  const shift = BigInt((net.family === 4 ? 32 : 128) - net.length);
+  return (
+    net.family === inner.family && net.length <= inner.length && net.value >> shift === inner.value >> shift
+  );
+}
+
+function naiveCompare(a: NaivePrefix, b: NaivePrefix): number {
+  if (a.family !== b.family) return a.family - b.family;
+  if (a.value !== b.value) return a.value < b.value ? -1 : 1;
+  return a.length - b.length;
+}
+
+/** Prefixes that are often related: of one short list of addresses, at any length. */
+const relatedCidr: fc.Arbitrary<string> = fc
+  .tuple(
+    fc.constantFrom(
+      '10.1.2.3',
+      '10.1.2.255',
+      '10.128.0.0',
+      '0.0.0.0',
+      'fd00::1',
+      'fd00:0:0:8000::',
+      '::',
+      '8000::',
+    ),
+    fc.nat(),
+  )
+  .map(([text, n]) => `${text}/${n % (text.includes(':') ? 129 : 33)}`);
+const anyPrefix: fc.Arbitrary<Prefix> = fc.oneof(relatedCidr, cidrText, addressText).map(parse);
+
+describe('a prefix', () => {
+  it('survives formatting and parsing', () => {
+    fc.assert(
+      fc.property(anyPrefix, (prefix) => {
+        expect(parse(prefix.toString()).equals(prefix)).toBe(true);
+        expect(parse(prefix.toString()).toString()).toBe(prefix.toString());
+      }),
+      RUNS,
+    );
+  });
+
+  it('is masked as the independent library does it', () => {
+    fc.assert(
+      fc.property(cidrText, (text) => {
+        const [address, length] = ipaddr.parseCIDR(text.replace(/^::(\d+\.\d+\.\d+\.\d+)/, '::0:$1'));
+        const mapped =
+          address.kind() === 'ipv6' && (address as ipaddr.IPv6).isIPv4MappedAddress() && length >= 96;
+        const expected = mapped
+          ? `${ipaddr.IPv4.networkAddressFromCIDR(`${(address as ipaddr.IPv6).toIPv4Address()}/${length - 96}`)}/${length - 96}`
+          : address.kind() === 'ipv4'
+            ? `${ipaddr.IPv4.networkAddressFromCIDR(`${address}/${length}`)}/${length}`
+            : `${ipaddr.IPv6.networkAddressFromCIDR(`${address.toNormalizedString()}/${length}`).toRFC5952String()}/${length}`;
+        expect(parse(text).toString()).toBe(expected);
+      }),
+      RUNS,
+    );
+  });
+
+  it('contains another exactly if that one begins with its bits', () => {
+    fc.assert(
+      fc.property(anyPrefix, anyPrefix, (a, b) => {
+        expect(a.contains(b)).toBe(naiveContains(naive(a), naive(b)));
+      }),
+      RUNS,
+    );
+  });
+
+  it('contains an address exactly if the independent library matches it', () => {
+    fc.assert(
+      fc.property(
+        relatedCidr.map(parse),
+        fc.oneof(
+          addressText,
+          relatedCidr.map((text) => parse(text).address),
+        ),
+        (net, text) => {
+          const address = parse(text);
+          const expected =
+            net.family === address.family &&
+            ipaddr.parse(address.address).match([ipaddr.parse(net.address), net.length]);
+          expect(containsWords(net, net.length, address)).toBe(expected);
+        },
+      ),
+      RUNS,
+    );
+  });
+
+  it('has its place in a total order: IPv4 first, then by number, then shorter first', () => {
+    fc.assert(
+      fc.property(anyPrefix, anyPrefix, anyPrefix, (a, b, c) => {
+        expect(Math.sign(comparePrefixes(a, b))).toBe(Math.sign(naiveCompare(naive(a), naive(b))));
+        expect(Math.sign(comparePrefixes(a, b)) + Math.sign(comparePrefixes(b, a))).toBe(0);
+        expect(comparePrefixes(a, b) === 0).toBe(a.toString() === b.toString());
+        if (comparePrefixes(a, b) <= 0 && comparePrefixes(b, c) <= 0)
+          expect(comparePrefixes(a, c)).toBeLessThanOrEqual(0);
+      }),
+      RUNS,
+    );
+  });
+
+  it('comes before everything it contains', () => {
+    fc.assert(
+      fc.property(relatedCidr.map(parse), relatedCidr.map(parse), (a, b) => {
+        if (a.contains(b)) expect(comparePrefixes(a, b)).toBeLessThanOrEqual(0);
+      }),
+      RUNS,
+    );
+  });
+
+  it.each([
+    ['10.1.2.3/8', '10.0.0.0/8', 'host bits are zeroed'],
+    ['10.1.2.3', '10.1.2.3/32', 'an address covers itself'],
+    ['FD00::1/64', 'fd00::/64', 'lower case'],
+    ['10.1.2.3/0', '0.0.0.0/0', 'everything'],
+    ['fd00::1/0', '::/0', 'everything, IPv6'],
+    ['::ffff:10.1.2.3/128', '10.1.2.3/32', 'a mapped address with its length'],
+    ['::ffff:10.1.2.3/104', '10.0.0.0/8', 'a mapped CIDR'],
+    ['::ffff:10.1.2.3/96', '0.0.0.0/0', 'all mapped addresses are all of IPv4'],
+    ['::ffff:10.1.2.3/95', '::fffe:0:0/95', 'wider than the mapped range: IPv6'],
+    ['::ffff:0:0/0', '::/0', 'a mapped address in a CIDR of everything'],
+    ['10.1.2.3/31', '10.1.2.2/31', 'one host bit'],
+    ['1:2:3:4:5:6:7:8/65', '1:2:3:4::/65', 'in the middle of a group'],
+  ])('%s is %s: %s', (text, canonical) => {
+    expect(parse(text).toString()).toBe(canonical);
+  });
+
+  it.each([
+    ['10.1.2.3/33', 'too long'],
+    ['fd00::/129', 'too long, IPv6'],
+    ['10.1.2.3/64', 'a length of the other family'],
+    ['::ffff:10.1.2.3/129', 'too long for a mapped one'],
+    ['10.1.2.3/', 'no length'],
+    ['/8', 'no address'],
+    ['10.1.2.3/-1', 'a sign'],
+    ['10.1.2.3/+8', 'another sign'],
+    ['10.1.2.3/08', 'a leading zero'],
+    ['10.1.2.3/00', 'two zeros'],
+    ['10.1.2.3/8.0', 'not a whole number'],
+    ['10.1.2.3/8/8', 'two lengths'],
+    ['10.1.2.3/ 8', 'white space'],
+    ['10.1.2.3/8 ', 'white space behind'],
+    ['10.1.2.3/1e1', 'an exponent'],
+    ['10.1.2.3/255.0.0.0', 'a mask'],
+    ['10.1.2.3/0000000008', 'many zeros'],
+    ['10.1.2.3/99999999999999999999', 'many digits'],
+    ['fe80::1%eth0/64', 'a zone id'],
+    ['10.1/16', 'a short address'],
+  ])('%j is refused: %s', (text) => {
+    expect(Prefix.parse(text)).toBeUndefined();
+  });
+});
+
+describe('a key', () => {
+  it('written as an address and as its full-length CIDR is one prefix in two forms', () => {
+    const register = prefixRegister();
+    expect(parsePrefix('10.1.2.3', register) && { ...register }).toMatchObject({
+      form: 'endpoint',
+      length: 32,
+    });
+    expect(parsePrefix('10.1.2.3/32', register) && { ...register }).toMatchObject({
+      form: 'cidr',
+      length: 32,
+    });
+    expect(parse('10.1.2.3').equals(parse('10.1.2.3/32'))).toBe(true);
+    expect(parse('fd00::1').isFullLength && parse('fd00::1/128').isFullLength).toBe(true);
+    expect(parse('10.1.2.3/31').isFullLength).toBe(false);
+  });
+
+  it('parsed into a used register leaves nothing of what was there', () => {
+    fc.assert(
+      fc.property(fc.oneof(addressText, cidrText), fc.oneof(addressText, cidrText), (first, second) => {
+        const used = prefixRegister();
+        const fresh = prefixRegister();
+        parsePrefix(first, used);
+        expect(parsePrefix(second, used)).toBe(parsePrefix(second, fresh));
+        expect(used).toEqual(fresh);
+      }),
+      RUNS,
+    );
+  });
+});
