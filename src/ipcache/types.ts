@@ -19,6 +19,12 @@ export interface Writer {
   readonly owner?: string | undefined;
 }
 
+/** A writer as claims carry it: without owner it is `''`. */
+export interface ClaimWriter {
+  readonly source: Source;
+  readonly owner: string;
+}
+
 /** What a writer says of a prefix (SEMANTICS 2.2). */
 export interface Claim extends Writer {
   /** 0 to 2³²−1. */
@@ -31,29 +37,30 @@ export interface Claim extends Writer {
   readonly k8s?: K8sMetadata | undefined;
 }
 
-/** What is where: the attributes of an effective entry, and whose claim it is. Immutable. */
+/** What is where: the attributes that listeners are told. Immutable. */
 export interface IPCacheEntry {
   readonly identity: NumericIdentity;
-  readonly source: Source;
-  /** `''` when the claim has no owner. */
-  readonly owner: string;
   /** Canonical text. */
   readonly hostIP: string | undefined;
   readonly encryptKey: number;
   readonly k8s: K8sMetadata | undefined;
 }
 
-/** An entry under its own key, as the exact reads give it. */
+/** The effective entry of a key with the writer whose claim it is, as reads give it. Immutable. */
 export interface KeyedEntry extends IPCacheEntry {
   /** Canonical key text: `10.1.2.3` for an endpoint, `10.1.2.0/24` for a CIDR. */
   readonly key: string;
+  readonly source: Source;
+  /** `''` when the claim has no owner. */
+  readonly owner: string;
   /** A full-length CIDR that an endpoint IP hides from listeners and longest-prefix match. */
   readonly shadowed: boolean;
 }
 
 /**
  * How the effective, visible entry of one prefix changed (SEMANTICS 2.2, 4). `old` is what this listener was
- * last told of the prefix. Complete and immutable: safe to keep.
+ * last told of the prefix. Complete and immutable: safe to keep. Whose claim it is, is not part of it: an entry
+ * that only changes hands is no change (I3); see {@link OwnerListener}.
  */
 export interface IPCacheChange {
   readonly kind: 'upsert' | 'delete';
@@ -82,9 +89,9 @@ export interface OwnerChange {
   /** Canonical key text, as in {@link KeyedEntry}. */
   readonly key: string;
   /** Undefined when nobody held the key. */
-  readonly previous: Required<Writer> | undefined;
+  readonly previous: ClaimWriter | undefined;
   /** Undefined when nobody holds it now: it is free. */
-  readonly current: Required<Writer> | undefined;
+  readonly current: ClaimWriter | undefined;
 }
 
 /**
@@ -116,4 +123,23 @@ export interface DeleteOptions extends Writer {
    * the new pod.
    */
   readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
+}
+
+/** Why the first claim of an {@link Explanation} beats the others (I4). */
+export type DecidingRule = 'only-claim' | 'source-precedence' | 'owner-name' | 'endpoint-over-cidr';
+
+/** One claim on a prefix, as `explain` shows it. */
+export interface ExplainedClaim extends KeyedEntry {
+  /** Whether it is the effective claim of its own key. */
+  readonly effective: boolean;
+}
+
+/** Who claims a prefix, strongest first, and why the first one won. */
+export interface Explanation {
+  /** Canonical CIDR text of the prefix. */
+  readonly prefix: string;
+  /** Every live claim on the endpoint IP and on the equal CIDR: the visible one first. */
+  readonly claims: readonly ExplainedClaim[];
+  /** Undefined when nobody claims the prefix. */
+  readonly decidedBy: DecidingRule | undefined;
 }

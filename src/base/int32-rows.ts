@@ -1,0 +1,41 @@
+// 2^13 rows a chunk: growing allocates 64 KiB per column of stride 2, far below a noticeable pause, and wastes
+// at most that much.
+const CHUNK_BITS = 13;
+const CHUNK_ROWS: number = 1 << CHUNK_BITS;
+const ROW_MASK: number = CHUNK_ROWS - 1;
+
+/**
+ * A growing array of rows of `stride` 32-bit integers, all zero at first. It grows by whole chunks and never
+ * copies, so no write is ever slow. Rows are never given back.
+ */
+export class Int32Rows {
+  readonly stride: number;
+  readonly #chunks: Int32Array[] = [];
+
+  constructor(stride: number) {
+    this.stride = stride;
+  }
+
+  /** Makes sure that `row` exists. */
+  reserve(row: number): void {
+    while (row >>> CHUNK_BITS >= this.#chunks.length) {
+      this.#chunks.push(new Int32Array(CHUNK_ROWS * this.stride));
+    }
+  }
+
+  /** The integer in `column` of `row`; 0 for a row that does not exist. */
+  get(row: number, column: number): number {
+    return this.#chunks[row >>> CHUNK_BITS]?.[(row & ROW_MASK) * this.stride + column] ?? 0;
+  }
+
+  /** Writes the low 32 bits of `value`; the row must have been reserved. */
+  set(row: number, column: number, value: number): void {
+    const chunk = this.#chunks[row >>> CHUNK_BITS];
+    if (chunk !== undefined) chunk[(row & ROW_MASK) * this.stride + column] = value;
+  }
+
+  /** Bytes held. */
+  get bytes(): number {
+    return this.#chunks.length * CHUNK_ROWS * this.stride * Int32Array.BYTES_PER_ELEMENT;
+  }
+}

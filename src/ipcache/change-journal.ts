@@ -1,0 +1,111 @@
+import { assert } from '../base/assert.ts';
+import { formatAddress, formatPrefix } from '../net/format-address.ts';
+import type { PrefixRegister } from '../net/prefix.ts';
+import { netChanges, PrefixChange, sameEntry } from './change.ts';
+import type { ClaimSink, ClaimState, KeyImage } from './claim-state.ts';
+import type { HeldClaim } from './entry-rows.ts';
+import type { ClaimWriter, IPCacheEntry, OwnerChange } from './types.ts';
+
+/** The canonical text of a key in its own form: an address, or a prefix with its length. */
+export function keyText(key: Readonly<PrefixRegister>): string {
+  return key.form === 'endpoint' ? formatAddress(key) : formatPrefix(key, key.length);
+}
+
+/** What one write or batch has changed, net. */
+export interface Committed {
+  readonly changes: readonly PrefixChange[];
+  readonly ownerChanges: readonly OwnerChange[];
+}
+
+interface Before {
+  readonly key: PrefixRegister;
+  readonly image: KeyImage | undefined;
+}
+
+/**
+ * Notes what the claim state does during one write or batch: what listeners are to be told, and, within a batch,
+ * how to take it back (I8).
+ */
+export class ChangeJournal implements ClaimSink {
+  #changes: PrefixChange[] = [];
+  #ownerChanges: OwnerChange[] = [];
+  /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
+  #before: Before[] | undefined;
+  #state: ClaimState | undefined;
+
+  /** Ties the journal to the state that it is the sink of. */
+  attach(state: ClaimState): void {
+    this.#state = state;
+  }
+
+  get inBatch(): boolean {
+    return this.#before !== undefined;
+  }
+
+  willChange(key: Readonly<PrefixRegister>, slot: number): void {
+    this.#before?.push({ key: { ...key }, image: slot < 0 ? undefined : this.#state?.image(slot) });
+  }
+
+  visibleChanged(
+    key: Readonly<PrefixRegister>,
+    old: IPCacheEntry | undefined,
+    next: IPCacheEntry | undefined,
+  ): void {
+    if (!sameEntry(old, next)) this.#changes.push(new PrefixChange(key, old, next));
+  }
+
+  ownerChanged(key: Readonly<PrefixRegister>, from: HeldClaim, to: ClaimWriter | undefined): void {
+    this.#ownerChanges.push({
+      key: keyText(key),
+      previous: { source: from.source, owner: from.owner },
+      current: to && { source: to.source, owner: to.owner },
+    });
+  }
+
+  /** Runs `write` as part of the batch under way, or as a batch; takes its part back when it throws. */
+  batch<T>(write: () => T): T {
+    const outermost = this.#before === undefined;
+    this.#before ??= [];
+    const mark = this.#before.length;
+    const marks = { changes: this.#changes.length, owners: this.#ownerChanges.length };
+    try {
+      const result = write();
+      assert(!(result instanceof Promise), 'batch: the function must be synchronous');
+      return result;
+    } catch (error) {
+      this.#rollBack(mark);
+      this.#changes.length = marks.changes;
+      this.#ownerChanges.length = marks.owners;
+      throw error;
+    } finally {
+      if (outermost) this.#before = undefined;
+    }
+  }
+
+  /** Takes out what has been noted since the last time; undefined when nothing is to be told. */
+  commit(batched: boolean): Committed | undefined {
+    if (this.#changes.length === 0 && this.#ownerChanges.length === 0) return undefined;
+    const changes = batched ? netChanges(this.#changes) : this.#changes;
+    const ownerChanges = batched ? netOwnerChanges(this.#ownerChanges) : this.#ownerChanges;
+    this.#changes = [];
+    this.#ownerChanges = [];
+    return { changes, ownerChanges };
+  }
+
+  #rollBack(mark: number): void {
+    const before = this.#before?.splice(mark) ?? [];
+    for (const { key, image } of before.reverse()) this.#state?.restore(key, image);
+  }
+}
+
+/** First holder to last holder of each key, where they differ. */
+function netOwnerChanges(changes: readonly OwnerChange[]): readonly OwnerChange[] {
+  const byKey = new Map<string, OwnerChange>();
+  for (const change of changes) {
+    const previous = byKey.get(change.key)?.previous ?? change.previous;
+    byKey.set(change.key, { key: change.key, previous, current: change.current });
+  }
+  return [...byKey.values()].filter(
+    ({ previous, current }) => previous?.source !== current?.source || previous?.owner !== current?.owner,
+  );
+}

@@ -1,0 +1,273 @@
+import { compareWriters, mayOverwrite } from '../identity/source.ts';
+import { addressBits } from '../net/address-words.ts';
+import type { PrefixRegister } from '../net/prefix.ts';
+import type { PrefixTable } from '../net/prefix-table.ts';
+import { EntryRows, FLAG, type HeldClaim } from './entry-rows.ts';
+import type { NamedPortIndex } from './named-port-index.ts';
+import { RivalClaims } from './rival-claims.ts';
+import type {
+  Claim,
+  ClaimWriter,
+  DeleteOptions,
+  DeleteOutcome,
+  IPCacheEntry,
+  UpsertOutcome,
+  Writer,
+} from './types.ts';
+
+/** What the claims on one key were: the effective one first. */
+export interface KeyImage {
+  readonly claims: readonly HeldClaim[];
+  readonly contested: boolean;
+}
+
+/**
+ * Told by {@link ClaimState} of what it does. Keys are registers that are reused: copy what is to be kept. It must
+ * not write to the state.
+ */
+export interface ClaimSink {
+  /** The claims of `key`, which is in `slot` (-1: nobody claims it), are about to change. */
+  willChange(key: Readonly<PrefixRegister>, slot: number): void;
+  /** The visible entry of the prefix of `key` may have changed: compare. */
+  visibleChanged(
+    key: Readonly<PrefixRegister>,
+    old: IPCacheEntry | undefined,
+    next: IPCacheEntry | undefined,
+  ): void;
+  /** A contested key has changed hands. */
+  ownerChanged(key: Readonly<PrefixRegister>, from: HeldClaim, to: ClaimWriter | undefined): void;
+}
+
+function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
+  return key.form === 'cidr' && key.length === addressBits(key.family);
+}
+
+/**
+ * Every live claim, and which of them is in force: the rules of SEMANTICS 2.2 and 2.3 and nothing else. It
+ * trusts its input, which the intake has checked.
+ *
+ *     key ──table──► slot ──rows──► the effective claim of the key
+ *                      └──rivals──► the overruled ones, strongest first (few keys have any)
+ *
+ *     endpoint 10.0.0.1 ┐ twins: two keys over one prefix.
+ *     CIDR 10.0.0.1/32  ┘ While the endpoint is held, the CIDR is shadowed: kept, but not visible.
+ */
+export class ClaimState {
+  readonly table: PrefixTable;
+  readonly rows: EntryRows;
+  readonly rivals: RivalClaims = new RivalClaims();
+  readonly #sink: ClaimSink;
+  readonly #retainOverruled: boolean;
+  readonly #maxEntries: number;
+  /** Full-length CIDRs in the table: while there are none, no endpoint needs to look for its twin. */
+  #fullLengthCIDRs = 0;
+  #shadowed = 0;
+  #namedPorts: NamedPortIndex | undefined;
+
+  constructor(
+    newTable: () => PrefixTable,
+    sink: ClaimSink,
+    options: { readonly retainOverruled: boolean; readonly maxEntries: number },
+  ) {
+    this.table = newTable();
+    this.rows = new EntryRows(newTable());
+    this.#sink = sink;
+    this.#retainOverruled = options.retainOverruled;
+    this.#maxEntries = options.maxEntries;
+  }
+
+  /** CIDRs that an endpoint hides at the moment. */
+  get shadowed(): number {
+    return this.#shadowed;
+  }
+
+  /** Puts a claim on a key. Takes over the reference to `host`, the number of the claim's host IP. */
+  put(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
+    const slot = this.table.find(key);
+    if (slot < 0) return this.#claimFree(key, claim, host);
+    if (this.rows.isOf(slot, claim)) return this.#claimOwn(slot, key, claim, host);
+    return this.#contest(slot, key, claim, host);
+  }
+
+  /** Takes one writer's claim off a key, if `ifPod` allows. */
+  remove(key: PrefixRegister, by: DeleteOptions): Exclude<DeleteOutcome, 'invalid'> {
+    const slot = this.table.find(key);
+    if (slot < 0) return 'not-found';
+    const effective = this.rows.isOf(slot, by);
+    const claim = effective ? this.rows.claim(slot) : this.rivals.find(slot, by);
+    if (claim === undefined || !namesPod(claim, by.ifPod)) return 'not-owner';
+    this.#sink.willChange(key, slot);
+    if (effective) this.#uncover(slot, key, claim);
+    else this.rivals.remove(slot, by);
+    return 'applied';
+  }
+
+  /** Takes every claim of a writer away, and says how many there were. `key` is a register to work in. */
+  withdraw(by: Writer, key: PrefixRegister): number {
+    let withdrawn = 0;
+    for (const slot of this.rivals.slots()) {
+      if (this.rivals.find(slot, by) === undefined) continue;
+      this.table.keyOf(slot, key);
+      this.#sink.willChange(key, slot);
+      this.rivals.remove(slot, by);
+      withdrawn++;
+    }
+    for (const slot of this.table.slots()) {
+      if (this.rows.writers.find(by) < 0) break; // holds nothing any more
+      if (!this.rows.isOf(slot, by)) continue;
+      this.table.keyOf(slot, key);
+      this.#sink.willChange(key, slot);
+      this.#uncover(slot, key, this.rows.claim(slot));
+      withdrawn++;
+    }
+    return withdrawn;
+  }
+
+  /** What the claims on the key of a slot in use are now. */
+  image(slot: number): KeyImage {
+    return {
+      claims: [this.rows.claim(slot), ...this.rivals.of(slot)],
+      contested: this.rows.has(slot, FLAG.contested),
+    };
+  }
+
+  /** Makes the claims of a key what `image` says; `undefined` means none. Tells the sink nothing of owners. */
+  restore(key: PrefixRegister, image: KeyImage | undefined): void {
+    const slot = this.table.find(key);
+    if (slot >= 0) {
+      this.rivals.set(slot, []);
+      this.#disappear(slot, key, this.rows.claim(slot));
+    }
+    const [effective, ...rivals] = image?.claims ?? [];
+    if (effective === undefined) return;
+    const again = this.#appear(key, effective, this.rows.hosts.acquire(effective.hostIP));
+    this.rivals.set(again, rivals);
+    this.rows.mark(again, FLAG.contested, image?.contested === true);
+  }
+
+  /** The other form of a full-length key: the CIDR over an endpoint, the endpoint under a CIDR; or -1. */
+  twin(key: PrefixRegister): number {
+    if (this.#fullLengthCIDRs === 0 || key.length !== addressBits(key.family)) return -1;
+    const form = key.form;
+    key.form = form === 'cidr' ? 'endpoint' : 'cidr';
+    const slot = this.table.find(key);
+    key.form = form;
+    return slot;
+  }
+
+  /** Keeps an index of the ports that entries name, from now on; the index is filled with what is there. */
+  trackNamedPorts(index: NamedPortIndex): void {
+    for (const slot of this.table.slots()) index.add(this.rows.k8s(slot));
+    this.#namedPorts = index;
+  }
+
+  /** Nobody claims the key yet. */
+  #claimFree(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
+    if (this.table.size >= this.#maxEntries) {
+      this.rows.hosts.release(host);
+      return 'capacity';
+    }
+    this.#sink.willChange(key, -1);
+    this.#appear(key, claim, host);
+    return 'applied';
+  }
+
+  /** The writer holds the key: it only says something else of it. */
+  #claimOwn(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
+    if (this.rows.holds(slot, claim, host)) {
+      this.rows.hosts.release(host);
+      return 'unchanged';
+    }
+    this.#sink.willChange(key, slot);
+    const old = this.rows.entry(slot);
+    this.rows.update(slot, claim, host);
+    this.#entryChanged(slot, key, old);
+    return 'applied';
+  }
+
+  /** Somebody else holds the key: the stronger claim is effective (I4); the other is kept, if any is. */
+  #contest(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
+    this.#sink.willChange(key, slot);
+    this.rows.mark(slot, FLAG.contested, true);
+    const holder = this.rows.claim(slot);
+    const challenger = { source: claim.source, owner: claim.owner ?? '' };
+    const wins = this.#retainOverruled
+      ? compareWriters(challenger, holder) < 0
+      : mayOverwrite(holder.source, challenger.source);
+    if (!wins) {
+      if (this.#retainOverruled) this.rivals.put(slot, this.rows.held(claim, host));
+      this.rows.hosts.release(host);
+      return 'overruled';
+    }
+    if (this.#retainOverruled) {
+      this.rivals.remove(slot, challenger);
+      this.rivals.put(slot, holder);
+    }
+    this.rows.replace(slot, claim, host);
+    this.#entryChanged(slot, key, holder);
+    this.#sink.ownerChanged(key, holder, challenger);
+    return 'applied';
+  }
+
+  /** The effective claim of a key goes: the strongest rival comes into force, or the key goes with it. */
+  #uncover(slot: number, key: PrefixRegister, holder: HeldClaim): void {
+    const contested = this.rows.has(slot, FLAG.contested);
+    const [next] = this.rivals.of(slot);
+    if (next === undefined) {
+      this.#disappear(slot, key, holder);
+    } else {
+      this.rivals.remove(slot, next);
+      this.rows.replace(slot, next, this.rows.hosts.acquire(next.hostIP));
+      this.#entryChanged(slot, key, holder);
+    }
+    if (contested) this.#sink.ownerChanged(key, holder, next);
+  }
+
+  /** A free key gets its first claim. It may shadow its twin, or be shadowed by it. */
+  #appear(key: PrefixRegister, claim: Claim, host: number): number {
+    const slot = this.table.insert(key);
+    this.rows.fill(slot, claim, host);
+    this.#namedPorts?.add(this.rows.k8s(slot));
+    if (isFullLengthCIDR(key)) this.#fullLengthCIDRs++;
+    const twin = this.twin(key);
+    if (twin < 0) {
+      this.#sink.visibleChanged(key, undefined, this.rows.entry(slot));
+    } else if (key.form === 'endpoint') {
+      this.#shadow(twin, true);
+      this.#sink.visibleChanged(key, this.rows.entry(twin), this.rows.entry(slot));
+    } else {
+      this.#shadow(slot, true);
+    }
+    return slot;
+  }
+
+  /** The last claim of a key goes. A CIDR that it shadowed is revived, with its own attributes. */
+  #disappear(slot: number, key: PrefixRegister, holder: HeldClaim): void {
+    this.#namedPorts?.remove(holder.k8s);
+    const shadowed = this.rows.has(slot, FLAG.shadowed);
+    if (shadowed) this.#shadow(slot, false);
+    this.rows.clear(slot);
+    this.table.remove(slot);
+    const twin = this.twin(key);
+    if (isFullLengthCIDR(key)) this.#fullLengthCIDRs--;
+    if (shadowed) return;
+    if (twin >= 0) this.#shadow(twin, false);
+    this.#sink.visibleChanged(key, holder, twin < 0 ? undefined : this.rows.entry(twin));
+  }
+
+  /** The effective entry of a key had other attributes, or another writer, before. */
+  #entryChanged(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+    this.#namedPorts?.add(this.rows.k8s(slot));
+    this.#namedPorts?.remove(old.k8s);
+    if (!this.rows.has(slot, FLAG.shadowed)) this.#sink.visibleChanged(key, old, this.rows.entry(slot));
+  }
+
+  #shadow(slot: number, on: boolean): void {
+    this.rows.mark(slot, FLAG.shadowed, on);
+    this.#shadowed += on ? 1 : -1;
+  }
+}
+
+function namesPod(claim: HeldClaim, pod: DeleteOptions['ifPod']): boolean {
+  return pod === undefined || (claim.k8s?.namespace === pod.namespace && claim.k8s.podName === pod.podName);
+}

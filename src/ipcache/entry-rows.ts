@@ -1,0 +1,199 @@
+import { Int32Rows } from '../base/int32-rows.ts';
+import type { NumericIdentity } from '../identity/numeric-identity.ts';
+import type { Source } from '../identity/source.ts';
+import type { PrefixTable } from '../net/prefix-table.ts';
+import { HostTable } from './host-table.ts';
+import { metadataOrNone, sameMetadata } from './k8s-metadata.ts';
+import type { Claim, IPCacheEntry, K8sMetadata, Writer } from './types.ts';
+import { WriterTable } from './writer-table.ts';
+
+/** A claim taken out of the rows: complete, canonical, immutable. */
+export interface HeldClaim extends IPCacheEntry {
+  readonly source: Source;
+  readonly owner: string;
+}
+
+// Columns of a row; see the drawing below.
+const IDENTITY = 0;
+const HOST_AND_KEY = 1;
+const WRITER_AND_FLAGS = 2;
+const NEXT = 3;
+const PREVIOUS = 4;
+const STRIDE = 5;
+
+/** Flags that the engine keeps with a row. */
+export const FLAG = {
+  /** A full-length CIDR under an endpoint IP. */
+  shadowed: 1,
+  /** Some claim on this key has been overruled, or replaced by another writer's. */
+  contested: 2,
+} as const;
+
+/** One of {@link FLAG}. */
+export type Flag = (typeof FLAG)[keyof typeof FLAG];
+
+const FLAG_BITS = 8;
+const FLAG_MASK: number = (1 << FLAG_BITS) - 1;
+const KEY_BITS = 8;
+const KEY_MASK: number = (1 << KEY_BITS) - 1;
+
+/**
+ * The effective claim of every key, by slot, in columns of integers:
+ *
+ *     slot ─►│ identity │ host·key │ writer·flags │ next │ previous │    and    k8s[slot]
+ *                           │           │            └──┬──┘
+ *                       HostTable   WriterTable     the other slots of this identity, newest first
+ *
+ * A row costs 20 bytes, and 8 for the reference to the metadata object that was handed in. Slot 0 is a slot like
+ * any other: links are stored plus one, so that the zero of a new row means "none".
+ */
+export class EntryRows {
+  readonly #rows = new Int32Rows(STRIDE);
+  readonly #k8s: (K8sMetadata | undefined)[] = [];
+  readonly #firstOfIdentity = new Map<number, number>();
+  readonly hosts: HostTable;
+  readonly writers: WriterTable = new WriterTable();
+
+  /** `hostTable` must be empty; it becomes these rows' own. */
+  constructor(hostTable: PrefixTable) {
+    this.hosts = new HostTable(hostTable);
+  }
+
+  /** Fills an empty row. Takes over the caller's reference to `host`, which is the claim's `hostIP`. */
+  fill(slot: number, claim: Claim, host: number): void {
+    const rows = this.#rows;
+    rows.reserve(slot);
+    rows.set(slot, WRITER_AND_FLAGS, this.writers.acquire(claim) << FLAG_BITS);
+    this.#setAttributes(slot, claim, host);
+    this.#link(slot, claim.identity);
+  }
+
+  /** Writes other attributes of the same writer into a row, flags kept. Takes over the reference to `host`. */
+  update(slot: number, claim: Claim, host: number): void {
+    this.hosts.release(this.#host(slot));
+    if (this.identity(slot) !== claim.identity) {
+      this.#unlink(slot);
+      this.#link(slot, claim.identity);
+    }
+    this.#setAttributes(slot, claim, host);
+  }
+
+  /** Replaces the claim in a row by another writer's, flags kept. Takes over the reference to `host`. */
+  replace(slot: number, claim: Claim, host: number): void {
+    const flags = this.#rows.get(slot, WRITER_AND_FLAGS) & FLAG_MASK;
+    this.clear(slot);
+    this.fill(slot, claim, host);
+    const writerOnly = this.#rows.get(slot, WRITER_AND_FLAGS);
+    this.#rows.set(slot, WRITER_AND_FLAGS, writerOnly | flags);
+  }
+
+  /** Empties a row. */
+  clear(slot: number): void {
+    this.#unlink(slot);
+    this.hosts.release(this.#host(slot));
+    this.writers.release(this.writer(slot));
+    this.#rows.set(slot, WRITER_AND_FLAGS, 0);
+    this.#k8s[slot] = undefined;
+  }
+
+  has(slot: number, flag: Flag): boolean {
+    return (this.#rows.get(slot, WRITER_AND_FLAGS) & flag) !== 0;
+  }
+
+  mark(slot: number, flag: Flag, on: boolean): void {
+    const word = this.#rows.get(slot, WRITER_AND_FLAGS);
+    this.#rows.set(slot, WRITER_AND_FLAGS, on ? word | flag : word & ~flag);
+  }
+
+  /** The number of the writer whose claim is in the row. */
+  writer(slot: number): number {
+    return this.#rows.get(slot, WRITER_AND_FLAGS) >>> FLAG_BITS;
+  }
+
+  isOf(slot: number, writer: Writer): boolean {
+    const { source, owner } = this.writers.writer(this.writer(slot));
+    return source === writer.source && owner === (writer.owner ?? '');
+  }
+
+  identity(slot: number): NumericIdentity {
+    // Only identities that claimFault has checked are ever stored.
+    return (this.#rows.get(slot, IDENTITY) >>> 0) as NumericIdentity;
+  }
+
+  k8s(slot: number): K8sMetadata | undefined {
+    return this.#k8s[slot];
+  }
+
+  /** The attributes of a row as listeners are given them. */
+  entry(slot: number): IPCacheEntry {
+    return {
+      identity: this.identity(slot),
+      hostIP: this.hosts.text(this.#host(slot)),
+      encryptKey: this.#rows.get(slot, HOST_AND_KEY) & KEY_MASK,
+      k8s: this.#k8s[slot],
+    };
+  }
+
+  /** The claim in a row. */
+  claim(slot: number): HeldClaim {
+    const { source, owner } = this.writers.writer(this.writer(slot));
+    return { ...this.entry(slot), source, owner };
+  }
+
+  /** Whether a row holds just these attributes. */
+  holds(slot: number, claim: Claim, host: number): boolean {
+    return (
+      this.identity(slot) === claim.identity &&
+      this.#rows.get(slot, HOST_AND_KEY) === ((host << KEY_BITS) | (claim.encryptKey ?? 0)) &&
+      sameMetadata(this.#k8s[slot], metadataOrNone(claim.k8s))
+    );
+  }
+
+  /** A claim as it is kept outside of the rows; `host` is the number of its host IP. */
+  held(claim: Claim, host: number): HeldClaim {
+    return {
+      identity: claim.identity as NumericIdentity, // checked by claimFault
+      hostIP: this.hosts.text(host),
+      encryptKey: claim.encryptKey ?? 0,
+      k8s: metadataOrNone(claim.k8s),
+      source: claim.source,
+      owner: claim.owner ?? '',
+    };
+  }
+
+  /** Slots whose entry has this identity, the one that got it last first. */
+  *slotsOfIdentity(identity: number): Generator<number, void, void> {
+    let link = this.#firstOfIdentity.get(identity) ?? 0;
+    while (link !== 0) {
+      yield link - 1;
+      link = this.#rows.get(link - 1, NEXT);
+    }
+  }
+
+  #host(slot: number): number {
+    return this.#rows.get(slot, HOST_AND_KEY) >>> KEY_BITS;
+  }
+
+  #setAttributes(slot: number, claim: Claim, host: number): void {
+    this.#rows.set(slot, IDENTITY, claim.identity);
+    this.#rows.set(slot, HOST_AND_KEY, (host << KEY_BITS) | (claim.encryptKey ?? 0));
+    this.#k8s[slot] = metadataOrNone(claim.k8s);
+  }
+
+  #link(slot: number, identity: number): void {
+    const first = this.#firstOfIdentity.get(identity) ?? 0;
+    this.#rows.set(slot, NEXT, first);
+    this.#rows.set(slot, PREVIOUS, 0);
+    if (first !== 0) this.#rows.set(first - 1, PREVIOUS, slot + 1);
+    this.#firstOfIdentity.set(identity, slot + 1);
+  }
+
+  #unlink(slot: number): void {
+    const next = this.#rows.get(slot, NEXT);
+    const previous = this.#rows.get(slot, PREVIOUS);
+    if (next !== 0) this.#rows.set(next - 1, PREVIOUS, previous);
+    if (previous !== 0) this.#rows.set(previous - 1, NEXT, next);
+    else if (next !== 0) this.#firstOfIdentity.set(this.identity(slot), next);
+    else this.#firstOfIdentity.delete(this.identity(slot));
+  }
+}

@@ -1,0 +1,11 @@
+import { compareSources } from '../identity/source.ts';
+import type { DecidingRule, ExplainedClaim } from './types.ts';
+
+/** Which rule put the first claim before the second (I4). */
+export function decidingRule(claims: readonly ExplainedClaim[]): DecidingRule | undefined {
+  const [first, second] = claims;
+  if (first === undefined) return undefined;
+  if (second === undefined) return 'only-claim';
+  if (first.key !== second.key) return 'endpoint-over-cidr';
+  return compareSources(first.source, second.source) === 0 ? 'owner-name' : 'source-precedence';
+}

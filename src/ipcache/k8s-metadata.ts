@@ -1,0 +1,24 @@
+import type { K8sMetadata, NamedPorts } from './types.ts';
+
+function sameNamedPorts(a: NamedPorts | undefined, b: NamedPorts | undefined): boolean {
+  if (a === b) return true;
+  if ((a?.size ?? 0) !== (b?.size ?? 0)) return false;
+  for (const [name, port] of a ?? []) {
+    const other = b?.get(name);
+    if (other?.port !== port.port || other.protocol !== port.protocol) return false;
+  }
+  return true;
+}
+
+/** Whether two pods are described alike; no named ports and an empty map of them are the same. */
+export function sameMetadata(a: K8sMetadata | undefined, b: K8sMetadata | undefined): boolean {
+  if (a === b) return true;
+  if (a === undefined || b === undefined) return false;
+  return a.podName === b.podName && a.namespace === b.namespace && sameNamedPorts(a.namedPorts, b.namedPorts);
+}
+
+/** All-empty metadata says nothing and counts as none. */
+export function metadataOrNone(k8s: K8sMetadata | undefined): K8sMetadata | undefined {
+  if (k8s === undefined) return undefined;
+  return k8s.podName === '' && k8s.namespace === '' && (k8s.namedPorts?.size ?? 0) === 0 ? undefined : k8s;
+}

@@ -1,0 +1,62 @@
+import type { PortProtocol } from '../net/port.ts';
+import type { K8sMetadata } from './types.ts';
+
+/** Name → the ports that live entries give that name, sorted by port, then protocol. */
+export type NamedPortSets = ReadonlyMap<string, readonly PortProtocol[]>;
+
+// A port and its protocol in one number, sorting as (port, protocol): protocols are below 2^8.
+function pack({ port, protocol }: PortProtocol): number {
+  return port * 256 + protocol;
+}
+
+function unpack(packed: number): PortProtocol {
+  return { port: packed >>> 8, protocol: packed & 255 };
+}
+
+/**
+ * Counts, for every port name, how many live entries map it to which port. Kept from the moment that somebody
+ * asks; never rescanned after that.
+ */
+export class NamedPortIndex {
+  readonly #counts = new Map<string, Map<number, number>>();
+  /** What has appeared or gone since the last `takeChanged`, as a toggle: twice is not at all. */
+  readonly #toggled = new Set<string>();
+
+  add(k8s: K8sMetadata | undefined): void {
+    for (const [name, port] of k8s?.namedPorts ?? []) this.#adjust(name, pack(port), 1);
+  }
+
+  remove(k8s: K8sMetadata | undefined): void {
+    for (const [name, port] of k8s?.namedPorts ?? []) this.#adjust(name, pack(port), -1);
+  }
+
+  /** Whether the sets differ from what they were at the last call. */
+  takeChanged(): boolean {
+    const changed = this.#toggled.size > 0;
+    this.#toggled.clear();
+    return changed;
+  }
+
+  sets(): NamedPortSets {
+    const sets = new Map<string, readonly PortProtocol[]>();
+    for (const [name, ports] of this.#counts) {
+      sets.set(name, [...ports.keys()].sort((a, b) => a - b).map(unpack));
+    }
+    return sets;
+  }
+
+  #adjust(name: string, packed: number, by: number): void {
+    const ports = this.#counts.get(name) ?? new Map<number, number>();
+    const before = ports.get(packed) ?? 0;
+    const after = before + by;
+    if (after > 0) ports.set(packed, after);
+    else ports.delete(packed);
+    if (ports.size > 0) this.#counts.set(name, ports);
+    else this.#counts.delete(name);
+    if (before === 0 || after === 0) this.#toggle(`${packed}${name}`);
+  }
+
+  #toggle(key: string): void {
+    if (!this.#toggled.delete(key)) this.#toggled.add(key);
+  }
+}

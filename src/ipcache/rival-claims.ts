@@ -1,0 +1,51 @@
+import { compareWriters } from '../identity/source.ts';
+import type { HeldClaim } from './entry-rows.ts';
+import type { Writer } from './types.ts';
+
+function isOf(claim: HeldClaim, writer: Writer): boolean {
+  return claim.source === writer.source && claim.owner === (writer.owner ?? '');
+}
+
+/** The overruled claims of the few keys that have any, by slot, strongest first (I4). */
+export class RivalClaims {
+  readonly #bySlot = new Map<number, readonly HeldClaim[]>();
+  #count = 0;
+
+  /** Overruled claims in all. */
+  get count(): number {
+    return this.#count;
+  }
+
+  of(slot: number): readonly HeldClaim[] {
+    return this.#bySlot.get(slot) ?? [];
+  }
+
+  find(slot: number, writer: Writer): HeldClaim | undefined {
+    return this.of(slot).find((claim) => isOf(claim, writer));
+  }
+
+  /** Adds a claim, instead of an earlier one of the same writer. */
+  put(slot: number, claim: HeldClaim): void {
+    const others = this.of(slot).filter((other) => !isOf(other, claim));
+    this.set(slot, [...others, claim].sort(compareWriters));
+  }
+
+  remove(slot: number, writer: Writer): void {
+    this.set(
+      slot,
+      this.of(slot).filter((claim) => !isOf(claim, writer)),
+    );
+  }
+
+  /** Replaces the claims of a slot; they are sorted. */
+  set(slot: number, claims: readonly HeldClaim[]): void {
+    this.#count += claims.length - this.of(slot).length;
+    if (claims.length > 0) this.#bySlot.set(slot, claims);
+    else this.#bySlot.delete(slot);
+  }
+
+  /** Slots that have overruled claims. */
+  slots(): readonly number[] {
+    return [...this.#bySlot.keys()];
+  }
+}

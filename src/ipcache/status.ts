@@ -1,0 +1,42 @@
+import type { Rejection, RejectionStatus } from '../base/rejection.ts';
+import type { Source } from '../identity/source.ts';
+import type { DeleteOutcome, UpsertOutcome } from './types.ts';
+
+/** How an `IPCache` is made. */
+export interface IPCacheOptions {
+  /**
+   * Keep claims that a stronger one overrules, and reveal them when it goes (the default). `false` gives the
+   * classic single slot: what is overruled or overwritten is forgotten, the last writer of equal rank wins.
+   */
+  readonly retainOverruled?: boolean | undefined;
+  /** How many keys fit, shadowed ones included; a claim on one more is refused with `capacity`. No limit by default. */
+  readonly maxEntries?: number | undefined;
+  /** Told of every refused input, for logs. Must not throw. */
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+  /** Told what a listener threw. Must not throw. */
+  readonly onListenerFault?: ((error: unknown) => void) | undefined;
+}
+
+/** What calls of `upsert`, `delete` and `withdraw` came to; `deleted` counts claims taken away. */
+export type CountedOutcome = UpsertOutcome | Exclude<DeleteOutcome, 'applied'> | 'deleted';
+
+/** Counts and refused input of an `IPCache`, as plain data (I12). */
+export interface IPCacheStatus {
+  /** Keys held, shadowed ones included. */
+  readonly entries: number;
+  /** Full-length CIDRs that an endpoint IP hides. */
+  readonly shadowed: number;
+  /** Claims kept while a stronger one is in force. */
+  readonly overruledClaims: number;
+  /** `Infinity` when there is no limit. */
+  readonly maxEntries: number;
+  /** Effective entries per source. */
+  readonly entriesBySource: ReadonlyMap<Source, number>;
+  /** Outcomes since the cache was made; those of a batch that was taken back count too. */
+  readonly outcomes: ReadonlyMap<CountedOutcome, number>;
+  readonly rejections: RejectionStatus;
+  readonly listeners: number;
+  /** Calls of listeners that threw. */
+  readonly listenerFaults: number;
+  readonly revision: number;
+}

@@ -1,0 +1,66 @@
+import { type AddressWords, addressBits, maskWords } from './address-words.ts';
+import { type PrefixRegister, prefixRegister } from './prefix.ts';
+import type { PrefixTable } from './prefix-table.ts';
+
+function keyText(key: Readonly<PrefixRegister>): string {
+  return `${key.family}|${key.w0},${key.w1},${key.w2},${key.w3}/${key.length}${key.form}`;
+}
+
+/** The obvious {@link PrefixTable}, over a `Map` of texts: the oracle of the fast one. */
+export class MapPrefixTable implements PrefixTable {
+  readonly #slotByKey = new Map<string, number>();
+  readonly #keys: (PrefixRegister | undefined)[] = [];
+  readonly #free: number[] = [];
+
+  get size(): number {
+    return this.#slotByKey.size;
+  }
+
+  get slotLimit(): number {
+    return this.#keys.length;
+  }
+
+  find(key: Readonly<PrefixRegister>): number {
+    return this.#slotByKey.get(keyText(key)) ?? -1;
+  }
+
+  insert(key: Readonly<PrefixRegister>): number {
+    const slot = this.#free.pop() ?? this.#keys.length;
+    this.#keys[slot] = { ...key };
+    this.#slotByKey.set(keyText(key), slot);
+    return slot;
+  }
+
+  remove(slot: number): void {
+    const key = this.#keys[slot];
+    if (key === undefined) return;
+    this.#slotByKey.delete(keyText(key));
+    this.#keys[slot] = undefined;
+    this.#free.push(slot);
+  }
+
+  keyOf(slot: number, out: PrefixRegister): void {
+    Object.assign(out, this.#keys[slot]);
+  }
+
+  longestMatch(address: Readonly<AddressWords>): number {
+    const key: PrefixRegister = { ...prefixRegister(), ...address };
+    key.form = 'endpoint';
+    key.length = addressBits(address.family);
+    const endpoint = this.find(key);
+    if (endpoint >= 0) return endpoint;
+    key.form = 'cidr';
+    for (; key.length >= 0; key.length--) {
+      maskWords(key, key.length);
+      const slot = this.find(key);
+      if (slot >= 0) return slot;
+    }
+    return -1;
+  }
+
+  *slots(): Generator<number, void, void> {
+    for (let slot = 0; slot < this.#keys.length; slot++) {
+      if (this.#keys[slot] !== undefined) yield slot;
+    }
+  }
+}

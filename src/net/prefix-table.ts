@@ -1,0 +1,34 @@
+import type { AddressWords } from './address-words.ts';
+import type { PrefixRegister } from './prefix.ts';
+
+/**
+ * A set of keys, each a prefix in a form (`endpoint` or `cidr`), that gives every key a *slot*: a small number
+ * under which the owner keeps what belongs to it. Slots of removed keys are used again, the last one freed
+ * first; a slot is below `slotLimit` at all times.
+ *
+ * Callers give canonical keys, as `parsePrefix` makes them; this is not checked again.
+ */
+export interface PrefixTable {
+  /** How many keys it holds. */
+  readonly size: number;
+  /** One more than the highest slot ever given out. */
+  readonly slotLimit: number;
+  /** The slot of exactly this key, or -1. */
+  find(key: Readonly<PrefixRegister>): number;
+  /** Adds a key that is not there (the caller has asked `find`) and gives its slot. */
+  insert(key: Readonly<PrefixRegister>): number;
+  /** Removes the key of a slot in use. */
+  remove(slot: number): void;
+  /** Writes the key of a slot in use to `out`. */
+  keyOf(slot: number, out: PrefixRegister): void;
+  /**
+   * The slot of the longest key that contains the address, or -1. An endpoint counts as longer than the
+   * full-length CIDR over the same address (I4, I6).
+   */
+  longestMatch(address: Readonly<AddressWords>): number;
+  /**
+   * Every slot in use, ascending. Keys may be added and removed meanwhile: each key that is there all the time
+   * comes exactly once, others come once or not at all.
+   */
+  slots(): Generator<number, void, void>;
+}
