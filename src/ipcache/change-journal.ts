@@ -1,15 +1,9 @@
 import { assert } from '../base/assert.ts';
-import { formatAddress, formatPrefix } from '../net/format-address.ts';
-import type { PrefixRegister } from '../net/prefix.ts';
+import { formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, PrefixChange, sameEntry } from './change.ts';
 import type { ClaimSink, ClaimState, KeyImage } from './claim-state.ts';
 import type { HeldClaim } from './entry-rows.ts';
 import type { ClaimWriter, IPCacheEntry, OwnerChange } from './types.ts';
-
-/** The canonical text of a key in its own form: an address, or a prefix with its length. */
-export function keyText(key: Readonly<PrefixRegister>): string {
-  return key.form === 'endpoint' ? formatAddress(key) : formatPrefix(key, key.length);
-}
 
 /** What one write or batch has changed, net. */
 export interface Committed {
@@ -56,7 +50,7 @@ export class ChangeJournal implements ClaimSink {
 
   ownerChanged(key: Readonly<PrefixRegister>, from: HeldClaim, to: ClaimWriter | undefined): void {
     this.#ownerChanges.push({
-      key: keyText(key),
+      key: formatKey(key),
       previous: { source: from.source, owner: from.owner },
       current: to && { source: to.source, owner: to.owner },
     });

@@ -147,7 +147,8 @@ export class ClaimState {
 
   /** The other form of a full-length key: the CIDR over an endpoint, the endpoint under a CIDR; or -1. */
   twin(key: PrefixRegister): number {
-    if (this.#fullLengthCIDRs === 0 || key.length !== addressBits(key.family)) return -1;
+    if (key.length !== addressBits(key.family)) return -1;
+    if (key.form === 'endpoint' && this.#fullLengthCIDRs === 0) return -1;
     const form = key.form;
     key.form = form === 'cidr' ? 'endpoint' : 'cidr';
     const slot = this.table.find(key);

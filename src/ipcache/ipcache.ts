@@ -5,10 +5,10 @@ import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { formatPrefix } from '../net/format-address.ts';
 import { MapPrefixTable } from '../net/map-prefix-table.ts';
-import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import { PrefixChange } from './change.ts';
-import { ChangeJournal, keyText } from './change-journal.ts';
+import { ChangeJournal } from './change-journal.ts';
 import { claimFault, hostFault, keyFault, writerFault } from './claim-intake.ts';
 import { ClaimState } from './claim-state.ts';
 import { FLAG } from './entry-rows.ts';
@@ -339,7 +339,7 @@ export class IPCache {
 
   #keyAt(slot: number): string {
     this.#state.table.keyOf(slot, this.#key);
-    return keyText(this.#key);
+    return formatKey(this.#key);
   }
 
   #entryAt(slot: number): KeyedEntry | undefined {

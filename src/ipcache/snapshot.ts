@@ -1,7 +1,6 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import { addressBits, maskWords } from '../net/address-words.ts';
-import { parsePrefix, prefixRegister } from '../net/prefix.ts';
-import { keyText } from './change-journal.ts';
+import { formatKey, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import type { KeyedEntry } from './types.ts';
 
 /** All entries of an `IPCache` at one revision. Immutable: later writes do not show. */
@@ -30,20 +29,20 @@ export class IPCacheSnapshot {
   /** As `IPCache.get`. */
   get(key: string): KeyedEntry | undefined {
     const register = prefixRegister();
-    return parsePrefix(key, register) ? this.#entries.get(keyText(register)) : undefined;
+    return parsePrefix(key, register) ? this.#entries.get(formatKey(register)) : undefined;
   }
 
   /** As `IPCache.lookup`. Cost: one look-up for every prefix length of the family. */
   lookup(ip: string): KeyedEntry | undefined {
     const register = prefixRegister();
     if (!parsePrefix(ip, register) || register.form !== 'endpoint') return undefined;
-    const endpoint = this.#entries.get(keyText(register));
+    const endpoint = this.#entries.get(formatKey(register));
     if (endpoint !== undefined) return endpoint;
     register.form = 'cidr';
     for (let length: number = addressBits(register.family); length >= 0; length--) {
       maskWords(register, length);
       register.length = length;
-      const entry = this.#entries.get(keyText(register));
+      const entry = this.#entries.get(formatKey(register));
       if (entry !== undefined) return entry;
     }
     return undefined;

@@ -157,3 +157,13 @@ export function comparePrefixes(a: Prefix, b: Prefix): number {
 export function canonicalAddress(text: string): string | undefined {
   return parsePrefix(text, scratch) && scratch.form === 'endpoint' ? formatAddress(scratch) : undefined;
 }
+
+/** The canonical text of a key in its own form: an address, or a prefix with its length. */
+export function formatKey(key: Readonly<PrefixRegister>): string {
+  return key.form === 'endpoint' ? formatAddress(key) : formatPrefix(key, key.length);
+}
+
+/** The canonical text of an address or CIDR in its own form, or `undefined` when `text` is neither. */
+export function canonicalKey(text: string): string | undefined {
+  return parsePrefix(text, scratch) ? formatKey(scratch) : undefined;
+}

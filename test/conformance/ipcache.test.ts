@@ -1,0 +1,17 @@
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { replayIPCache } from './replay-ipcache.ts';
+import { ReplayTally } from './report.ts';
+import { readTraces } from './traces.ts';
+
+describe('the ipcache does what the recorded original did, before the original contradicts itself', () => {
+  it.each(['ipcache.curated.jsonl.gz', 'ipcache.random.jsonl.gz'])('%s', (name) => {
+    const tally = new ReplayTally();
+    const file = fileURLToPath(new URL(`traces/${name}`, import.meta.url));
+    for (const scenario of readTraces(file)) replayIPCache(scenario, tally);
+    const report = tally.report(name);
+    console.log(JSON.stringify(report));
+    expect(report.mismatches, JSON.stringify(report.examples, null, 1)).toBe(0);
+    expect(report.stepsCompared).toBeGreaterThan(1000);
+  });
+});
