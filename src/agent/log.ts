@@ -1,0 +1,45 @@
+import { type Logger, type LoggerOptions, pino } from 'pino';
+
+/** What the agent writes its log with. */
+export type { Logger } from 'pino';
+
+/** Levels that can be asked for, from the most to the least talkative. */
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
+
+/** One of {@link LOG_LEVELS}. */
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+/** `text`: one line for people. `json`: one object a line, for a log collector. */
+export const LOG_FORMATS = ['text', 'json'] as const;
+
+/** One of {@link LOG_FORMATS}. */
+export type LogFormat = (typeof LOG_FORMATS)[number];
+
+/** Where finished lines go: `process.stderr`, or a list in a test. */
+export interface LineSink {
+  write(text: string): unknown;
+}
+
+/** What pino writes for each record, as far as the text form shows it. */
+interface LogRecord {
+  readonly level: string;
+  readonly msg?: string;
+  readonly err?: { readonly message?: string };
+}
+
+function textLine(json: string): string {
+  const { level, msg, err }: LogRecord = JSON.parse(json);
+  const cause = err?.message === undefined ? '' : `: ${err.message}`;
+  return `${level.padEnd(5)} ${msg ?? ''}${cause}\n`;
+}
+
+/** A logger that writes each record to `sink` as soon as it is made; nothing is lost when the process ends. */
+export function createLog(level: LogLevel, format: LogFormat, sink: LineSink): Logger {
+  const options: LoggerOptions = {
+    level,
+    base: null,
+    formatters: { level: (label) => ({ level: label }) },
+    timestamp: pino.stdTimeFunctions.isoTime,
+  };
+  return pino(options, { write: (line) => sink.write(format === 'json' ? line : textLine(line)) });
+}

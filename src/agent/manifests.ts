@@ -1,0 +1,106 @@
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Document, isMap, isNode, isSeq, LineCounter, parseAllDocuments } from 'yaml';
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { unreadable } from './input-error.ts';
+import { isRecord } from './record.ts';
+
+/** A Kubernetes object of a manifest. Nothing in it has been checked but that it is an object. */
+export interface Manifest {
+  /** `file.yaml:12`, where the object begins. */
+  readonly at: string;
+  readonly object: Readonly<Record<string, unknown>>;
+}
+
+type Reject = (rejection: Rejection) => void;
+
+const EXTENSIONS = ['.yaml', '.yml', '.json'];
+
+/** The manifests of a folder in the order of their names, not of folders below it; a file is itself. */
+async function manifestFiles(path: string): Promise<readonly string[]> {
+  if (!(await stat(path)).isDirectory()) return [path];
+  const names = await readdir(path);
+  const manifests = names.filter((name) => EXTENSIONS.some((extension) => name.endsWith(extension)));
+  return manifests.sort().map((name) => join(path, name));
+}
+
+function malformed(field: string, value: unknown, why: string, at: string): Rejection {
+  return rejection('malformed-manifest', field, value, why, at);
+}
+
+/** The plain value of a document; a string says why there is none, such as too many aliases. */
+function plainValue(document: Document): { readonly value: unknown } | string {
+  const [error] = document.errors;
+  if (error !== undefined) return error.message.split('\n', 1)[0] ?? error.code;
+  try {
+    return { value: document.toJS() };
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** The line in which a document begins, to show it. */
+function firstLine(document: Document, text: string): string {
+  const start = document.contents?.range?.[0] ?? 0;
+  return text.slice(start, start + 200).split('\n', 1)[0] ?? '';
+}
+
+/** The items of a list, each with the kind that a typed list (`ServiceList`) implies. */
+function listItems(list: Readonly<Record<string, unknown>>, items: readonly unknown[]): readonly unknown[] {
+  const { apiVersion, kind } = list;
+  if (kind === 'List' || typeof kind !== 'string') return items;
+  const implied = { apiVersion, kind: kind.slice(0, -'List'.length) };
+  return items.map((item) => (isRecord(item) ? { ...implied, ...item } : item));
+}
+
+/** The objects of the manifests in `text`, lists taken apart; see {@link readManifests}. JSON is YAML. */
+export function* parseManifests(
+  text: string,
+  file: string,
+  onReject: Reject,
+): Generator<Manifest, void, void> {
+  const lines = new LineCounter();
+  for (const document of parseAllDocuments(text, { lineCounter: lines })) {
+    const place = (offset: number | undefined): string => `${file}:${lines.linePos(offset ?? 0).line}`;
+    const at = place(document.errors[0]?.pos[0] ?? document.contents?.range?.[0]);
+    const plain = plainValue(document);
+    if (typeof plain === 'string') onReject(malformed('document', firstLine(document, text), plain, at));
+    else yield* objectsOf(document, plain.value, at, place, onReject);
+  }
+}
+
+function* objectsOf(
+  document: Document,
+  value: unknown,
+  at: string,
+  place: (offset: number | undefined) => string,
+  onReject: Reject,
+): Generator<Manifest, void, void> {
+  if (value === null) return; // an empty document, as before a leading `---`
+  if (!isRecord(value)) return onReject(malformed('document', value, 'not a Kubernetes object', at));
+  const { kind, items } = value;
+  if (typeof kind !== 'string' || !kind.endsWith('List')) return yield { at, object: value };
+  if (!Array.isArray(items)) return onReject(malformed('items', items, 'a list must have items', at));
+  const nodes = isMap(document.contents) ? document.contents.get('items', true) : undefined;
+  for (const [index, object] of listItems(value, items).entries()) {
+    const node = isSeq(nodes) ? nodes.items[index] : undefined;
+    const itemAt = isNode(node) ? place(node.range?.[0]) : at;
+    if (isRecord(object)) yield { at: itemAt, object };
+    else onReject(malformed(`items[${index}]`, object, 'not a Kubernetes object', itemAt));
+  }
+}
+
+/**
+ * Reads Kubernetes objects from a YAML or JSON file, or from all such files of a folder in the order of their
+ * names. A document that is not right goes to `onReject` as `file:line`; the rest goes on. Throws
+ * {@link InputError} when a file or folder cannot be read.
+ */
+export async function* readManifests(path: string, onReject: Reject): AsyncGenerator<Manifest, void, void> {
+  try {
+    for (const file of await manifestFiles(path)) {
+      yield* parseManifests(await readFile(file, 'utf8'), file, onReject);
+    }
+  } catch (cause) {
+    throw unreadable('--manifests', path, cause);
+  }
+}
