@@ -1,0 +1,371 @@
+import { type Backoff, backoffDelay } from '../base/backoff.ts';
+import type { Clock, Random, Timer } from '../base/clock.ts';
+import type { DeliveryQueue } from '../base/delivery-queue.ts';
+import type { NodeConfiguration } from './address-claims.ts';
+import type { Node } from './node.ts';
+import type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './node-handler.ts';
+import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
+
+/** Waits after failed calls: 100 ms doubles to a minute in ten steps, the interval of background validation. */
+export const HANDLER_BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
+
+/** Asynchronous calls of one handler that may run at a time unless it asks for another number: enough to keep a
+ * netlink socket or a remote API busy, few enough that a replay of 20,000 nodes does not flood it. */
+export const DEFAULT_CONCURRENCY = 16;
+
+/** A node as handlers are to know it. */
+export interface AnnouncedNode {
+  readonly fullName: string;
+  readonly announced: Node | undefined;
+}
+
+/** What a feed needs from around it. */
+export interface FeedEnvironment {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Every handler call runs in here, so that no call ever starts inside another one. */
+  readonly deliveries: DeliveryQueue;
+  readonly concurrency: number;
+  onFault(fault: HandlerFault): void;
+  /** The lane has applied something, or is gone. */
+  onProgress(lane: NodeLane): void;
+}
+
+/** What a handler has not managed so far. */
+export interface HandlerFailure {
+  readonly call: NodeCall;
+  /** Full name of the node; undefined for the configuration. */
+  readonly node: string | undefined;
+  readonly error: unknown;
+  /** How often it has failed in a row. */
+  readonly failures: number;
+}
+
+/** How one handler is doing. */
+export interface HandlerStatus {
+  readonly name: string | undefined;
+  /** Nodes that it has not been brought up to date with, running and failed ones included. */
+  readonly pending: number;
+  /** Asynchronous calls under way. */
+  readonly running: number;
+  /** Calls that have failed since the subscription. */
+  readonly faults: number;
+  /** What waits for another try. */
+  readonly failing: readonly HandlerFailure[];
+}
+
+/**
+ * Brings one handler up to date (contract: {@link NodeHandler}). A handler that is synchronous and up to date is
+ * called at once and costs no memory; a {@link NodeLane} exists only for a node that is under way, waits for its
+ * turn, or has failed.
+ */
+export class HandlerFeed {
+  readonly handler: NodeHandler;
+  readonly #env: FeedEnvironment;
+  readonly #abort = new AbortController();
+  readonly #lanes = new Map<string, NodeLane>();
+  /** Lanes that wait for their turn, in order. */
+  readonly #ready = new Set<NodeLane>();
+  readonly #configuration: ConfigurationTurn = { target: undefined, running: false, failures: 0 };
+  #running = 0;
+  #faults = 0;
+
+  constructor(handler: NodeHandler, env: FeedEnvironment) {
+    this.handler = handler;
+    this.#env = env;
+  }
+
+  get stopped(): boolean {
+    return this.#abort.signal.aborted;
+  }
+
+  /** What is under way, waits or has failed. */
+  get lanes(): Iterable<NodeLane> {
+    return this.#lanes.values();
+  }
+
+  lane(node: string): NodeLane | undefined {
+    return this.#lanes.get(node);
+  }
+
+  /** Tells a change. `old` is what was told of the node before, by this very method. Call within a delivery, as the other two. */
+  tell(node: string, old: Node | undefined, target: Node | undefined, revision: number): void {
+    if (this.stopped) return;
+    const lane = this.#lanes.size === 0 ? undefined : this.#lanes.get(node);
+    if (lane !== undefined) {
+      lane.retarget(target, revision);
+      this.#soon(lane);
+      this.#startWhatMay();
+      return;
+    }
+    const step = stepBetween(old, target);
+    if (step === undefined) return;
+    if (!this.#mayStart()) {
+      const waiting = this.#addLane(node, old);
+      waiting.retarget(target, revision);
+      this.#ready.add(waiting);
+      return;
+    }
+    this.#callDirectly(step, node, old, revision);
+  }
+
+  /** Asks the handler to validate what it was told of a node; nothing when it is being told of it anyway. */
+  validate(node: string, told: Node): void {
+    if (this.stopped || this.handler.nodeValidateImplementation === undefined || this.#lanes.has(node))
+      return;
+    const lane = this.#addLane(node, told);
+    lane.validate = true;
+    this.#ready.add(lane);
+    this.#startWhatMay();
+  }
+
+  /** Tells the configuration once what runs has ended; nodes wait until that has succeeded. */
+  configure(configuration: NodeConfiguration): void {
+    if (this.stopped || this.handler.nodeConfigurationChanged === undefined) return;
+    this.#configuration.target = configuration;
+    this.#configuration.timer?.cancel();
+    this.#configuration.timer = undefined;
+    this.#startWhatMay();
+  }
+
+  /**
+   * Ends it: nothing is called any more, and what runs is told so by its signal. Before that, `nodeDelete` is
+   * called for those of the nodes `remove` that the handler knows; once, as nobody is left to try again.
+   */
+  stop(remove: readonly AnnouncedNode[] = []): void {
+    const known = remove.map(({ fullName, announced }) => {
+      const lane = this.#lanes.get(fullName);
+      return lane === undefined ? announced : (lane.told ?? lane.residue);
+    });
+    this.#abort.abort();
+    this.#configuration.timer?.cancel();
+    const lanes = [...this.#lanes.values()];
+    this.#lanes.clear();
+    this.#ready.clear();
+    for (const lane of lanes) {
+      lane.timer?.cancel();
+      lane.since = Number.POSITIVE_INFINITY;
+      this.#env.onProgress(lane);
+    }
+    for (const node of known) if (node !== undefined) this.#deleteFinally(node);
+  }
+
+  status(): HandlerStatus {
+    const failing: HandlerFailure[] = [];
+    const { failures, error } = this.#configuration;
+    if (failures > 0) failing.push({ call: 'configuration', node: undefined, error, failures });
+    for (const lane of this.#lanes.values()) {
+      const call = (lane.running ?? lane.nextStep())?.call;
+      if (lane.failures > 0 && call !== undefined) {
+        failing.push({ call, node: lane.node, error: lane.error, failures: lane.failures });
+      }
+    }
+    return {
+      name: this.handler.name,
+      pending: this.#lanes.size,
+      running: this.#running,
+      faults: this.#faults,
+      failing,
+    };
+  }
+
+  #deleteFinally(node: Node): void {
+    const failed = (error: unknown): void => this.#report('delete', node.fullName, error, 1, undefined);
+    try {
+      this.handler.nodeDelete(node, new AbortController().signal)?.catch(failed);
+    } catch (error) {
+      failed(error);
+    }
+  }
+
+  #mayStart(): boolean {
+    return this.#configuration.target === undefined && this.#running < this.#env.concurrency;
+  }
+
+  #addLane(node: string, told: Node | undefined): NodeLane {
+    const lane = new NodeLane(node, told);
+    this.#lanes.set(node, lane);
+    return lane;
+  }
+
+  /** The common case: nothing is under way for this node. Only a call that does not end at once needs a lane. */
+  #callDirectly(step: NodeStep, node: string, old: Node | undefined, revision: number): void {
+    const underWay = (): NodeLane => {
+      const lane = this.#addLane(node, old);
+      lane.target = step.call === 'delete' ? undefined : step.node;
+      lane.since = revision;
+      return lane;
+    };
+    try {
+      const result = this.#call(step);
+      if (result !== undefined) this.#await(underWay(), step, result);
+    } catch (error) {
+      if (!this.stopped) this.#fail(underWay(), step, error);
+    }
+  }
+
+  #call(step: NodeStep): HandlerResult {
+    const { signal } = this.#abort;
+    switch (step.call) {
+      case 'add':
+        return this.handler.nodeAdd(step.node, signal);
+      case 'update':
+        return this.handler.nodeUpdate(step.old, step.node, signal);
+      case 'delete':
+        return this.handler.nodeDelete(step.node, signal);
+      case 'validate':
+        return this.handler.nodeValidateImplementation?.(step.node, signal);
+    }
+  }
+
+  /** Lets a lane that has something new to tell start without waiting for the rest of its backoff. */
+  #soon(lane: NodeLane): void {
+    if (lane.running !== undefined) return;
+    lane.timer?.cancel();
+    lane.timer = undefined;
+    this.#ready.add(lane);
+  }
+
+  /** Goes on after a promise or a timer: as a delivery of its own. */
+  #pump(): void {
+    this.#env.deliveries.run(() => this.#startWhatMay());
+  }
+
+  /** Call within a delivery. */
+  #startWhatMay(): void {
+    if (this.#configuration.target !== undefined) this.#startConfiguration();
+    for (const lane of this.#ready) {
+      if (this.stopped || !this.#mayStart()) return;
+      this.#ready.delete(lane);
+      this.#start(lane);
+    }
+  }
+
+  #start(lane: NodeLane): void {
+    const step = lane.nextStep();
+    if (step === undefined) {
+      this.#settle(lane);
+      return;
+    }
+    lane.running = step;
+    try {
+      const result = this.#call(step);
+      if (result === undefined) this.#succeed(lane, step);
+      else this.#await(lane, step, result);
+    } catch (error) {
+      this.#fail(lane, step, error);
+    }
+  }
+
+  #await(lane: NodeLane, step: NodeStep, result: Promise<void>): void {
+    lane.running = step;
+    this.#running++;
+    result.then(
+      () => {
+        this.#running--;
+        this.#succeed(lane, step);
+        this.#pump();
+      },
+      (error: unknown) => {
+        this.#running--;
+        this.#fail(lane, step, error);
+        this.#pump();
+      },
+    );
+  }
+
+  #succeed(lane: NodeLane, step: NodeStep): void {
+    if (this.stopped) return;
+    lane.succeeded(step);
+    if (lane.nextStep() === undefined) this.#settle(lane);
+    else {
+      this.#ready.add(lane);
+      this.#env.onProgress(lane);
+    }
+  }
+
+  #settle(lane: NodeLane): void {
+    lane.since = Number.POSITIVE_INFINITY;
+    this.#lanes.delete(lane.node);
+    this.#env.onProgress(lane);
+  }
+
+  #fail(lane: NodeLane, step: NodeStep, error: unknown): void {
+    if (this.stopped) return;
+    lane.failed(step, error);
+    const retryInMs = this.#backoff(lane.failures);
+    lane.timer = this.#env.clock.after(retryInMs, () => {
+      lane.timer = undefined;
+      this.#ready.add(lane);
+      this.#pump();
+    });
+    this.#report(step.call, lane.node, error, lane.failures, retryInMs);
+  }
+
+  #startConfiguration(): void {
+    const turn = this.#configuration;
+    if (turn.target === undefined || turn.running || turn.timer !== undefined || this.#running > 0) return;
+    const told = turn.target;
+    const done = (): void => {
+      turn.running = false;
+      turn.failures = 0;
+      turn.error = undefined;
+      if (turn.target === told) turn.target = undefined;
+    };
+    try {
+      const result = this.handler.nodeConfigurationChanged?.(told, this.#abort.signal);
+      if (result === undefined) {
+        done();
+        return;
+      }
+      turn.running = true;
+      result.then(
+        () => {
+          done();
+          if (!this.stopped) this.#pump();
+        },
+        (error: unknown) => this.#failConfiguration(error),
+      );
+    } catch (error) {
+      this.#failConfiguration(error);
+    }
+  }
+
+  #failConfiguration(error: unknown): void {
+    const turn = this.#configuration;
+    turn.running = false;
+    if (this.stopped) return;
+    turn.failures++;
+    turn.error = error;
+    const retryInMs = this.#backoff(turn.failures);
+    turn.timer = this.#env.clock.after(retryInMs, () => {
+      turn.timer = undefined;
+      this.#pump();
+    });
+    this.#report('configuration', undefined, error, turn.failures, retryInMs);
+  }
+
+  #backoff(failures: number): number {
+    return backoffDelay(failures, HANDLER_BACKOFF, this.#env.random);
+  }
+
+  #report(
+    call: NodeCall,
+    node: string | undefined,
+    error: unknown,
+    failures: number,
+    retryInMs: number | undefined,
+  ): void {
+    this.#faults++;
+    this.#env.onFault({ handler: this.handler, call, node, error, failures, retryInMs });
+  }
+}
+
+/** The configuration on its way to the handler. */
+interface ConfigurationTurn {
+  target: NodeConfiguration | undefined;
+  running: boolean;
+  failures: number;
+  error?: unknown;
+  timer?: Timer | undefined;
+}

@@ -1,0 +1,228 @@
+import { assert } from '../base/assert.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import { compareWriters, sourceRank } from '../identity/source.ts';
+import type { IPCache } from '../ipcache/ipcache.ts';
+import type { ClaimWriter, OwnerChange } from '../ipcache/types.ts';
+import type { AddressClaim } from './address-claims.ts';
+import type { NodeEntry } from './node-entry.ts';
+
+/** What the node manager needs of an `IPCache`. */
+export type NodeIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch' | 'get' | 'subscribeOwners'>;
+
+/** An address of a node that the IPCache gives to somebody else. */
+export interface LostAddress {
+  readonly ip: string;
+  /** Undefined when nobody holds it: the IPCache had no room. */
+  readonly holder: ClaimWriter | undefined;
+  /** Whether the holder's source is stronger than the node's, so that handlers wait. */
+  readonly stronger: boolean;
+}
+
+/** What {@link NodeAddresses} needs to know of the nodes. */
+export interface NodeAddressesOptions {
+  /**
+   * Write claims again that are there already. Needed where the IPCache keeps one claim a key and forgets
+   * others: the last writer of equal rank has it.
+   */
+  readonly rewrite: boolean;
+  /** The node that writes under this owner's name. */
+  entryOf(owner: string): NodeEntry | undefined;
+  /** Somebody took or freed an address that the node wants. */
+  onOwnership(entry: NodeEntry): void;
+}
+
+/**
+ * Keeps the nodes' claims in the IPCache, and knows which addresses nodes have lost to others. Writes happen to
+ * completion: what listeners of the IPCache do meanwhile is looked at afterwards.
+ */
+export class NodeAddresses {
+  readonly #ipcache: NodeIPCache;
+  readonly #options: NodeAddressesOptions;
+  readonly #unsubscribe: Unsubscribe;
+  /** By address: the nodes that want it and do not have it. */
+  readonly #losers = new Map<string, Set<NodeEntry>>();
+  #ownerChanges: OwnerChange[] = [];
+  #writing = false;
+
+  constructor(ipcache: NodeIPCache, options: NodeAddressesOptions) {
+    this.#ipcache = ipcache;
+    this.#options = options;
+    this.#unsubscribe = ipcache.subscribeOwners({
+      onOwnerChanges: (changes) => {
+        for (const change of changes) this.#ownerChanges.push(change);
+        this.#review();
+      },
+    });
+  }
+
+  /**
+   * Whether claims are being written right now. A listener of the IPCache that is called by such a write must
+   * not change nodes.
+   */
+  get writing(): boolean {
+    return this.#writing;
+  }
+
+  /** Replaces what a node claims: nothing of what it claimed before stays unless it is claimed again. */
+  update(entry: NodeEntry, wanted: readonly AddressClaim[]): void {
+    this.#write(() => this.#replace(entry, wanted));
+  }
+
+  /** The same for several nodes as one batch: listeners of the IPCache are told the net effect. */
+  updateAll(entries: Iterable<readonly [NodeEntry, readonly AddressClaim[]]>): void {
+    this.#write(() =>
+      this.#ipcache.batch(() => {
+        for (const [entry, wanted] of entries) this.#replace(entry, wanted);
+      }),
+    );
+  }
+
+  /** Claims once more what the node may have lost: there may be room by now. */
+  refresh(entry: NodeEntry): void {
+    if (this.#options.rewrite || entry.lost !== undefined) this.update(entry, entry.wanted);
+  }
+
+  /** Whether a stronger source holds one of the node's addresses (SEMANTICS 4). */
+  isHeldBack(entry: NodeEntry): boolean {
+    return entry.lost !== undefined && this.lost(entry).some(({ stronger }) => stronger);
+  }
+
+  /** The addresses that the node wants and does not have. */
+  lost(entry: NodeEntry): readonly LostAddress[] {
+    const rank = entry.effective === undefined ? 0 : sourceRank(entry.effective.source);
+    return Array.from(entry.lost ?? [], (ip) => {
+      const found = this.#ipcache.get(ip);
+      const holder = found && { source: found.source, owner: found.owner };
+      return { ip, holder, stronger: holder !== undefined && sourceRank(holder.source) > rank };
+    });
+  }
+
+  /** Leaves every claim as it is, and watches no more. */
+  close(): void {
+    this.#unsubscribe();
+    this.#ownerChanges = [];
+  }
+
+  #write(write: () => void): void {
+    assert(!this.#writing, 'node addresses: a write within a write');
+    this.#writing = true;
+    try {
+      write();
+    } finally {
+      this.#writing = false;
+    }
+    this.#review();
+  }
+
+  #replace(entry: NodeEntry, wanted: readonly AddressClaim[]): void {
+    const before = entry.wanted;
+    entry.wanted = wanted;
+    const [was] = before;
+    const [is] = wanted;
+    if (was !== undefined && is !== undefined && was.source !== is.source) {
+      // Claims are kept per source. The new ones come first, so that no address is free in between.
+      this.#ipcache.batch(() => {
+        for (const claim of wanted) this.#put(entry, claim);
+        for (const claim of before) this.#ipcache.delete(claim.ip, claim);
+        for (const claim of before)
+          if (entry.wants(claim.ip) === undefined) this.#mark(entry, claim.ip, true);
+      });
+      return;
+    }
+    for (let i = 0; i < wanted.length; i++) {
+      const claim = wanted[i];
+      if (claim !== undefined && !this.#stands(entry, claim, before[i])) this.#put(entry, claim);
+    }
+    for (const claim of before) {
+      if (entry.wants(claim.ip) === undefined) this.#drop(entry, claim);
+    }
+  }
+
+  /** Whether a claim is in the IPCache as it is. Addresses rarely move within the list: compare in place. */
+  #stands(entry: NodeEntry, claim: AddressClaim, before: AddressClaim | undefined): boolean {
+    return (
+      before !== undefined &&
+      !this.#options.rewrite &&
+      claim.equals(before) &&
+      entry.lost?.has(claim.ip) !== true
+    );
+  }
+
+  #put(entry: NodeEntry, claim: AddressClaim): void {
+    const outcome = this.#ipcache.upsert(claim.ip, claim);
+    this.#mark(entry, claim.ip, outcome === 'applied' || outcome === 'unchanged');
+  }
+
+  #drop(entry: NodeEntry, claim: AddressClaim): void {
+    this.#ipcache.delete(claim.ip, claim);
+    this.#mark(entry, claim.ip, true);
+  }
+
+  /** Notes whether the node has the address (or does not want it), or has lost it. */
+  #mark(entry: NodeEntry, ip: string, fine: boolean): void {
+    if (fine) {
+      if (entry.lost?.delete(ip) !== true) return;
+      if (entry.lost.size === 0) entry.lost = undefined;
+      const losers = this.#losers.get(ip);
+      losers?.delete(entry);
+      if (losers?.size === 0) this.#losers.delete(ip);
+      return;
+    }
+    entry.lost ??= new Set();
+    entry.lost.add(ip);
+    const losers = this.#losers.get(ip);
+    if (losers === undefined) this.#losers.set(ip, new Set([entry]));
+    else losers.add(entry);
+  }
+
+  /** Looks at the addresses that changed hands, and at those that do so meanwhile. */
+  #review(): void {
+    while (!this.#writing && this.#ownerChanges.length > 0) {
+      const changes = this.#ownerChanges;
+      this.#ownerChanges = [];
+      for (const change of changes) this.#reviewAddress(change);
+    }
+  }
+
+  /** What the change says may be out of date by now; what counts is who holds the address. */
+  #reviewAddress({ key, previous, current }: OwnerChange): void {
+    const interested = new Set(this.#losers.get(key));
+    for (const writer of [previous, current]) {
+      const entry = writer && this.#options.entryOf(writer.owner);
+      if (entry?.wants(key) !== undefined) interested.add(entry);
+    }
+    if (interested.size === 0) return;
+    this.#reclaim(key, interested);
+    const holder = this.#ipcache.get(key);
+    for (const entry of interested) {
+      const claim = entry.wants(key);
+      const holds = claim?.owner === holder?.owner && claim?.source === holder?.source;
+      this.#mark(entry, key, holds || claim === undefined);
+    }
+    for (const entry of interested) this.#options.onOwnership(entry);
+  }
+
+  /**
+   * Claims once more for those whose claim the IPCache does not keep: all of them on a free address, those of weaker
+   * sources on a held one where it has a single slot (only what it has overruled makes it tell of the next
+   * change). The strongest comes last: of equal rank the last writer wins there.
+   */
+  #reclaim(key: string, interested: ReadonlySet<NodeEntry>): void {
+    const holder = this.#ipcache.get(key);
+    if (holder !== undefined && !this.#options.rewrite) return;
+    const rank = holder === undefined ? Number.POSITIVE_INFINITY : sourceRank(holder.source);
+    const claims = Array.from(interested, (entry) => ({ entry, claim: entry.wants(key) }))
+      .flatMap(({ entry, claim }) => (claim === undefined ? [] : [{ entry, claim }]))
+      .filter(({ claim }) => sourceRank(claim.source) < rank)
+      .sort((a, b) => compareWriters(b.claim, a.claim));
+    if (claims.length === 0) return;
+    this.#writing = true;
+    try {
+      this.#ipcache.batch(() => {
+        for (const { entry, claim } of claims) this.#put(entry, claim);
+      });
+    } finally {
+      this.#writing = false;
+    }
+  }
+}

@@ -1,0 +1,91 @@
+import { compareSources, mayOverwrite, type Source } from '../identity/source.ts';
+import type { AddressClaim } from './address-claims.ts';
+import type { Node } from './node.ts';
+
+const NONE: readonly never[] = [];
+
+/**
+ * Everything the manager knows of one node: the claims of its sources, what the IPCache and the handlers were told.
+ *
+ *     claims, strongest first:  effective │ overruled …
+ *                                   │
+ *                    wanted ◄───────┴───────► announced
+ *             (claims in the IPCache)     (what handlers know; lags while an address belongs to a stronger source)
+ */
+export class NodeEntry {
+  /** `cluster/name`. */
+  readonly fullName: string;
+  /** The strongest claim; undefined once the last one is gone. */
+  effective: Node | undefined;
+  /** What handlers were told last, or are being told. */
+  announced: Node | undefined;
+  /** What the effective node claims in the IPCache. */
+  wanted: readonly AddressClaim[] = NONE;
+  /** Addresses among `wanted` that the IPCache gives to somebody else. */
+  lost: Set<string> | undefined;
+  #overruled: readonly Node[] = NONE;
+
+  constructor(fullName: string) {
+    this.fullName = fullName;
+  }
+
+  /** The claims behind the effective one, strongest first. */
+  get overruled(): readonly Node[] {
+    return this.#overruled;
+  }
+
+  claimOf(source: Source): Node | undefined {
+    return this.effective?.source === source
+      ? this.effective
+      : this.#overruled.find((claim) => claim.source === source);
+  }
+
+  /**
+   * Takes in a claim instead of that source's earlier one. With `retain` false only the strongest is kept: a
+   * weaker claim is forgotten, an equal or stronger one replaces what is there (SEMANTICS 4).
+   */
+  put(node: Node, retain: boolean): void {
+    const current = this.effective;
+    if (!retain) {
+      if (current === undefined || mayOverwrite(current.source, node.source)) this.effective = node;
+      return;
+    }
+    if (this.#overruled === NONE && (current === undefined || current.source === node.source)) {
+      this.effective = node;
+      return;
+    }
+    const claims = this.#without(node.source);
+    claims.push(node);
+    this.#rank(claims);
+  }
+
+  /** Withdraws a source's claim; the next one, if there is one, becomes effective. Whether there was one. */
+  remove(source: Source): boolean {
+    if (this.claimOf(source) === undefined) return false;
+    this.#rank(this.#without(source));
+    return true;
+  }
+
+  /** Withdraws every claim. */
+  removeAll(): boolean {
+    this.#rank([]);
+    return true;
+  }
+
+  /** The claim on an address among `wanted`. A node has a handful of them: a scan will do. */
+  wants(ip: string): AddressClaim | undefined {
+    return this.wanted.find((claim) => claim.ip === ip);
+  }
+
+  #without(source: Source): Node[] {
+    const claims = this.effective === undefined ? [] : [this.effective, ...this.#overruled];
+    return claims.filter((claim) => claim.source !== source);
+  }
+
+  #rank(claims: Node[]): void {
+    claims.sort((a, b) => compareSources(a.source, b.source));
+    const [effective, ...overruled] = claims;
+    this.effective = effective;
+    this.#overruled = overruled.length === 0 ? NONE : overruled;
+  }
+}

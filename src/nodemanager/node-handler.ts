@@ -1,0 +1,51 @@
+import type { NodeConfiguration } from './address-claims.ts';
+import type { Node } from './node.ts';
+
+/** What a handler's call may return: nothing when it is done, or a promise of it. */
+export type HandlerResult = void | Promise<void>;
+
+/**
+ * Carries nodes into a datapath: routes, tunnels, encryption states (port; SEMANTICS 4).
+ *
+ * For each node: strictly in order and one call at a time; `nodeAdd` first, then updates, then `nodeDelete`; the
+ * next call starts when the one before has returned or its promise has settled. Changes that come meanwhile are
+ * merged: `old` is always what this handler was last told with success. Between nodes no order is promised.
+ *
+ * A call that throws or rejects is repeated with exponential backoff and full jitter, with the node as it is by
+ * then, until it succeeds; so a call must be harmless when repeated. A failed `nodeAdd` may be followed by
+ * `nodeDelete`, to remove what it has left. Handlers may call the node manager; what they change is told after.
+ *
+ * `signal` is aborted when the handler is unsubscribed or the manager closed; what comes of the call then is
+ * ignored.
+ */
+export interface NodeHandler {
+  /** Names the handler in status and faults. */
+  readonly name?: string | undefined;
+  nodeAdd(node: Node, signal: AbortSignal): HandlerResult;
+  nodeUpdate(old: Node, node: Node, signal: AbortSignal): HandlerResult;
+  /** `node` is what the handler was told last. */
+  nodeDelete(node: Node, signal: AbortSignal): HandlerResult;
+  /** Asked now and then: is everything that this node needs in place? Repairs what is not. */
+  nodeValidateImplementation?(node: Node, signal: AbortSignal): HandlerResult;
+  /**
+   * Told on subscription, before the first node, and when the configuration has changed. No other call runs
+   * meanwhile, and none starts until it has succeeded.
+   */
+  nodeConfigurationChanged?(configuration: NodeConfiguration, signal: AbortSignal): HandlerResult;
+}
+
+/** The calls of a {@link NodeHandler}, by what they tell. */
+export type NodeCall = 'add' | 'update' | 'delete' | 'validate' | 'configuration';
+
+/** A call that threw or rejected. */
+export interface HandlerFault {
+  readonly handler: NodeHandler;
+  readonly call: NodeCall;
+  /** Full name of the node; undefined for the configuration. */
+  readonly node: string | undefined;
+  readonly error: unknown;
+  /** How often it has failed in a row, this time included. */
+  readonly failures: number;
+  /** When it is tried again, in milliseconds from now; undefined when it is not, as the manager is closed. */
+  readonly retryInMs: number | undefined;
+}

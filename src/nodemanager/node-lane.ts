@@ -1,0 +1,100 @@
+import type { Timer } from '../base/clock.ts';
+import type { Node } from './node.ts';
+
+/** One call to make for a node. */
+export type NodeStep =
+  | { readonly call: 'add'; readonly node: Node }
+  | { readonly call: 'update'; readonly old: Node; readonly node: Node }
+  | { readonly call: 'delete'; readonly node: Node }
+  | { readonly call: 'validate'; readonly node: Node };
+
+/** The call that brings a handler from `told` to `target`; undefined when there is nothing to tell. */
+export function stepBetween(told: Node | undefined, target: Node | undefined): NodeStep | undefined {
+  if (target === undefined) return told === undefined ? undefined : { call: 'delete', node: told };
+  if (told === undefined) return { call: 'add', node: target };
+  return told.equals(target) ? undefined : { call: 'update', old: told, node: target };
+}
+
+/**
+ * One node on its way to one handler: what the handler has, what it should have, and the call under way. There is
+ * a lane only while something is left to do; it holds no queue, so that changes merge by themselves (I11): the
+ * next call follows from `told` and `target` alone.
+ *
+ *     tell ──► waiting ──► running ──► settled (lane gone)
+ *                ▲  ▲        │ │ changed meanwhile
+ *                │  └────────┼─┘
+ *                └─ timer ◄──┘ failed
+ */
+export class NodeLane {
+  readonly node: string;
+  /** What the handler was last told with success. */
+  told: Node | undefined;
+  /** What it is to be told. */
+  target: Node | undefined;
+  /** What a failed call may have left half done. */
+  residue: Node | undefined;
+  validate = false;
+  running: NodeStep | undefined;
+  /** Set while waiting for the next try. */
+  timer: Timer | undefined;
+  failures = 0;
+  error: unknown;
+  /** Revision of the earliest change that is not applied; infinite when there is none. */
+  since: number = Number.POSITIVE_INFINITY;
+  #changedMeanwhile = Number.POSITIVE_INFINITY;
+
+  constructor(node: string, told: Node | undefined) {
+    this.node = node;
+    this.told = told;
+    this.target = told;
+  }
+
+  /** A change of the given revision: from now on the handler is to have `target`. */
+  retarget(target: Node | undefined, revision: number): void {
+    this.target = target;
+    if (this.running === undefined) this.since = Math.min(this.since, revision);
+    else this.#changedMeanwhile = Math.min(this.#changedMeanwhile, revision);
+  }
+
+  /** The next call, or undefined when the handler has what it should have. */
+  nextStep(): NodeStep | undefined {
+    const { told, target, residue } = this;
+    const step = stepBetween(told, target);
+    if (step !== undefined) return step;
+    if (residue !== undefined) {
+      // Back to where it was, over the remains of something else.
+      return target === undefined
+        ? { call: 'delete', node: residue }
+        : { call: 'update', old: residue, node: target };
+    }
+    return this.validate && told !== undefined ? { call: 'validate', node: told } : undefined;
+  }
+
+  succeeded(step: NodeStep): void {
+    this.#ended();
+    this.since = this.#changedMeanwhile;
+    this.#changedMeanwhile = Number.POSITIVE_INFINITY;
+    this.failures = 0;
+    this.error = undefined;
+    this.validate = false; // any successful call has just seen to the node
+    if (step.call === 'validate') return;
+    this.residue = undefined;
+    this.told = step.call === 'delete' ? undefined : step.node;
+  }
+
+  failed(step: NodeStep, error: unknown): void {
+    this.#ended();
+    this.since = Math.min(this.since, this.#changedMeanwhile);
+    this.#changedMeanwhile = Number.POSITIVE_INFINITY;
+    this.failures++;
+    this.error = error;
+    if (step.call === 'validate') return;
+    this.residue = step.node;
+    // Half deleted: whatever is still there, a node that comes back has to be added again.
+    if (step.call === 'delete') this.told = undefined;
+  }
+
+  #ended(): void {
+    this.running = undefined;
+  }
+}

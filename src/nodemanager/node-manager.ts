@@ -1,0 +1,386 @@
+import { Map as ImmutableMap } from 'immutable';
+import { assert } from '../base/assert.ts';
+import type { Clock, Random } from '../base/clock.ts';
+import { type Rejection, RejectionLog } from '../base/rejection.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import type { Source } from '../identity/source.ts';
+import { addressClaims, type NodeConfiguration } from './address-claims.ts';
+import { DEFAULT_CONCURRENCY } from './handler-feed.ts';
+import { type AppliedOutcome, HandlerFeeds } from './handler-feeds.ts';
+import { type Node, type NodeName, type NodeSpec, nodeFullName } from './node.ts';
+import { type LostAddress, NodeAddresses, type NodeIPCache } from './node-addresses.ts';
+import { NodeEntry } from './node-entry.ts';
+import type { HandlerFault, NodeHandler } from './node-handler.ts';
+import type {
+  CountedNodeOutcome,
+  NodeDeleteOutcome,
+  NodeExplanation,
+  NodeHandlerState,
+  NodeManagerStatus,
+  NodeUpdateOutcome,
+} from './node-status.ts';
+import { parseNode } from './parse-node.ts';
+
+/** How a {@link NodeManager} is made. */
+export interface NodeManagerOptions extends Partial<NodeConfiguration> {
+  /** Where the nodes' addresses go. In single-slot mode it must be an IPCache in that mode. */
+  readonly ipcache: NodeIPCache;
+  readonly clock: Clock;
+  /** Jitter of retries; `Math.random` by default. */
+  readonly random?: Random | undefined;
+  /** Which node is the local one. */
+  readonly clusterName: string;
+  readonly localNodeName: string;
+  /**
+   * Keep claims that a stronger source overrules, and reveal them when it goes (the default). `false` gives the
+   * classic single slot: a weaker update is ignored, a stronger or equal one replaces the node.
+   */
+  readonly retainOverruled?: boolean | undefined;
+  /**
+   * Tell handlers `nodeDelete` for every node when the manager is closed, once, as upstream does. By default
+   * closing leaves the datapath as it is, so that traffic goes on while the agent is restarted.
+   */
+  readonly deleteOnClose?: boolean | undefined;
+  /** Told of every refused input, for logs. */
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+  /** Told of every handler call that failed, for logs. */
+  readonly onHandlerFault?: ((fault: HandlerFault) => void) | undefined;
+  /** Told that Kubernetes has deleted the local node, after the manager has closed itself. */
+  readonly onLocalNodeDeleted?: (() => void) | undefined;
+}
+
+/** How a handler wants to be called. */
+export interface NodeSubscribeOptions {
+  /** Asynchronous calls that may run at a time, each for another node; 16 by default. */
+  readonly concurrency?: number | undefined;
+}
+
+/** Which claims to withdraw: all of a source, or those of one cluster's nodes. */
+export interface NodeWithdrawal {
+  readonly source: Source;
+  readonly cluster?: string | undefined;
+}
+
+const NONE: readonly never[] = [];
+
+/**
+ * Which nodes exist and how to reach them (SEMANTICS 4).
+ *
+ * Every update is a *claim* of a source on a node (`cluster/name`); the strongest claim is the effective node. Only
+ * that one puts addresses into the IPCache, under the node's full name as owner, and is told to handlers. Handlers
+ * wait with a change while a stronger source holds one of the node's addresses in the IPCache, and are told as
+ * soon as that ends.
+ *
+ * Synchronous: when a write returns, reads and the IPCache show it, and handlers that are synchronous and up to
+ * date have been called, unless the write was made by a handler: then they are told after what is being told. Cost
+ * of a write: its own addresses and handlers, never the number of nodes. No I/O; time comes from the clock given.
+ */
+export class NodeManager {
+  readonly #options: NodeManagerOptions;
+  readonly #retain: boolean;
+  readonly #nodes = new Map<string, NodeEntry>();
+  readonly #addresses: NodeAddresses;
+  readonly #feeds: HandlerFeeds;
+  readonly #rejections: RejectionLog;
+  readonly #outcomes = new Map<CountedNodeOutcome, number>();
+  #configuration: NodeConfiguration;
+  #revision = 0;
+  #closed = false;
+
+  constructor(options: NodeManagerOptions) {
+    this.#options = options;
+    this.#retain = options.retainOverruled ?? true;
+    this.#configuration = {
+      remoteNodeIdentities: options.remoteNodeIdentities ?? true,
+      encryption: options.encryption ?? false,
+      nodeEncryption: options.nodeEncryption ?? false,
+      hostFirewall: options.hostFirewall ?? false,
+      underlay: options.underlay ?? 'ipv4',
+    };
+    this.#rejections = new RejectionLog(options.onReject);
+    this.#addresses = new NodeAddresses(options.ipcache, {
+      rewrite: !this.#retain,
+      entryOf: (owner) => this.#nodes.get(owner),
+      onOwnership: (entry) => this.#announce(entry),
+    });
+    this.#feeds = new HandlerFeeds({
+      clock: options.clock,
+      random: options.random ?? Math.random,
+      onFault: (fault) => this.#report(fault),
+    });
+  }
+
+  /** A source announces a node, or a new version of it. Refused fields are counted; see {@link parseNode}. */
+  nodeUpdated(spec: NodeSpec): NodeUpdateOutcome {
+    this.#assertNotWriting();
+    return this.#count(this.#closed ? 'closed' : this.#update(spec));
+  }
+
+  /**
+   * A source takes its node back. When Kubernetes deletes the local node while another source announces it, the
+   * agent is about to be stopped: the manager closes itself and leaves everything as it is.
+   */
+  nodeDeleted(node: NodeName & { readonly source: Source }): NodeDeleteOutcome {
+    this.#assertNotWriting();
+    const outcome = this.#closed ? 'closed' : this.#delete(node);
+    this.#count(outcome === 'applied' ? 'deleted' : outcome);
+    return outcome;
+  }
+
+  /**
+   * Withdraws every claim of a source, on nodes of one cluster if one is given, and says how many there were: a
+   * cluster that is removed leaves nothing behind (I10). Cost: one pass over all nodes.
+   */
+  withdraw({ source, cluster }: NodeWithdrawal): number {
+    return this.#withdraw((entry) => {
+      if (cluster !== undefined && !entry.fullName.startsWith(`${cluster}/`)) return false;
+      return entry.remove(source);
+    });
+  }
+
+  /** Withdraws every claim of every source. */
+  deleteAllNodes(): void {
+    this.#withdraw((entry) => entry.removeAll());
+  }
+
+  /**
+   * Replaces the configuration: every node's claims in the IPCache follow it, and handlers are told. Fields that
+   * are left out stay as they are.
+   */
+  configure(changes: Partial<NodeConfiguration>): void {
+    this.#assertNotWriting();
+    if (this.#closed) return;
+    this.#configuration = { ...this.#configuration, ...changes };
+    this.#feeds.configure(this.#configuration);
+    for (const entry of [...this.#nodes.values()]) {
+      this.#addresses.update(entry, this.#claims(entry));
+      this.#announce(entry);
+    }
+  }
+
+  get configuration(): NodeConfiguration {
+    return this.#configuration;
+  }
+
+  /**
+   * Adds a handler: it is told the configuration, `nodeAdd` for every node that is announced, then every change.
+   * Subscribing one that is subscribed already starts it anew. Handlers of a closed manager are told nothing.
+   */
+  subscribe(
+    handler: NodeHandler,
+    { concurrency = DEFAULT_CONCURRENCY }: NodeSubscribeOptions = {},
+  ): Unsubscribe {
+    return this.#feeds.subscribe(handler, concurrency, () => ({
+      configuration: this.#configuration,
+      nodes: this.#closed ? NONE : this.#nodes.values(),
+      revision: this.#revision,
+    }));
+  }
+
+  /**
+   * Resolves when every handler has applied what was announced up to a revision (by default the present one), or
+   * what was announced of one node so far. Held back changes are not waited for; failing calls are.
+   */
+  whenApplied(upTo: number | string = this.#revision): Promise<AppliedOutcome> {
+    if (this.#closed) return Promise.resolve('closed');
+    return typeof upTo === 'number'
+      ? this.#feeds.whenApplied(upTo, undefined)
+      : this.#feeds.whenApplied(this.#revision, upTo);
+  }
+
+  /** Goes up by one with every change that handlers are to be told of. */
+  get revision(): number {
+    return this.#revision;
+  }
+
+  get size(): number {
+    return this.#nodes.size;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** The effective node of this full name, `cluster/name`. */
+  get(fullName: string): Node | undefined {
+    return this.#nodes.get(fullName)?.effective;
+  }
+
+  exists(fullName: string): boolean {
+    return this.#nodes.has(fullName);
+  }
+
+  /** The effective nodes, in no order that is promised. Nodes may change meanwhile. */
+  *nodes(): Generator<Node, void, void> {
+    for (const { effective } of this.#nodes.values()) if (effective !== undefined) yield effective;
+  }
+
+  /** The effective nodes by full name, as they are now. Cost: one pass over all nodes. */
+  snapshot(): ImmutableMap<string, Node> {
+    return ImmutableMap(Array.from(this.nodes(), (node): [string, Node] => [node.fullName, node]));
+  }
+
+  /** Every claim on a node, what was told of it and what is in the way; `undefined` when nobody knows it. */
+  explain(fullName: string): NodeExplanation | undefined {
+    const entry = this.#nodes.get(fullName);
+    if (entry?.effective === undefined) return undefined;
+    return {
+      fullName,
+      claims: [entry.effective, ...entry.overruled],
+      announced: entry.announced,
+      heldBack: entry.announced !== entry.effective,
+      lostAddresses: this.#addresses.lost(entry),
+      handlers: this.#feeds.current.map((feed): NodeHandlerState => {
+        const lane = feed.lane(fullName);
+        const handler = feed.handler.name;
+        if (lane === undefined) return { handler, applied: true };
+        const call = (lane.running ?? lane.nextStep())?.call;
+        const { failures, error } = lane;
+        return { handler, applied: false, ...(call && { call }), ...(failures > 0 && { failures, error }) };
+      }),
+    };
+  }
+
+  /**
+   * How often something should be done once for each node of the cluster: `base` × ln(1 + nodes), whole, in the
+   * unit of `base`; `base` itself while there are no nodes. Grows slower than the cluster, so that the load of a
+   * single node stays about the same.
+   */
+  clusterSizeDependantInterval(base: number): number {
+    return this.#nodes.size === 0 ? base : Math.trunc(base * Math.log1p(this.#nodes.size));
+  }
+
+  /**
+   * Stops for good: handlers are called no more, running calls are aborted. Nodes can still be read; the IPCache
+   * and the datapath stay as they are (but see {@link NodeManagerOptions.deleteOnClose}).
+   */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#addresses.close();
+    this.#feeds.stop(this.#options.deleteOnClose === true ? [...this.#nodes.values()] : NONE);
+  }
+
+  status(): NodeManagerStatus {
+    const nodesBySource = new Map<Source, number>();
+    const lostAddresses = new Map<string, readonly LostAddress[]>();
+    const heldBack: string[] = [];
+    let overruledClaims = 0;
+    for (const entry of this.#nodes.values()) {
+      const source = entry.effective?.source;
+      if (source !== undefined) nodesBySource.set(source, (nodesBySource.get(source) ?? 0) + 1);
+      overruledClaims += entry.overruled.length;
+      if (entry.announced !== entry.effective) heldBack.push(entry.fullName);
+      if (entry.lost !== undefined) lostAddresses.set(entry.fullName, this.#addresses.lost(entry));
+    }
+    return {
+      closed: this.#closed,
+      nodes: this.#nodes.size,
+      nodesBySource,
+      overruledClaims,
+      revision: this.#revision,
+      heldBack,
+      lostAddresses,
+      outcomes: new Map(this.#outcomes),
+      rejections: this.#rejections.status(),
+      handlers: this.#feeds.status(),
+    };
+  }
+
+  #update(spec: NodeSpec): NodeUpdateOutcome {
+    const node = parseNode(spec, (rejection) => this.#rejections.add(rejection));
+    if (node === undefined) return 'invalid';
+    const entry = this.#nodes.get(node.fullName) ?? new NodeEntry(node.fullName);
+    const before = entry.effective;
+    if (entry.claimOf(node.source)?.equals(node)) {
+      // In single-slot mode somebody else may have taken the addresses since.
+      if (before?.source !== node.source) return 'overruled';
+      this.#addresses.refresh(entry);
+      this.#announce(entry);
+      return 'unchanged';
+    }
+    entry.put(node, this.#retain);
+    this.#nodes.set(node.fullName, entry);
+    if (entry.effective === before) return 'overruled';
+    this.#changed(entry);
+    return 'applied';
+  }
+
+  #delete({ source, ...name }: NodeName & { readonly source: Source }): NodeDeleteOutcome {
+    const entry = this.#nodes.get(nodeFullName(name));
+    if (entry === undefined) return 'not-found';
+    if (source === 'k8s' && entry.effective?.source !== source && this.#isLocal(name)) {
+      this.close();
+      this.#options.onLocalNodeDeleted?.();
+      return 'closed';
+    }
+    const before = entry.effective;
+    if (!entry.remove(source)) return 'not-owner';
+    if (entry.effective !== before) this.#changed(entry);
+    return 'applied';
+  }
+
+  #isLocal({ cluster, name }: NodeName): boolean {
+    return cluster === this.#options.clusterName && name === this.#options.localNodeName;
+  }
+
+  #withdraw(remove: (entry: NodeEntry) => boolean): number {
+    this.#assertNotWriting();
+    if (this.#closed) return 0;
+    const changed: NodeEntry[] = [];
+    let count = 0;
+    for (const entry of this.#nodes.values()) {
+      const before = entry.effective;
+      if (!remove(entry)) continue;
+      count++;
+      if (entry.effective === before) continue;
+      changed.push(entry);
+      if (entry.effective === undefined) this.#nodes.delete(entry.fullName);
+    }
+    this.#addresses.updateAll(changed.map((entry) => [entry, this.#claims(entry)]));
+    for (const entry of changed) this.#announce(entry);
+    return count;
+  }
+
+  #claims({ effective }: NodeEntry): ReturnType<typeof addressClaims> {
+    return effective === undefined ? NONE : addressClaims(effective, this.#configuration);
+  }
+
+  /** The effective node has changed: first the IPCache, then the handlers. */
+  #changed(entry: NodeEntry): void {
+    if (entry.effective === undefined) this.#nodes.delete(entry.fullName);
+    this.#addresses.update(entry, this.#claims(entry));
+    this.#announce(entry);
+  }
+
+  /** Tells handlers of the effective node unless they know it, or have to wait. */
+  #announce(entry: NodeEntry): void {
+    const { announced, effective } = entry;
+    if (announced === effective || this.#closed) return;
+    if (effective !== undefined && this.#addresses.isHeldBack(entry)) return;
+    entry.announced = effective;
+    if (announced?.equals(effective) === true) return; // it has changed back while it was held back
+    this.#revision++;
+    this.#feeds.tell(entry.fullName, announced, effective, this.#revision);
+  }
+
+  #count<O extends CountedNodeOutcome>(outcome: O): O {
+    this.#outcomes.set(outcome, (this.#outcomes.get(outcome) ?? 0) + 1);
+    return outcome;
+  }
+
+  #assertNotWriting(): void {
+    assert(
+      !this.#addresses.writing,
+      'a listener of the IPCache must not change nodes that are being written',
+    );
+  }
+
+  #report(fault: HandlerFault): void {
+    try {
+      this.#options.onHandlerFault?.(fault);
+    } catch {
+      // A broken report must not harm the nodes; the fault itself is counted by its feed.
+    }
+  }
+}

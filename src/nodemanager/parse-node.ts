@@ -1,0 +1,121 @@
+import { Map as ImmutableMap, List } from 'immutable';
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { isNumericIdentity } from '../identity/numeric-identity.ts';
+import { isSource } from '../identity/source.ts';
+import { canonicalAddress, Prefix } from '../net/prefix.ts';
+import { Node, type NodeAddress, type NodeSpec, nodeFullName } from './node.ts';
+
+/** The largest cluster id that an identity has room for, in a mesh of 511 clusters. */
+const MAX_CLUSTER_ID = 511;
+
+/** Told of each field that is refused. */
+export type RejectField = (rejection: Rejection) => void;
+
+/**
+ * Makes a node of what a source says: addresses and CIDRs in canonical form, each checked. What names the node or
+ * decides how it is reached (name, cluster, source, cluster id, key) must be right, else the node is refused as a
+ * whole: `undefined`. An address or CIDR that is none is left out, and the rest stands. Every refusal goes to
+ * `reject` with the field's name.
+ */
+export function parseNode(spec: NodeSpec, reject: RejectField): Node | undefined {
+  const fault = nodeFault(spec);
+  if (fault !== undefined) {
+    reject(fault);
+    return undefined;
+  }
+  return new Node({
+    name: spec.name,
+    cluster: spec.cluster,
+    source: spec.source,
+    clusterID: spec.clusterID ?? 0,
+    addresses: addressList(spec, reject),
+    ipv4AllocCIDR: cidr(spec, 'ipv4AllocCIDR', spec.ipv4AllocCIDR, reject),
+    ipv6AllocCIDR: cidr(spec, 'ipv6AllocCIDR', spec.ipv6AllocCIDR, reject),
+    ipv4SecondaryAllocCIDRs: cidrList(spec, 'ipv4SecondaryAllocCIDRs', reject),
+    ipv6SecondaryAllocCIDRs: cidrList(spec, 'ipv6SecondaryAllocCIDRs', reject),
+    ipv4HealthIP: address(spec, 'ipv4HealthIP', spec.ipv4HealthIP, reject),
+    ipv6HealthIP: address(spec, 'ipv6HealthIP', spec.ipv6HealthIP, reject),
+    ipv4IngressIP: address(spec, 'ipv4IngressIP', spec.ipv4IngressIP, reject),
+    ipv6IngressIP: address(spec, 'ipv6IngressIP', spec.ipv6IngressIP, reject),
+    encryptionKey: spec.encryptionKey ?? 0,
+    labels: ImmutableMap(spec.labels ?? []),
+    annotations: ImmutableMap(spec.annotations ?? []),
+    nodeIdentity: spec.nodeIdentity ?? 0,
+    wireguardPubKey: spec.wireguardPubKey ?? '',
+    bootID: spec.bootID ?? '',
+  });
+}
+
+/** Why a node is refused as a whole. */
+function nodeFault(spec: NodeSpec): Rejection | undefined {
+  const { cluster, name, source, clusterID = 0, encryptionKey = 0, nodeIdentity = 0 } = spec;
+  const at = `node ${nodeFullName(spec)}`;
+  if (typeof name !== 'string' || name === '')
+    return rejection('invalid-node', 'name', name, 'must not be empty', at);
+  if (typeof cluster !== 'string' || cluster === '' || cluster.includes('/')) {
+    return rejection('invalid-node', 'cluster', cluster, "must be a cluster's name, without '/'", at);
+  }
+  if (!isSource(source)) return rejection('unknown-source', 'source', source, 'is no source', at);
+  if (!isBelow(clusterID, MAX_CLUSTER_ID)) {
+    return rejection('invalid-node', 'clusterID', clusterID, `must be 0 to ${MAX_CLUSTER_ID}`, at);
+  }
+  if (!isBelow(encryptionKey, 255)) {
+    return rejection('invalid-node', 'encryptionKey', encryptionKey, 'must be 0 to 255', at);
+  }
+  if (!isNumericIdentity(nodeIdentity)) {
+    return rejection('invalid-node', 'nodeIdentity', nodeIdentity, 'must be an identity', at);
+  }
+  return undefined;
+}
+
+function isBelow(value: unknown, max: number): boolean {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= max;
+}
+
+function addressList(spec: NodeSpec, reject: RejectField): List<NodeAddress> {
+  const { addresses } = spec;
+  if (addresses === undefined || addresses.length === 0) return List();
+  const kept: NodeAddress[] = [];
+  for (let i = 0; i < addresses.length; i++) {
+    const given = addresses[i];
+    const ip = address(spec, `addresses.${i}`, given?.ip ?? '', reject);
+    if (given !== undefined && ip !== undefined) kept.push({ type: given.type, ip });
+  }
+  return List(kept);
+}
+
+function address(
+  spec: NodeSpec,
+  field: string,
+  text: string | undefined,
+  reject: RejectField,
+): string | undefined {
+  if (text === undefined) return undefined;
+  const canonical = typeof text === 'string' ? canonicalAddress(text) : undefined;
+  if (canonical !== undefined) return canonical;
+  reject(rejection('invalid-address', field, text, 'is no IP address', `node ${nodeFullName(spec)}`));
+  return undefined;
+}
+
+function cidr(
+  spec: NodeSpec,
+  field: string,
+  text: string | undefined,
+  reject: RejectField,
+): string | undefined {
+  if (text === undefined) return undefined;
+  const prefix = typeof text === 'string' && text.includes('/') ? Prefix.parse(text) : undefined;
+  if (prefix !== undefined) return prefix.toString();
+  reject(rejection('invalid-cidr', field, text, 'is no CIDR', `node ${nodeFullName(spec)}`));
+  return undefined;
+}
+
+function cidrList(
+  spec: NodeSpec,
+  field: 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs',
+  reject: RejectField,
+): List<string> {
+  const given = spec[field];
+  if (given === undefined || given.length === 0) return List();
+  return List(given.flatMap((text, i) => cidr(spec, `${field}.${i}`, text, reject) ?? []));
+}

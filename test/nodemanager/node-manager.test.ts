@@ -1,0 +1,367 @@
+import { describe, expect, it } from 'vitest';
+import { type NodeRecord, RecordingNodeHandler } from '../../src/datapath/recording-node-handler.ts';
+import { addresses, fresh, node } from './node-fixtures.ts';
+
+/** Records calls as short words: `add a`, `update a`, `delete a`. */
+function recorder(): { readonly handler: RecordingNodeHandler; take(): string[] } {
+  const words: string[] = [];
+  const handler = new RecordingNodeHandler((record: NodeRecord) => {
+    if (record.kind !== 'configuration') words.push(`${record.kind} ${record.node.name}`);
+  });
+  return { handler, take: () => words.splice(0) };
+}
+
+describe('a node', () => {
+  it('puts its addresses into the ipcache under its own name, and is told to handlers', () => {
+    const { manager, ipcache } = fresh();
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    const outcome = manager.nodeUpdated(
+      node('a', {
+        addresses: addresses('InternalIP:192.168.0.1', 'CiliumInternalIP:10.0.0.1'),
+        ipv4HealthIP: '10.0.0.2',
+        encryptionKey: 3,
+      }),
+    );
+    expect(outcome).toBe('applied');
+    const owner = { owner: 'east/a', source: 'kvstore' };
+    expect(ipcache.get('192.168.0.1')).toMatchObject({
+      identity: 6,
+      encryptKey: 0,
+      hostIP: undefined,
+      ...owner,
+    });
+    expect(ipcache.get('10.0.0.1')).toMatchObject({
+      identity: 6,
+      encryptKey: 3,
+      hostIP: '192.168.0.1',
+      ...owner,
+    });
+    expect(ipcache.get('10.0.0.2')).toMatchObject({
+      identity: 4,
+      encryptKey: 3,
+      hostIP: '192.168.0.1',
+      ...owner,
+    });
+    expect(take()).toEqual(['add a']);
+  });
+
+  it('takes withdrawn addresses out of the ipcache, and all of them when it goes', () => {
+    const { manager, ipcache } = fresh();
+    manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.1', 'ExternalIP:1.1.1.1') }));
+    manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.2', 'ExternalIP:1.1.1.1') }));
+    expect(Array.from(ipcache.entries(), ({ key }) => key).sort()).toEqual(['1.1.1.1', '192.168.0.2']);
+    expect(manager.nodeDeleted({ cluster: 'east', name: 'a', source: 'kvstore' })).toBe('applied');
+    expect(ipcache.size).toBe(0);
+    expect(manager.exists('east/a')).toBe(false);
+  });
+
+  it('is unchanged when it says the same again, in whatever spelling', () => {
+    const { manager } = fresh();
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    manager.nodeUpdated(
+      node('a', { addresses: addresses('InternalIP:fd00::1'), ipv4AllocCIDR: '10.1.0.0/24' }),
+    );
+    const again = node('a', { addresses: addresses('InternalIP:FD00:0::1'), ipv4AllocCIDR: '10.1.0.9/24' });
+    expect(manager.nodeUpdated(again)).toBe('unchanged');
+    expect(take()).toEqual(['add a']);
+  });
+
+  it('keeps what is right when an address is none, and counts the refusal', () => {
+    const { manager, ipcache } = fresh();
+    const spec = node('a', {
+      addresses: addresses('InternalIP:10.0.0', 'InternalIP:10.0.0.1'),
+      ipv4HealthIP: 'x',
+    });
+    expect(manager.nodeUpdated(spec)).toBe('applied');
+    expect(Array.from(ipcache.entries(), ({ key }) => key)).toEqual(['10.0.0.1']);
+    const { rejections } = manager.status();
+    expect(rejections.byReason.get('invalid-address')).toBe(2);
+    expect(rejections.recent.map(({ message }) => message)).toEqual([
+      'node east/a: addresses.0 "10.0.0": is no IP address',
+      'node east/a: ipv4HealthIP "x": is no IP address',
+    ]);
+  });
+
+  it.each([
+    ['name', node('')],
+    ['cluster', node('a', { cluster: 'x/y' })],
+    ['source', node('a', { source: 'nobody' as 'kvstore' })],
+    ['encryptionKey', node('a', { encryptionKey: 256 })],
+    ['clusterID', node('a', { clusterID: -1 })],
+    ['nodeIdentity', node('a', { nodeIdentity: 1.5 })],
+  ])('is refused as a whole when its %s is wrong', (field, spec) => {
+    const { manager } = fresh();
+    expect(manager.nodeUpdated(spec)).toBe('invalid');
+    expect(manager.size).toBe(0);
+    expect(manager.status().rejections.recent.map((rejection) => rejection.field)).toEqual([field]);
+  });
+});
+
+describe('several sources of one node', () => {
+  it('the strongest is effective; when it goes, the next one is revealed', () => {
+    const { manager, ipcache } = fresh();
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { source: 'k8s', addresses: addresses('InternalIP:192.168.0.1') }));
+    manager.nodeUpdated(node('a', { source: 'kvstore', addresses: addresses('InternalIP:192.168.0.2') }));
+    expect(manager.get('east/a')?.source).toBe('kvstore');
+    expect(Array.from(ipcache.entries(), ({ key }) => key)).toEqual(['192.168.0.2']);
+    manager.nodeDeleted({ cluster: 'east', name: 'a', source: 'kvstore' });
+    expect(manager.get('east/a')?.source).toBe('k8s');
+    expect(Array.from(ipcache.entries(), ({ key }) => key)).toEqual(['192.168.0.1']);
+    expect(take()).toEqual(['add a', 'update a', 'update a']);
+  });
+
+  it("TRAPS: a weaker source's update never reaches the ipcache", () => {
+    const { manager, ipcache } = fresh();
+    manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.1') }));
+    const weaker = node('a', { source: 'k8s', addresses: addresses('InternalIP:192.168.0.9') });
+    expect(manager.nodeUpdated(weaker)).toBe('overruled');
+    expect(ipcache.get('192.168.0.9')).toBeUndefined();
+    expect(manager.explain('east/a')?.claims.map(({ source }) => source)).toEqual(['kvstore', 'k8s']);
+  });
+
+  it('only a source that announces the node can take it back', () => {
+    const { manager } = fresh();
+    manager.nodeUpdated(node('a'));
+    expect(manager.nodeDeleted({ cluster: 'east', name: 'a', source: 'local' })).toBe('not-owner');
+    expect(manager.nodeDeleted({ cluster: 'east', name: 'b', source: 'local' })).toBe('not-found');
+    expect(manager.exists('east/a')).toBe(true);
+  });
+});
+
+describe('an address that a stronger source holds', () => {
+  const pod = { identity: 1000, source: 'kvstore', owner: 'pods' } as const;
+  const held = node('a', {
+    source: 'k8s',
+    addresses: addresses('InternalIP:192.168.0.1', 'InternalIP:192.168.0.2'),
+  });
+
+  it.each([true, false])(
+    'TRAPS: handlers are told as soon as it is free (retainOverruled %s)',
+    (retainOverruled) => {
+      const { manager, ipcache } = fresh({ retainOverruled });
+      const { handler, take } = recorder();
+      manager.subscribe(handler);
+      ipcache.upsert('192.168.0.1', pod);
+      expect(manager.nodeUpdated(held)).toBe('applied');
+      expect(take()).toEqual([]);
+      expect(manager.status().heldBack).toEqual(['east/a']);
+      expect(manager.explain('east/a')?.lostAddresses).toEqual([
+        { ip: '192.168.0.1', holder: { source: 'kvstore', owner: 'pods' }, stronger: true },
+      ]);
+      ipcache.delete('192.168.0.1', pod);
+      expect(take()).toEqual(['add a']);
+      expect(ipcache.get('192.168.0.1')?.owner).toBe('east/a');
+      expect(manager.status().heldBack).toEqual([]);
+    },
+  );
+
+  it('is not waited for any more by a version of the node without it', () => {
+    const { manager, ipcache } = fresh();
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    ipcache.upsert('192.168.0.1', pod);
+    manager.nodeUpdated(held);
+    manager.nodeUpdated(node('a', { source: 'k8s', addresses: addresses('InternalIP:192.168.0.2') }));
+    expect(take()).toEqual(['add a']);
+  });
+
+  it('holds back updates, not deletes; a node that was never told goes without a word', () => {
+    const { manager, ipcache } = fresh();
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('b', { source: 'k8s', addresses: addresses('InternalIP:192.168.0.1') }));
+    ipcache.upsert('192.168.0.1', pod);
+    manager.nodeUpdated(
+      node('b', { source: 'k8s', addresses: addresses('InternalIP:192.168.0.1'), bootID: 'x' }),
+    );
+    manager.nodeUpdated(held);
+    expect(take()).toEqual(['add b']);
+    manager.nodeDeleted({ cluster: 'east', name: 'a', source: 'k8s' });
+    manager.nodeDeleted({ cluster: 'east', name: 'b', source: 'k8s' });
+    expect(take()).toEqual(['delete b']);
+  });
+
+  it.each([true, false])(
+    'comes back when it was taken after the node had it (retainOverruled %s)',
+    (retainOverruled) => {
+      const { manager, ipcache } = fresh({ retainOverruled });
+      manager.nodeUpdated(held);
+      ipcache.upsert('192.168.0.1', pod);
+      expect(ipcache.get('192.168.0.1')?.owner).toBe('pods');
+      ipcache.delete('192.168.0.1', pod);
+      expect(ipcache.get('192.168.0.1')?.owner).toBe('east/a');
+    },
+  );
+});
+
+describe('an address that two nodes have', () => {
+  it.each([true, false])('stays with the other when one goes (retainOverruled %s)', (retainOverruled) => {
+    const { manager, ipcache } = fresh({ retainOverruled });
+    for (const name of ['a', 'b']) {
+      manager.nodeUpdated(node(name, { addresses: addresses('InternalIP:192.168.0.1') }));
+    }
+    manager.nodeDeleted({ cluster: 'east', name: 'b', source: 'kvstore' });
+    expect(ipcache.get('192.168.0.1')?.owner).toBe('east/a');
+    manager.nodeUpdated(node('b', { addresses: addresses('InternalIP:192.168.0.1') }));
+    manager.nodeDeleted({ cluster: 'east', name: 'a', source: 'kvstore' });
+    expect(ipcache.get('192.168.0.1')?.owner).toBe('east/b');
+  });
+
+  it('may change its role within a node', () => {
+    const { manager, ipcache } = fresh();
+    const one = { addresses: addresses('InternalIP:10.0.0.1'), ipv4HealthIP: '10.0.0.2' };
+    const other = { addresses: addresses('InternalIP:10.0.0.2'), ipv4HealthIP: '10.0.0.1' };
+    manager.nodeUpdated(node('a', one));
+    manager.nodeUpdated(node('a', other));
+    expect(ipcache.get('10.0.0.1')?.identity).toBe(4);
+    expect(ipcache.get('10.0.0.2')?.identity).toBe(6);
+  });
+});
+
+describe('a handler', () => {
+  it('is told of every node when it joins, then of changes, until it leaves', () => {
+    const { manager } = fresh();
+    manager.nodeUpdated(node('a'));
+    const { handler, take } = recorder();
+    const unsubscribe = manager.subscribe(handler);
+    manager.nodeUpdated(node('b'));
+    expect(take()).toEqual(['add a', 'add b']);
+    unsubscribe();
+    manager.nodeUpdated(node('c'));
+    expect(take()).toEqual([]);
+  });
+
+  it('starts anew when it is subscribed again', () => {
+    const { manager } = fresh();
+    const { handler, take } = recorder();
+    manager.nodeUpdated(node('a'));
+    manager.subscribe(handler);
+    manager.subscribe(handler);
+    expect(take()).toEqual(['add a', 'add a']);
+    manager.nodeUpdated(node('a', { bootID: 'x' }));
+    expect(take()).toEqual(['update a']);
+  });
+
+  it('that changes nodes itself is told of that afterwards, as are all others', () => {
+    const { manager } = fresh();
+    const order: string[] = [];
+    manager.subscribe(
+      new RecordingNodeHandler((record) => {
+        if (record.kind === 'configuration') return;
+        order.push(`first: ${record.kind} ${record.node.bootID}`);
+        if (record.kind === 'add') manager.nodeUpdated(node('a', { bootID: '2' }));
+      }),
+    );
+    manager.subscribe(
+      new RecordingNodeHandler((record) => {
+        if (record.kind !== 'configuration') order.push(`second: ${record.kind} ${record.node.bootID}`);
+      }),
+    );
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    expect(order).toEqual(['first: add 1', 'second: add 1', 'first: update 2', 'second: update 2']);
+  });
+
+  it('I7 isolation: that throws harms no other, is counted, and is told again', () => {
+    const faults: unknown[] = [];
+    const { manager, clock } = fresh({
+      onHandlerFault: ({ call, node: name }) => faults.push(`${call} ${name}`),
+    });
+    let broken = true;
+    const told: string[] = [];
+    const act = (word: string): void => {
+      if (broken) throw new Error('no netlink');
+      told.push(word);
+    };
+    manager.subscribe({
+      name: 'broken',
+      nodeAdd: ({ bootID }) => act(`add ${bootID}`),
+      nodeUpdate: (_, { bootID }) => act(`update ${bootID}`),
+      nodeDelete: () => act('delete'),
+    });
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    expect(manager.nodeUpdated(node('a', { bootID: '1' }))).toBe('applied');
+    expect(take()).toEqual(['add a']);
+    expect(faults).toEqual(['add east/a']);
+    expect(manager.status().handlers[0]).toMatchObject({
+      name: 'broken',
+      faults: 1,
+      failing: [{ call: 'add' }],
+    });
+    broken = false;
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    expect(told).toEqual(['add 2']);
+    clock.advance(60_000);
+    expect(told).toEqual(['add 2']);
+    expect(manager.status().handlers[0]?.failing).toEqual([]);
+  });
+});
+
+describe('withdrawal', () => {
+  it('I10 no orphans: a cluster that is removed takes all its nodes with it, and nothing else', () => {
+    const { manager, ipcache } = fresh();
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    const remote = { source: 'clustermesh' } as const;
+    manager.nodeUpdated(
+      node('a', { ...remote, cluster: 'west', addresses: addresses('InternalIP:10.0.0.1') }),
+    );
+    manager.nodeUpdated(
+      node('b', { ...remote, cluster: 'westend', addresses: addresses('InternalIP:10.0.0.2') }),
+    );
+    manager.nodeUpdated(node('c', { addresses: addresses('InternalIP:10.0.0.3') }));
+    expect(manager.withdraw({ source: 'clustermesh', cluster: 'west' })).toBe(1);
+    expect(Array.from(manager.nodes(), ({ fullName }) => fullName)).toEqual(['westend/b', 'east/c']);
+    expect(Array.from(ipcache.entries(), ({ key }) => key).sort()).toEqual(['10.0.0.2', '10.0.0.3']);
+    expect(take()).toEqual(['add a', 'add b', 'add c', 'delete a']);
+  });
+
+  it('of all nodes leaves nothing in the ipcache', () => {
+    const { manager, ipcache } = fresh();
+    manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1') }));
+    manager.nodeUpdated(node('a', { source: 'k8s', addresses: addresses('InternalIP:10.0.0.2') }));
+    manager.deleteAllNodes();
+    expect(manager.size).toBe(0);
+    expect(ipcache.size).toBe(0);
+  });
+});
+
+describe('the local node', () => {
+  it('has identity host, and is not weakened by what others say of it', () => {
+    const { manager, ipcache } = fresh();
+    manager.nodeUpdated(node('me', { source: 'local', addresses: addresses('InternalIP:10.0.0.1') }));
+    expect(manager.nodeUpdated(node('me', { addresses: addresses('InternalIP:10.0.0.1') }))).toBe(
+      'overruled',
+    );
+    expect(ipcache.get('10.0.0.1')).toMatchObject({ identity: 1, source: 'local' });
+  });
+
+  it('deleted by Kubernetes closes the manager, and leaves nodes, ipcache and datapath as they are', () => {
+    let told = 0;
+    const { manager, ipcache } = fresh({ onLocalNodeDeleted: () => told++ });
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('me', { source: 'local', addresses: addresses('InternalIP:10.0.0.1') }));
+    manager.nodeUpdated(node('b', { addresses: addresses('InternalIP:10.0.0.2') }));
+    take();
+    expect(manager.nodeDeleted({ cluster: 'east', name: 'me', source: 'k8s' })).toBe('closed');
+    expect(manager.nodeDeleted({ cluster: 'east', name: 'me', source: 'k8s' })).toBe('closed');
+    expect(told).toBe(1);
+    expect(manager.closed).toBe(true);
+    expect(take()).toEqual([]);
+    expect(manager.size).toBe(2);
+    expect(ipcache.size).toBe(2);
+    expect(manager.nodeUpdated(node('c'))).toBe('closed');
+  });
+});
+
+it('the interval for a cluster of n nodes is base × ln(1 + n)', () => {
+  const { manager } = fresh();
+  expect(manager.clusterSizeDependantInterval(60_000_000_000)).toBe(60_000_000_000);
+  manager.nodeUpdated(node('a'));
+  expect(manager.clusterSizeDependantInterval(60_000_000_000)).toBe(41_588_830_833);
+});
