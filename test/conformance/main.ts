@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
 import { replayIPCache } from './replay-ipcache.ts';
+import { replayNodeManager } from './replay-nodemanager.ts';
 import { type ReplayReport, ReplayTally } from './report.ts';
 import { readTraces } from './traces.ts';
 
@@ -8,6 +9,7 @@ const USAGE =
 
 const REPLAYS: ReadonlyMap<unknown, (scenario: unknown, tally: ReplayTally) => void> = new Map([
   ['ipcache', replayIPCache],
+  ['nodemanager', replayNodeManager],
 ]);
 
 function replayFile(file: string): ReplayReport {
