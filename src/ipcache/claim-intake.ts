@@ -22,6 +22,8 @@ function namedPortsFault(ports: unknown, key: string): Rejection | undefined {
 }
 
 function metadataFault(k8s: K8sMetadata, key: string): Rejection | undefined {
+  if (typeof k8s !== 'object' || k8s === null)
+    return rejection('invalid-metadata', 'k8s', k8s, 'not an object', key);
   if (typeof k8s.namespace !== 'string') {
     return rejection('invalid-metadata', 'k8s.namespace', k8s.namespace, 'not a text', key);
   }
@@ -43,6 +45,8 @@ export function writerFault(writer: Writer, key: string): Rejection | undefined 
 
 /** What is wrong with a claim, if anything, its host IP aside: that is parsed where it is interned. */
 export function claimFault(claim: Claim, key: string): Rejection | undefined {
+  if (typeof claim !== 'object' || claim === null)
+    return rejection('invalid-claim', 'claim', claim, 'not an object', key);
   if (!isNumericIdentity(claim.identity)) {
     return rejection('invalid-identity', 'identity', claim.identity, 'not an integer in [0, 2^32)', key);
   }

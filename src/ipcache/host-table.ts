@@ -25,7 +25,7 @@ export class HostTable {
   acquire(text: string | undefined): HostID {
     if (text === undefined) return NO_HOST;
     const register = this.#register;
-    if (!parsePrefix(text, register) || register.form !== 'endpoint') return -1;
+    if (typeof text !== 'string' || !parsePrefix(text, register) || register.form !== 'endpoint') return -1;
     const found = this.#table.find(register);
     const slot = found >= 0 ? found : this.#add(register);
     this.#references[slot] = (this.#references[slot] ?? 0) + 1;

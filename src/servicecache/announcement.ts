@@ -1,0 +1,47 @@
+import type { Endpoints } from './backend.ts';
+import type { ServiceEvent } from './events.ts';
+import type { Service } from './service.ts';
+import type { ServiceState } from './service-state.ts';
+
+/** An announced service and where its traffic goes. Immutable. */
+export interface AnnouncedService {
+  readonly service: Service;
+  readonly endpoints: Endpoints;
+}
+
+/** What listeners have been told of this state: `undefined` when it is not announced. */
+export function announcedPart(state: ServiceState | undefined): AnnouncedService | undefined {
+  if (state?.service === undefined || !state.announced) return undefined;
+  return { service: state.service, endpoints: state.endpoints };
+}
+
+/**
+ * The event that takes a listener from one state to the next; `undefined` when it would learn nothing (I3).
+ * States share what is equal, so two pointers tell.
+ */
+export function changeBetween(old: ServiceState | undefined, next: ServiceState): ServiceEvent | undefined {
+  const before = announcedPart(old);
+  const after = announcedPart(next);
+  if (after === undefined) {
+    if (before === undefined) return undefined;
+    const { service, endpoints } = before;
+    return {
+      action: 'delete',
+      id: next.id,
+      service,
+      oldService: service,
+      endpoints,
+      oldEndpoints: endpoints,
+    };
+  }
+  const { service, endpoints } = after;
+  if (before?.service === service && before.endpoints === endpoints) return undefined;
+  return {
+    action: 'update',
+    id: next.id,
+    service,
+    oldService: before?.service,
+    endpoints,
+    oldEndpoints: before?.endpoints,
+  };
+}

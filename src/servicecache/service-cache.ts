@@ -1,0 +1,365 @@
+import { Map as ImmutableMap } from 'immutable';
+import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import { type AnnouncedService, announcedPart, changeBetween } from './announcement.ts';
+import { type EndpointSlice, equalBackendMaps, shareSlice } from './backend.ts';
+import { type ClusterService, type ClusterServiceKey, remoteBackends } from './cluster-service.ts';
+import { EventQueue } from './event-queue.ts';
+import type { ServiceEvent, ServiceListener } from './events.ts';
+import { explainState, type ServiceExplanation } from './explain.ts';
+import { type Frontend, formatFrontend, frontendsOf, type NodePortOptions } from './frontends.ts';
+import { equalServices, type Service } from './service.ts';
+import { type ServiceID, serviceKey } from './service-id.ts';
+import {
+  emptyState,
+  isEmptyState,
+  isReady,
+  type ServiceState,
+  withRemote,
+  withService,
+  withSlice,
+} from './service-state.ts';
+
+/** What a cache serves, and whom it tells of trouble. */
+export interface ServiceCacheOptions {
+  /** The own cluster: what is said of it as a remote one is ignored. */
+  readonly clusterName: string;
+  /** Off by default: node ports, external IPs and ingress IPs are then left out of every service. */
+  readonly nodePort?: NodePortOptions | undefined;
+  /** Default true. Without it no node ports are served on IPv4. */
+  readonly enableIPv4?: boolean | undefined;
+  /** Default true. Without it no node ports are served on IPv6. */
+  readonly enableIPv6?: boolean | undefined;
+  /** Told of every refused input, after it was counted. */
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+  /** Told when a listener throws (I7). */
+  readonly onListenerFault?: ((error: unknown, listener: ServiceListener) => void) | undefined;
+}
+
+/**
+ * `applied`: something changed. `unchanged`: the cache knew. `unsupported`: such a service is not served, and
+ * what it was before is gone.
+ */
+export type UpdateServiceOutcome = 'applied' | 'unchanged' | 'unsupported';
+
+/** `invalid`: refused, counted and described in `status()`; nothing changed. */
+export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
+
+/** `not-found`: there was nothing of that name. */
+export type RemoveOutcome = 'applied' | 'not-found' | 'invalid';
+
+/** What the cache holds, in numbers. Costs one pass over the services. */
+export interface ServiceCacheStatus {
+  /** Services that are served, announced or not. */
+  readonly services: number;
+  readonly announced: number;
+  /** Effective backends over all announced services. */
+  readonly backends: number;
+  /** Addresses with more than one claim. */
+  readonly contested: number;
+  /** Local slices, and offers of remote clusters, also for services that are not known here. */
+  readonly slices: number;
+  readonly remoteServices: number;
+  /** Services that only endpoints or remote clusters speak of. */
+  readonly unknown: number;
+  readonly synced: boolean;
+  readonly listeners: number;
+  readonly listenerFaults: number;
+  readonly rejections: RejectionStatus;
+}
+
+const NODE_PORTS_OFF: NodePortOptions = { enabled: false };
+
+function familiesOf(options: ServiceCacheOptions): NodePortOptions {
+  const { nodePort = NODE_PORTS_OFF, enableIPv4 = true, enableIPv6 = true } = options;
+  return {
+    enabled: nodePort.enabled,
+    ipv4: enableIPv4 ? nodePort.ipv4 : [],
+    ipv6: enableIPv6 ? nodePort.ipv6 : [],
+  };
+}
+
+/** Orders names by UTF-16 code unit. */
+function ascending(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}
+
+/**
+ * Which backends serve a service, over all clusters (SEMANTICS 3).
+ *
+ * It is told of Kubernetes services, of endpoint slices and of what remote clusters share, in any order; it
+ * tells its listeners which services there are and where their traffic goes. Pure and synchronous: every call
+ * has taken effect, and every listener been told, when it returns. Values that are handed in are kept, and must
+ * not be changed.
+ */
+export class ServiceCache {
+  readonly #clusterName: string;
+  readonly #nodePort: NodePortOptions;
+  readonly #rejections: RejectionLog;
+  readonly #queue: EventQueue;
+  readonly #states = new Map<string, ServiceState>();
+  #synced = false;
+
+  constructor(options: ServiceCacheOptions) {
+    this.#clusterName = options.clusterName;
+    this.#nodePort = familiesOf(options);
+    this.#rejections = new RejectionLog(options.onReject);
+    this.#queue = new EventQueue(options.onListenerFault);
+  }
+
+  /**
+   * A service as Kubernetes has it now. Costs nothing that grows with its backends, unless it changes which of
+   * them count (global, affinity, publishing what is not ready).
+   */
+  updateService(service: Service): UpdateServiceOutcome {
+    const key = serviceKey(service.id);
+    const old = this.#states.get(key);
+    if (!this.#serves(service)) {
+      if (old?.service !== undefined) this.#replace(key, old, withService(old, undefined));
+      return 'unsupported';
+    }
+    const served = this.#asServed(service);
+    if (old?.service !== undefined && equalServices(old.service, served)) return 'unchanged';
+    this.#replace(key, old, withService(old ?? emptyState(service.id), served));
+    return 'applied';
+  }
+
+  /** Kubernetes has deleted the service. Its endpoints and remote offers are kept, should it come back. */
+  deleteService(id: ServiceID): RemoveOutcome {
+    const key = serviceKey(id);
+    const old = this.#states.get(key);
+    if (old?.service === undefined) return 'not-found';
+    this.#replace(key, old, withService(old, undefined));
+    return 'applied';
+  }
+
+  /** Local endpoints as Kubernetes has them now; replaces the slice of that name. Costs the size of the slice. */
+  updateEndpoints(slice: EndpointSlice): 'applied' | 'unchanged' {
+    const key = serviceKey(slice.service);
+    const old = this.#states.get(key);
+    const previous = old?.slices.get(slice.name);
+    const shared = shareSlice(previous, slice);
+    if (shared === previous) return 'unchanged';
+    this.#replace(key, old, withSlice(old ?? emptyState(slice.service), slice.name, shared));
+    return 'applied';
+  }
+
+  /** Kubernetes has deleted that slice. */
+  deleteEndpoints(id: ServiceID, sliceName: string): RemoveOutcome {
+    const key = serviceKey(id);
+    const old = this.#states.get(key);
+    if (!old?.slices.has(sliceName)) return 'not-found';
+    this.#replace(key, old, withSlice(old, sliceName, undefined));
+    return 'applied';
+  }
+
+  /**
+   * What a remote cluster offers now for a service, known here or not; replaces what that cluster offered
+   * before. The own cluster is refused. Costs the size of the offer.
+   */
+  mergeExternalServiceUpdate(offer: ClusterService): MergeOutcome {
+    if (!this.#isRemote(offer)) return 'invalid';
+    if (!offer.shared) return this.#removeOffer(offer) ? 'applied' : 'unchanged';
+    const key = serviceKey(offer);
+    const old = this.#states.get(key);
+    const previous = old?.remotes.get(offer.cluster);
+    const offered = remoteBackends(offer);
+    if (previous !== undefined && equalBackendMaps(previous, offered)) return 'unchanged';
+    const id = { namespace: offer.namespace, name: offer.name };
+    this.#replace(key, old, withRemote(old ?? emptyState(id), offer.cluster, offered));
+    return 'applied';
+  }
+
+  /** A remote cluster offers that service no more. Never removes the service itself. */
+  mergeExternalServiceDelete(offer: ClusterServiceKey): RemoveOutcome {
+    if (!this.#isRemote(offer)) return 'invalid';
+    return this.#removeOffer(offer) ? 'applied' : 'not-found';
+  }
+
+  /** Forgets everything a remote cluster has offered, told as one (I10). Costs one pass over the services. */
+  withdrawCluster(cluster: string): RemoveOutcome {
+    const events: ServiceEvent[] = [];
+    let found = false;
+    for (const [key, old] of this.#states) {
+      if (!old.remotes.has(cluster)) continue;
+      found = true;
+      this.#store(key, old, withRemote(old, cluster, undefined), events);
+    }
+    this.#queue.push(events);
+    return found ? 'applied' : 'not-found';
+  }
+
+  /**
+   * The inputs are complete: services that nothing makes ready are announced from now on, without backends. From
+   * here on the outcome does not depend on the order of the inputs any more. Cannot be taken back.
+   */
+  markSynced(): void {
+    if (this.#synced) return;
+    this.#synced = true;
+    const events: ServiceEvent[] = [];
+    for (const [key, old] of this.#states) this.#store(key, old, old, events);
+    this.#queue.push(events);
+  }
+
+  /**
+   * Gives the listener every announced service, then `onSynced`, then every event until it unsubscribes, with
+   * nothing lost or doubled in between. See {@link ServiceListener}.
+   */
+  subscribe(listener: ServiceListener): Unsubscribe {
+    return this.#queue.subscribe(listener, this.#replay());
+  }
+
+  /** Counts an input of this cache that was refused before it got here, as by the parsers of `k8s`. */
+  reject(refused: Rejection): void {
+    this.#rejections.add(refused);
+  }
+
+  /** A service that is announced; `undefined` when there is none of that name. */
+  get(id: ServiceID): AnnouncedService | undefined {
+    const state = this.#states.get(serviceKey(id));
+    return state === undefined ? undefined : announcedPart(state);
+  }
+
+  /** Every service that is served, announced or not, by key `namespace/name`, in order of keys. */
+  services(): ReadonlyMap<string, Service> {
+    const found = new Map<string, Service>();
+    for (const [key, { service }] of this.#sorted()) if (service !== undefined) found.set(key, service);
+    return found;
+  }
+
+  /** Every claim on a backend of this service, and why it is in or out; `undefined` when nothing is known of it. */
+  explain(id: ServiceID): ServiceExplanation | undefined {
+    const state = this.#states.get(serviceKey(id));
+    return state === undefined ? undefined : explainState(state);
+  }
+
+  /**
+   * An address and port of the service's primary cluster IP: that of its first port. `undefined` when the
+   * service is not known, is headless, or has no port or no cluster IP.
+   */
+  getServiceIP(id: ServiceID): Frontend | undefined {
+    const service = this.#states.get(serviceKey(id))?.service;
+    if (service === undefined) return undefined;
+    return frontendsOf(service, this.#nodePort).find((frontend) => frontend.kind === 'cluster-ip');
+  }
+
+  /**
+   * The cluster IPs and node ports of all services as text, `10.0.0.1:80/TCP` or `[fd00::1]:80/TCP`, each once.
+   * Costs one pass over the services.
+   */
+  uniqueServiceFrontends(): ReadonlySet<string> {
+    const found = new Set<string>();
+    for (const { service } of this.#states.values()) {
+      if (service === undefined) continue;
+      for (const frontend of frontendsOf(service, this.#nodePort)) {
+        if (frontend.kind === 'cluster-ip' || frontend.kind === 'node-port')
+          found.add(formatFrontend(frontend));
+      }
+    }
+    return found;
+  }
+
+  /** All announced services by key `namespace/name`: a value that does not change any more. */
+  snapshot(): ImmutableMap<string, AnnouncedService> {
+    return ImmutableMap<string, AnnouncedService>().withMutations((snapshot) => {
+      for (const [key, state] of this.#states) {
+        const announced = announcedPart(state);
+        if (announced !== undefined) snapshot.set(key, announced);
+      }
+    });
+  }
+
+  /** What the cache holds, in numbers, and what it has refused (I12). */
+  status(): ServiceCacheStatus {
+    const count = {
+      services: 0,
+      announced: 0,
+      backends: 0,
+      contested: 0,
+      slices: 0,
+      remoteServices: 0,
+      unknown: 0,
+    };
+    for (const state of this.#states.values()) {
+      if (state.service === undefined) count.unknown++;
+      else count.services++;
+      if (state.announced) {
+        count.announced++;
+        count.backends += state.endpoints.backends.size;
+      }
+      count.contested += state.correlation.contested.size;
+      count.slices += state.slices.size;
+      count.remoteServices += state.remotes.size;
+    }
+    return {
+      ...count,
+      synced: this.#synced,
+      listeners: this.#queue.listeners,
+      listenerFaults: this.#queue.faults,
+      rejections: this.#rejections.status(),
+    };
+  }
+
+  /** Whether a service is served: a supported type that can be reached, or is headless (SEMANTICS 3.1). */
+  #serves(service: Service): boolean {
+    if (service.type === 'ExternalName' || service.type === 'unknown') return false;
+    return service.addressing !== 'unassigned' || (this.#nodePort.enabled && service.externalIPs.size > 0);
+  }
+
+  /** The service without what is not served here, so that no event tells of it (I3). */
+  #asServed(service: Service): Service {
+    if (this.#nodePort.enabled) return service;
+    return {
+      ...service,
+      type: 'ClusterIP',
+      ports: service.ports.map((port) => (port.nodePort === 0 ? port : { ...port, nodePort: 0 })),
+      externalIPs: service.externalIPs.clear(),
+      ingressIPs: service.ingressIPs.clear(),
+    };
+  }
+
+  /** Whether an offer is from another cluster; refuses it when not. */
+  #isRemote(offer: ClusterServiceKey): boolean {
+    if (offer.cluster !== this.#clusterName && offer.cluster !== '') return true;
+    const why = offer.cluster === '' ? 'a remote service must name its cluster' : 'this is the own cluster';
+    this.#rejections.add(rejection('own-cluster', 'cluster', offer.cluster, why, serviceKey(offer)));
+    return false;
+  }
+
+  #removeOffer(offer: ClusterServiceKey): boolean {
+    const key = serviceKey(offer);
+    const old = this.#states.get(key);
+    if (!old?.remotes.has(offer.cluster)) return false;
+    this.#replace(key, old, withRemote(old, offer.cluster, undefined));
+    return true;
+  }
+
+  #replace(key: string, old: ServiceState | undefined, next: ServiceState): void {
+    const events: ServiceEvent[] = [];
+    this.#store(key, old, next, events);
+    this.#queue.push(events);
+  }
+
+  /** Decides on the announcement, stores the state, and adds the event that tells of the change, if any. */
+  #store(key: string, old: ServiceState | undefined, next: ServiceState, events: ServiceEvent[]): void {
+    const announced = next.service !== undefined && (next.announced || this.#synced || isReady(next));
+    const state = announced === next.announced ? next : { ...next, announced };
+    if (isEmptyState(state)) this.#states.delete(key);
+    else this.#states.set(key, state);
+    const event = changeBetween(old, state);
+    if (event !== undefined) events.push(event);
+  }
+
+  #replay(): readonly ServiceEvent[] {
+    const events: ServiceEvent[] = [];
+    for (const [, state] of this.#sorted()) {
+      const event = changeBetween(undefined, state);
+      if (event !== undefined) events.push(event);
+    }
+    return events;
+  }
+
+  #sorted(): readonly (readonly [string, ServiceState])[] {
+    return [...this.#states].sort(([a], [b]) => ascending(a, b));
+  }
+}

@@ -1,0 +1,152 @@
+import { Map as ImmutableMap } from 'immutable';
+import { assert } from '../base/assert.ts';
+import { selectByAffinity } from './affinity.ts';
+import {
+  type Backends,
+  type EndpointSlice,
+  type Endpoints,
+  equalBackendMaps,
+  NO_BACKENDS,
+  NO_ENDPOINTS,
+} from './backend.ts';
+import {
+  applyOriginChange,
+  type BackendClaim,
+  type Correlation,
+  compareOrigins,
+  NO_CORRELATION,
+  type Origin,
+} from './correlation.ts';
+import type { Service } from './service.ts';
+import type { ServiceID } from './service-id.ts';
+
+/**
+ * All that is known of one service: its inputs, and what follows from them. Immutable; every change makes a new
+ * one that shares what is the same.
+ *
+ *     service ─┬───────────────────────────────────────┐ global? publish not-ready? affinity?
+ *     slices  ─┼─► correlation (a winner per address) ─┴─► endpoints (after affinity)
+ *     remotes ─┘
+ */
+export interface ServiceState {
+  readonly id: ServiceID;
+  /** Undefined while only endpoints or remote clusters speak of it. */
+  readonly service: Service | undefined;
+  /** Local endpoints by slice name. */
+  readonly slices: ImmutableMap<string, EndpointSlice>;
+  /** Offers of remote clusters by cluster name, counted in or not. */
+  readonly remotes: ImmutableMap<string, Backends>;
+  readonly correlation: Correlation;
+  readonly endpoints: Endpoints;
+  /** Whether listeners know of the service (SEMANTICS 3.3). */
+  readonly announced: boolean;
+}
+
+/** A service of which nothing is known yet. */
+export function emptyState(id: ServiceID): ServiceState {
+  return {
+    id,
+    service: undefined,
+    slices: ImmutableMap(),
+    remotes: ImmutableMap(),
+    correlation: NO_CORRELATION,
+    endpoints: NO_ENDPOINTS,
+    announced: false,
+  };
+}
+
+/** Whether nothing is known of it any more, so that it need not be kept. */
+export function isEmptyState(state: ServiceState): boolean {
+  return state.service === undefined && state.slices.size === 0 && state.remotes.size === 0;
+}
+
+/** *Ready* (SEMANTICS 3.2): there is a local endpoints object, even an empty one, or at least one backend. */
+export function isReady(state: ServiceState): boolean {
+  return state.slices.size > 0 || state.correlation.backends.size > 0;
+}
+
+/** What a slice offers to this service: also what is not ready, where the service publishes that. */
+export function offeredBySlice(slice: EndpointSlice | undefined, service: Service | undefined): Backends {
+  if (slice === undefined) return NO_BACKENDS;
+  if (service?.publishNotReady !== true || slice.notReady.size === 0) return slice.backends;
+  return slice.backends.size === 0 ? slice.notReady : slice.notReady.merge(slice.backends);
+}
+
+/** What a remote cluster offers to this service: nothing unless the service is global. */
+function offeredByCluster(backends: Backends | undefined, service: Service | undefined): Backends {
+  return service?.global === true ? (backends ?? NO_BACKENDS) : NO_BACKENDS;
+}
+
+/** Finds the one other claim of an uncontested address; see {@link applyOriginChange}. */
+function holderIn(state: ServiceState): (address: string, except: Origin) => BackendClaim | undefined {
+  return (address, except) => {
+    const winner = state.correlation.backends.get(address);
+    assert(winner !== undefined, `there is no backend ${address}`);
+    if (winner.cluster !== '') return { origin: { cluster: winner.cluster, slice: '' }, backend: winner };
+    for (const [slice, value] of state.slices) {
+      const origin = { cluster: '', slice };
+      if (compareOrigins(origin, except) === 0) continue;
+      const backend = offeredBySlice(value, state.service).get(address);
+      if (backend !== undefined) return { origin, backend };
+    }
+    return undefined;
+  };
+}
+
+/** Puts a new correlation in place, and with it the endpoints; those stay one object while they say the same. */
+function withCorrelation(state: ServiceState, correlation: Correlation): ServiceState {
+  const selected = selectByAffinity(state.service, correlation.backends);
+  const old = state.endpoints.backends;
+  const filtered = selected !== correlation.backends || old !== state.correlation.backends;
+  const same = selected === old || (filtered && equalBackendMaps(selected, old));
+  return { ...state, correlation, endpoints: same ? state.endpoints : { backends: selected } };
+}
+
+/** The state with another slice of that name, or without it. Costs what the slice held and holds. */
+export function withSlice(state: ServiceState, name: string, slice: EndpointSlice | undefined): ServiceState {
+  const before = offeredBySlice(state.slices.get(name), state.service);
+  const after = offeredBySlice(slice, state.service);
+  const slices = slice === undefined ? state.slices.delete(name) : state.slices.set(name, slice);
+  const origin = { cluster: '', slice: name };
+  const correlation = applyOriginChange(state.correlation, { origin, before, after }, holderIn(state));
+  return withCorrelation({ ...state, slices }, correlation);
+}
+
+/** The state with another offer of that cluster, or without it. Costs what the offer held and holds. */
+export function withRemote(
+  state: ServiceState,
+  cluster: string,
+  offered: Backends | undefined,
+): ServiceState {
+  const before = offeredByCluster(state.remotes.get(cluster), state.service);
+  const after = offeredByCluster(offered, state.service);
+  const remotes = offered === undefined ? state.remotes.delete(cluster) : state.remotes.set(cluster, offered);
+  const origin = { cluster, slice: '' };
+  const correlation = applyOriginChange(state.correlation, { origin, before, after }, holderIn(state));
+  return withCorrelation({ ...state, remotes }, correlation);
+}
+
+/** Correlates all over again. Costs the whole service; needed when the service changes what counts. */
+function correlateAll(state: ServiceState): ServiceState {
+  let fresh: ServiceState = { ...emptyState(state.id), service: state.service };
+  for (const [name, slice] of state.slices) fresh = withSlice(fresh, name, slice);
+  for (const [cluster, offered] of state.remotes) fresh = withRemote(fresh, cluster, offered);
+  const same = equalBackendMaps(fresh.endpoints.backends, state.endpoints.backends);
+  return {
+    ...state,
+    correlation: fresh.correlation,
+    endpoints: same ? state.endpoints : fresh.endpoints,
+  };
+}
+
+/** The state with another service object, or without it. Recounts only what the change makes necessary. */
+export function withService(state: ServiceState, service: Service | undefined): ServiceState {
+  const old = state.service;
+  const next: ServiceState = { ...state, service };
+  const globalChanged = (old?.global ?? false) !== (service?.global ?? false) && state.remotes.size > 0;
+  const publishChanged = (old?.publishNotReady ?? false) !== (service?.publishNotReady ?? false);
+  if (globalChanged || publishChanged) return correlateAll(next);
+  return (old?.affinity ?? 'none') === (service?.affinity ?? 'none')
+    ? next
+    : withCorrelation(next, state.correlation);
+}

@@ -1,0 +1,352 @@
+import { describe, expect, it } from 'vitest';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { Claim, IPCacheChange, OwnerChange } from '../../src/ipcache/types.ts';
+
+const pod = (podName: string): Claim['k8s'] => ({ namespace: 'shop', podName });
+
+function told(cache: IPCache): IPCacheChange[] {
+  const changes: IPCacheChange[] = [];
+  cache.subscribe({ onChanges: (some) => changes.push(...some) });
+  return changes;
+}
+
+/** Prefix, identity before and after. */
+const short = (changes: readonly IPCacheChange[]): unknown[] =>
+  changes.map((change) => [change.prefix, change.old?.identity, change.new?.identity]);
+
+describe('an upsert', () => {
+  it('names its outcome', () => {
+    const cache = new IPCache({ maxEntries: 1 });
+    expect(cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' })).toBe('applied');
+    expect(cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' })).toBe('unchanged');
+    expect(cache.upsert('10.0.0.1', { identity: 200, source: 'k8s' })).toBe('overruled');
+    expect(cache.upsert('10.0.0.2', { identity: 100, source: 'kvstore' })).toBe('capacity');
+    expect(cache.upsert('10.0.0', { identity: 100, source: 'kvstore' })).toBe('invalid');
+    expect(Object.fromEntries(cache.status().outcomes)).toEqual({
+      applied: 1,
+      unchanged: 1,
+      overruled: 1,
+      capacity: 1,
+      invalid: 1,
+    });
+  });
+
+  it.each([
+    ['prefix', '10.1.2', {}],
+    ['prefix', '10.1.2.3/33', {}],
+    ['prefix', '010.1.2.3', {}],
+    ['prefix', '::g', {}],
+    ['prefix', '', {}],
+    ['prefix', 'fe80::1%eth0', {}],
+    ['prefix', '__proto__', {}],
+    ['prefix', 7, {}],
+    ['identity', '10.0.0.1', { identity: -1 }],
+    ['identity', '10.0.0.1', { identity: 2 ** 32 }],
+    ['identity', '10.0.0.1', { identity: 1.5 }],
+    ['identity', '10.0.0.1', { identity: '100' }],
+    ['source', '10.0.0.1', { source: 'rumour' }],
+    ['source', '10.0.0.1', { source: '__proto__' }],
+    ['owner', '10.0.0.1', { owner: 7 }],
+    ['hostIP', '10.0.0.1', { hostIP: '192.168.0' }],
+    ['hostIP', '10.0.0.1', { hostIP: '192.168.0.0/24' }],
+    ['hostIP', '10.0.0.1', { hostIP: 7 }],
+    ['encryptKey', '10.0.0.1', { encryptKey: 256 }],
+    ['k8s.podName', '10.0.0.1', { k8s: { namespace: 'shop' } }],
+    ['k8s.namespace', '10.0.0.1', { k8s: { podName: 'a' } }],
+    ['k8s.namedPorts', '10.0.0.1', { k8s: { namespace: 'a', podName: 'b', namedPorts: {} } }],
+    [
+      'k8s.namedPorts.http',
+      '10.0.0.1',
+      {
+        k8s: { namespace: 'a', podName: 'b', namedPorts: new Map([['http', { port: 70_000, protocol: 6 }]]) },
+      },
+    ],
+    ['k8s', '10.0.0.1', { k8s: null }],
+    ['claim', '10.0.0.1', null],
+  ])('refuses a bad %s (%j %j), changes nothing and says which field', (field, key, bad) => {
+    const cache = new IPCache();
+    const claim = bad === null ? null : { identity: 100, source: 'kvstore', ...bad };
+    expect(cache.upsert(key as string, claim as Claim)).toBe('invalid');
+    expect(cache.size).toBe(0);
+    const { total, recent } = cache.status().rejections;
+    expect(total).toBe(1);
+    expect(recent[0]?.field).toBe(field);
+  });
+
+  it('keeps the canonical form of the host IP', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore', hostIP: '::ffff:192.168.0.7' });
+    expect(cache.get('10.0.0.1')?.hostIP).toBe('192.168.0.7');
+  });
+});
+
+describe('reads', () => {
+  it('look exactly, by prefix and by longest match', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    cache.upsert('10.0.0.1/32', { identity: 200, source: 'generated' });
+    cache.upsert('10.0.0.0/8', { identity: 300, source: 'generated' });
+    expect(cache.get('10.0.0.1/32')).toMatchObject({ identity: 200, shadowed: true });
+    expect(cache.lookupByPrefix('10.0.0.1/32')).toMatchObject({ identity: 100, key: '10.0.0.1' });
+    expect(cache.lookup('10.0.0.1')?.identity).toBe(100);
+    expect(cache.lookup('10.9.9.9')).toMatchObject({ identity: 300, key: '10.0.0.0/8' });
+    expect(cache.lookup('11.0.0.1')).toBeUndefined();
+    expect(cache.lookup('10.0.0.0/8')).toBeUndefined();
+    expect([...cache.entries()].map(({ key }) => key).sort()).toEqual(['10.0.0.0/8', '10.0.0.1']);
+  });
+
+  it('explain who claims a prefix and which rule decided', () => {
+    const cache = new IPCache();
+    const rule = (): unknown => cache.explain('10.0.0.1')?.decidedBy;
+    expect(rule()).toBeUndefined();
+    cache.upsert('10.0.0.1/32', { identity: 1, source: 'kvstore' });
+    expect(rule()).toBe('only-claim');
+    cache.upsert('10.0.0.1', { identity: 2, source: 'generated' });
+    expect(rule()).toBe('endpoint-over-cidr');
+    cache.upsert('10.0.0.1', { identity: 3, source: 'clustermesh', owner: 'baltic' });
+    expect(rule()).toBe('source-precedence');
+    cache.upsert('10.0.0.1', { identity: 4, source: 'clustermesh', owner: 'atlantic' });
+    expect(rule()).toBe('owner-name');
+    expect(cache.explain('10.0.0.1')?.claims.map(({ identity }) => identity)).toEqual([4, 3, 2, 1]);
+  });
+
+  it('snapshots do not move', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.0/8', { identity: 300, source: 'generated' });
+    const snapshot = cache.snapshot();
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    cache.delete('10.0.0.0/8', { source: 'generated' });
+    expect(snapshot.lookup('10.0.0.1')?.identity).toBe(300);
+    expect(snapshot.get('10.0.0.1')).toBeUndefined();
+    expect(snapshot.lookupByIdentity(300)).toEqual(['10.0.0.0/8']);
+    expect(cache.snapshot().lookup('10.0.0.1')?.identity).toBe(100);
+    expect(snapshot.size).toBe(1);
+  });
+});
+
+describe('named ports', () => {
+  const withPort = (port: number): Claim => ({
+    identity: 100,
+    source: 'kvstore',
+    k8s: { namespace: 'shop', podName: 'a', namedPorts: new Map([['http', { port, protocol: 6 }]]) },
+  });
+
+  it('are kept from the first question on, shadowed entries included', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1/32', withPort(80));
+    let changes = 0;
+    cache.onNamedPortsChange(() => changes++);
+    expect([...cache.namedPorts()]).toEqual([['http', [{ port: 80, protocol: 6 }]]]);
+    cache.upsert('10.0.0.1', withPort(80));
+    expect(changes).toBe(0);
+    cache.upsert('10.0.0.2', withPort(8080));
+    expect(changes).toBe(1);
+    expect(cache.namedPorts().get('http')).toEqual([
+      { port: 80, protocol: 6 },
+      { port: 8080, protocol: 6 },
+    ]);
+    cache.batch(() => {
+      cache.delete('10.0.0.2', { source: 'kvstore' });
+      cache.upsert('10.0.0.3', withPort(8080));
+    });
+    expect(changes).toBe(1);
+  });
+});
+
+describe('owners', () => {
+  it('are told of when a contested key changes hands, even where nothing else changes', () => {
+    const cache = new IPCache();
+    const hands: OwnerChange[] = [];
+    const changes = told(cache);
+    cache.subscribeOwners({ onOwnerChanges: (some) => hands.push(...some) });
+    cache.upsert('10.0.0.1', { identity: 6, source: 'k8s', owner: 'a/node' });
+    expect(hands).toEqual([]);
+    cache.upsert('10.0.0.1', { identity: 6, source: 'kvstore' });
+    cache.delete('10.0.0.1', { source: 'kvstore' });
+    cache.delete('10.0.0.1', { source: 'k8s', owner: 'a/node' });
+    const node = { source: 'k8s', owner: 'a/node' };
+    const kvstore = { source: 'kvstore', owner: '' };
+    expect(hands.map(({ previous, current }) => [previous, current])).toEqual([
+      [node, kvstore],
+      [kvstore, node],
+      [node, undefined],
+    ]);
+    expect(short(changes)).toEqual([
+      ['10.0.0.1/32', undefined, 6],
+      ['10.0.0.1/32', 6, undefined],
+    ]);
+  });
+
+  it('are told of in single-slot mode too, when the stronger one leaves a free key', () => {
+    const cache = new IPCache({ retainOverruled: false });
+    const hands: OwnerChange[] = [];
+    cache.subscribeOwners({ onOwnerChanges: (some) => hands.push(...some) });
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    cache.upsert('10.0.0.1', { identity: 6, source: 'k8s', owner: 'a/node' });
+    cache.delete('10.0.0.1', { source: 'kvstore' });
+    expect(hands).toEqual([
+      { key: '10.0.0.1', previous: { source: 'kvstore', owner: '' }, current: undefined },
+    ]);
+  });
+});
+
+describe('listeners', () => {
+  it('that write are told of their own writes after the change that they were told of, in order', () => {
+    const cache = new IPCache();
+    const seen: unknown[] = [];
+    cache.subscribe({
+      onChanges: ([change]) => {
+        if (change?.prefix === '10.0.0.1/32')
+          cache.upsert('10.0.0.2', { identity: 200, source: 'generated' });
+      },
+    });
+    cache.subscribe({ onChanges: (changes) => seen.push(...changes.map(({ prefix }) => prefix)) });
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    expect(seen).toEqual(['10.0.0.1/32', '10.0.0.2/32']);
+  });
+
+  it('that join while a change is being told get it once', () => {
+    const cache = new IPCache();
+    const late: unknown[] = [];
+    let joined = false;
+    cache.subscribe({
+      onChanges: () => {
+        if (joined) return;
+        joined = true;
+        cache.upsert('10.0.0.2', { identity: 200, source: 'generated' });
+        cache.subscribe({ onChanges: (changes) => late.push(...changes.map(({ prefix }) => prefix)) });
+      },
+    });
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    expect(late).toEqual(['10.0.0.1/32', '10.0.0.2/32']);
+  });
+
+  it('are told no more once they have unsubscribed, and may dispose of their subscription', () => {
+    const cache = new IPCache();
+    const seen: unknown[] = [];
+    const subscription = cache.subscribe({ onChanges: (changes) => seen.push(...changes) });
+    subscription[Symbol.dispose]();
+    subscription();
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    expect(seen).toEqual([]);
+  });
+
+  it('must not write while entries are being replayed to them; the attempt is a fault of theirs alone', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    cache.subscribe({ onChanges: () => cache.withdraw({ source: 'kvstore' }) });
+    expect(cache.size).toBe(1);
+    expect(cache.status().listenerFaults).toBe(1);
+  });
+});
+
+describe('a batch', () => {
+  it('must be synchronous, and not be subscribed in', () => {
+    const cache = new IPCache();
+    expect(() =>
+      cache.batch(async () => cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' })),
+    ).toThrow('synchronous');
+    expect(cache.size).toBe(0);
+    expect(() => cache.batch(() => told(cache))).toThrow('not within a batch');
+  });
+
+  it('inside a batch takes back only its own part when it throws', () => {
+    const cache = new IPCache();
+    const changes = told(cache);
+    cache.batch(() => {
+      cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+      const inner = (): void => {
+        cache.upsert('10.0.0.1', { identity: 200, source: 'kvstore' });
+        throw new Error('inner');
+      };
+      expect(() => cache.batch(inner)).toThrow('inner');
+    });
+    expect(short(changes)).toEqual([['10.0.0.1/32', undefined, 100]]);
+  });
+});
+
+describe('traps of known systems', () => {
+  it('trap: the shadowed flag goes stale, a full-length CIDR is never revived or shown twice', () => {
+    const cache = new IPCache();
+    const changes = told(cache);
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    cache.upsert('10.0.0.1/32', { identity: 100, source: 'generated' });
+    cache.delete('10.0.0.1', { source: 'kvstore' });
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    expect([...cache.entries()]).toHaveLength(1);
+    expect(short(changes)).toEqual([['10.0.0.1/32', undefined, 100]]);
+  });
+
+  it("trap: a revived CIDR is announced with the deleted endpoint's key and pod", () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1/32', { identity: 200, source: 'generated', k8s: pod('own'), encryptKey: 3 });
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore', k8s: pod('other'), encryptKey: 9 });
+    const changes = told(cache);
+    cache.delete('10.0.0.1', { source: 'kvstore' });
+    expect(changes.at(-1)?.new).toEqual({ identity: 200, hostIP: undefined, encryptKey: 3, k8s: pod('own') });
+  });
+
+  it('trap: same identity and host, other key or pod: listeners are not told', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore', k8s: pod('a') });
+    const changes = told(cache);
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore', k8s: pod('b') });
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore', k8s: pod('b'), encryptKey: 1 });
+    expect(changes.slice(1).map((change) => [change.new?.k8s?.podName, change.new?.encryptKey])).toEqual([
+      ['b', 0],
+      ['b', 1],
+    ]);
+  });
+
+  it('trap: the overwritten weaker claim is lost, after the winner is deleted nothing is left', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 100, source: 'k8s' });
+    cache.upsert('10.0.0.1', { identity: 200, source: 'local' });
+    cache.delete('10.0.0.1', { source: 'local' });
+    expect(cache.lookup('10.0.0.1')).toMatchObject({ identity: 100, source: 'k8s' });
+  });
+
+  it('trap: a late pod delete removes the entry of the new pod that reuses the IP', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 100, source: 'k8s', k8s: pod('old') });
+    cache.upsert('10.0.0.1', { identity: 100, source: 'k8s', k8s: pod('new') });
+    const ifPod = { namespace: 'shop', podName: 'old' };
+    expect(cache.delete('10.0.0.1', { source: 'k8s', ifPod })).toBe('not-owner');
+    expect(cache.getK8sMetadata('10.0.0.1')).toEqual(pod('new'));
+  });
+
+  it('trap: entries of a removed node or cluster linger', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 100, source: 'clustermesh', owner: 'baltic' });
+    cache.upsert('10.0.0.2', { identity: 100, source: 'kvstore' });
+    cache.upsert('10.0.0.2', { identity: 200, source: 'clustermesh', owner: 'baltic' });
+    expect(cache.withdraw({ source: 'clustermesh', owner: 'baltic' })).toBe(2);
+    cache.delete('10.0.0.2', { source: 'kvstore' });
+    expect(cache.size).toBe(0);
+  });
+
+  it('trap: a wide CIDR whose network address is an endpoint is not deleted for listeners', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.0/8', { identity: 300, source: 'generated' });
+    cache.upsert('10.0.0.0', { identity: 100, source: 'kvstore' });
+    const changes = told(cache);
+    cache.delete('10.0.0.0/8', { source: 'generated' });
+    expect(changes.at(-1)).toMatchObject({ kind: 'delete', prefix: '10.0.0.0/8' });
+  });
+
+  it('trap: event storms from unchanged objects', () => {
+    const cache = new IPCache();
+    const claim: Claim = { identity: 100, source: 'kvstore', hostIP: '192.168.0.1' };
+    cache.upsert('10.0.0.1', claim);
+    const changes = told(cache);
+    for (let i = 0; i < 5; i++) cache.upsert('10.0.0.1', { ...claim, hostIP: '::ffff:192.168.0.1' });
+    expect(changes).toHaveLength(1);
+  });
+
+  it('trap: the map is full and entries are silently gone', () => {
+    const cache = new IPCache({ maxEntries: 1 });
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    expect(cache.upsert('10.0.0.2', { identity: 100, source: 'kvstore' })).toBe('capacity');
+    expect(cache.status().outcomes.get('capacity')).toBe(1);
+  });
+});
