@@ -1,0 +1,15 @@
+import type { Clock } from './clock.ts';
+
+/** Resolves after `delayMs`, or as soon as the signal fires; never rejects: ask the signal which it was. */
+export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted === true) return Promise.resolve();
+  return new Promise((resolve) => {
+    const done = (): void => {
+      timer.cancel();
+      signal?.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = clock.after(delayMs, done);
+    signal?.addEventListener('abort', done, { once: true });
+  });
+}

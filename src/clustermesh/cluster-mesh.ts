@@ -1,0 +1,124 @@
+import { assert } from '../base/assert.ts';
+import type { Clock, Random } from '../base/clock.ts';
+import type { Rejection } from '../base/rejection.ts';
+import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
+import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
+import type { KvstoreBackend } from '../kvstore/backend.ts';
+import type { MeshEngines } from './engines.ts';
+import { RemoteCluster, type RemoteClusterStatus } from './remote-cluster.ts';
+
+/** What a {@link ClusterMesh} is made of. */
+export interface ClusterMeshOptions extends MeshEngines {
+  /** The own cluster: it is never followed as a remote one. */
+  readonly clusterName: string;
+  /** The own cluster's id, which no other may have; 0 when it has none. */
+  readonly clusterID: number;
+  /** Default 255. Clusters of another kind of mesh are refused: their identities mean something else. */
+  readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Told of every refused value, with its kvstore key. */
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+}
+
+/** What became of {@link ClusterMesh.add}; `own-cluster`, `invalid-name`: nothing was added. */
+export type AddClusterOutcome = 'added' | 'reconnected' | 'own-cluster' | 'invalid-name';
+
+/** The mesh as data. */
+export interface ClusterMeshStatus {
+  /** Whether every remote cluster is ready. */
+  readonly ready: boolean;
+  /** By name, ascending. */
+  readonly clusters: readonly RemoteClusterStatus[];
+}
+
+// A name is a part of kvstore keys.
+const CLUSTER_NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
+
+/**
+ * The remote clusters of a mesh, each followed into the engines (SEMANTICS 6). Clusters come and go by `add`
+ * and `remove`; the faults of one do not touch the others.
+ */
+export class ClusterMesh {
+  readonly #options: ClusterMeshOptions;
+  readonly #clusters = new Map<string, RemoteCluster>();
+  #stopped = false;
+
+  constructor(options: ClusterMeshOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Follows the cluster `name` on `backend`, which becomes the mesh's own to close. A cluster that is known
+   * already goes over to the new backend: what it has said stays until the new list shows what is gone.
+   */
+  async add(name: string, backend: KvstoreBackend): Promise<AddClusterOutcome> {
+    assert(!this.#stopped, 'the mesh has been stopped');
+    if (name === this.#options.clusterName) return 'own-cluster';
+    if (!CLUSTER_NAME.test(name)) return 'invalid-name';
+    const known = this.#clusters.get(name);
+    const cluster = known ?? this.#newCluster(name);
+    this.#clusters.set(name, cluster);
+    await cluster.connect(backend);
+    return known === undefined ? 'added' : 'reconnected';
+  }
+
+  /** Lets go of a cluster and takes back all that it has said (I10). False when it is not known. */
+  async remove(name: string): Promise<boolean> {
+    const cluster = this.#clusters.get(name);
+    if (cluster === undefined) return false;
+    this.#clusters.delete(name);
+    await cluster.remove();
+    return true;
+  }
+
+  /** Resolves once every cluster known now has been complete. */
+  async synced(): Promise<void> {
+    await Promise.all([...this.#clusters.values()].map((cluster) => cluster.synced()));
+  }
+
+  /** The identities of a cluster; `undefined` when it is not known. */
+  identitiesOf(name: string): RemoteIdentityCache | undefined {
+    return this.#clusters.get(name)?.identities;
+  }
+
+  status(): ClusterMeshStatus {
+    const clusters = [...this.#clusters.values()]
+      .map((cluster) => cluster.status())
+      .sort((a, b) => (a.name < b.name ? -1 : 1));
+    return { ready: clusters.every(({ ready }) => ready), clusters };
+  }
+
+  /** Ends following; the engines keep what they know (SEMANTICS 6: stopping the agent withdraws nothing). */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await Promise.all([...this.#clusters.values()].map((cluster) => cluster.stop()));
+  }
+
+  #newCluster(name: string): RemoteCluster {
+    const { clock, random, onReject, ipcache, services, nodes, maxConnectedClusters = 255 } = this.#options;
+    return new RemoteCluster({
+      name,
+      engines: { ipcache, services, nodes },
+      clock,
+      random,
+      maxConnectedClusters,
+      claimID: (id) => this.#conflict(name, id),
+      onReject,
+    });
+  }
+
+  /** Why `name` may not have this id. Ids are exclusive: an identity must not mean two things. */
+  #conflict(name: string, id: number): string | undefined {
+    if (id === 0) return undefined;
+    const { clusterID, clusterName } = this.#options;
+    if (id === clusterID)
+      return `cluster ${name} has id ${id}, which is that of this cluster, ${clusterName}`;
+    for (const other of this.#clusters.values()) {
+      if (other.name !== name && other.clusterID === id) {
+        return `cluster ${name} has id ${id}, which is that of cluster ${other.name}`;
+      }
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,59 @@
+import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
+import type { Source } from '../identity/source.ts';
+import type { Writer } from '../ipcache/types.ts';
+import type { ClusterService } from '../kvstore/codec/cluster-service.ts';
+import type { IdentityLabels } from '../kvstore/codec/identity.ts';
+import type { IPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
+import type { Node } from '../kvstore/codec/node.ts';
+import type { StoreObserver } from '../kvstore/store/watch-store.ts';
+import { splitServiceName } from './decoders.ts';
+import type { IPSink, NodeSink, ServiceSink } from './engines.ts';
+
+/** IPs into the ipcache, as claims of `writer`, one engine batch for each kvstore batch. */
+export function ipObserver(ipcache: IPSink, writer: Writer): StoreObserver<IPIdentityPair> {
+  const { source, owner } = writer;
+  return {
+    onUpdate: (_name, { key, identity, hostIP, encryptKey, k8s }) => {
+      ipcache.upsert(key, { source, owner, identity, hostIP, encryptKey, k8s });
+    },
+    onDelete: (name) => {
+      ipcache.delete(name, writer);
+    },
+    batch: (apply) => ipcache.batch(apply),
+  };
+}
+
+/** A cluster's nodes into the node manager, from `source`. */
+export function nodeObserver(nodes: NodeSink, cluster: string, source: Source): StoreObserver<Node> {
+  return {
+    onUpdate: (_name, node) => {
+      nodes.nodeUpdated({ ...node, source });
+    },
+    onDelete: (name) => {
+      nodes.nodeDeleted({ cluster, name, source });
+    },
+  };
+}
+
+/** A remote cluster's shared services into the service cache. */
+export function serviceObserver(services: ServiceSink, cluster: string): StoreObserver<ClusterService> {
+  return {
+    onUpdate: (_name, service) => {
+      services.mergeExternalServiceUpdate(service);
+    },
+    onDelete: (name) => {
+      const parts = splitServiceName(name);
+      if (parts !== undefined) services.mergeExternalServiceDelete({ cluster, ...parts });
+    },
+  };
+}
+
+/** A cluster's identities into its cache. */
+export function identityObserver(identities: RemoteIdentityCache): StoreObserver<IdentityLabels> {
+  return {
+    onUpdate: (_name, { id, labels }) => identities.upsert(id, labels),
+    onDelete: (name) => {
+      identities.delete(Number(name));
+    },
+  };
+}

@@ -1,0 +1,61 @@
+import { formatLabels, type Labels } from './labels.ts';
+import type { NumericIdentity } from './numeric-identity.ts';
+
+/**
+ * The identities of one cluster: number ↔ labels. One for each cluster for as long as that cluster is known:
+ * a reconnect goes on with it, so that nothing reads an abandoned copy (TRAPS, "own remote cache kept per
+ * reconnect").
+ *
+ * Two numbers may stand for the same labels while a cluster is changing its mind; the smaller one is given.
+ */
+export class RemoteIdentityCache {
+  readonly #byID = new Map<number, { readonly key: string; readonly labels: Labels }>();
+  readonly #byLabels = new Map<string, NumericIdentity[]>();
+
+  get size(): number {
+    return this.#byID.size;
+  }
+
+  /** The labels behind an identity. */
+  lookupByID(id: number): Labels | undefined {
+    return this.#byID.get(id)?.labels;
+  }
+
+  /** The identity of exactly these labels. */
+  lookupByLabels(labels: Labels): NumericIdentity | undefined {
+    return this.#byLabels.get(formatLabels(labels))?.[0];
+  }
+
+  /** Every identity with its labels, in no particular order. */
+  *entries(): Generator<readonly [number, Labels]> {
+    for (const [id, { labels }] of this.#byID) yield [id, labels];
+  }
+
+  upsert(id: NumericIdentity, labels: Labels): void {
+    const key = formatLabels(labels);
+    if (this.#byID.get(id)?.key === key) return;
+    this.delete(id);
+    this.#byID.set(id, { key, labels });
+    const ids = this.#byLabels.get(key) ?? [];
+    this.#byLabels.set(
+      key,
+      [...ids, id].sort((a, b) => a - b),
+    );
+  }
+
+  /** True when the identity was known. */
+  delete(id: number): boolean {
+    const entry = this.#byID.get(id);
+    if (entry === undefined) return false;
+    this.#byID.delete(id);
+    const rest = (this.#byLabels.get(entry.key) ?? []).filter((other) => other !== id);
+    if (rest.length > 0) this.#byLabels.set(entry.key, rest);
+    else this.#byLabels.delete(entry.key);
+    return true;
+  }
+
+  clear(): void {
+    this.#byID.clear();
+    this.#byLabels.clear();
+  }
+}

@@ -1,0 +1,121 @@
+import type { Unsubscribe } from '../base/subscription.ts';
+import type { KvstoreError } from './errors.ts';
+import type { CallOptions, EndpointStatus, KeyValue } from './transport.ts';
+
+/** How a key is written. */
+export interface WriteOptions extends CallOptions {
+  /** Bind the key to the client's session: it goes when the client does (15 minutes after its last sign of life). */
+  readonly leased?: boolean | undefined;
+}
+
+/** Which key may be deleted. */
+export interface DeleteOptions extends CallOptions {
+  /** Only while the key was last written at this revision. */
+  readonly ifModRevision?: number | undefined;
+}
+
+/** What happened to a key under a watched prefix. */
+export interface WatchEvent {
+  /**
+   * `create`: this watch did not know the key; `modify`: it did; `delete`: it did, and the key is gone.
+   * `list-done`, without key, comes once in the life of a watch: what existed at its start has been told.
+   */
+  readonly type: 'create' | 'modify' | 'delete' | 'list-done';
+  readonly key: string;
+  /** Empty for `delete` and `list-done`. */
+  readonly value: Uint8Array;
+  /** Of the write that made the event; for a delete that a listing discovered, the revision of the listing. */
+  readonly modRevision: number;
+}
+
+/** What a watch is doing. */
+export type WatchState =
+  /** Reading the keys that exist. */
+  | 'listing'
+  /** Following changes. */
+  | 'watching'
+  /** It has failed and will try again. */
+  | 'waiting'
+  /** The user may not read the prefix; tried again slowly. */
+  | 'forbidden'
+  /** Ended by its signal or by its reader. */
+  | 'ended';
+
+/** A watch as data. */
+export interface WatchStatus {
+  readonly prefix: string;
+  readonly state: WatchState;
+  /** Keys known now. */
+  readonly keys: number;
+  /** Everything before this revision has been seen. */
+  readonly nextRevision: number;
+  /** Whether `list-done` has been reached. */
+  readonly listed: boolean;
+  readonly listings: number;
+  readonly resumptions: number;
+  readonly failures: number;
+  readonly lastFailure: KvstoreError | undefined;
+  /** Bytes received and not yet read: bounded (I11). */
+  readonly queuedBytes: number;
+}
+
+/**
+ * A list-and-watch of one prefix (SEMANTICS 5). Iterate it once; each item is a batch that is never empty.
+ *
+ * Promises: events of a key are in order; after `list-done` what was told equals the prefix at some revision,
+ * and goes on to equal later and later ones; nothing is lost and nothing is invented over disconnects,
+ * compactions and restores; writes of one transaction are in one batch unless one of them was overwritten
+ * before it was read. A slow reader sees the last of several writes of a key only, and holds back the server
+ * instead of filling memory.
+ *
+ * It never fails: what goes wrong is retried and shown in `status()`. It ends when its signal fires or its
+ * reader leaves the loop, and then tells no deletes.
+ */
+export interface Watch extends AsyncIterable<readonly WatchEvent[]> {
+  status(): WatchStatus;
+}
+
+/** A backend as data. */
+export interface BackendStatus {
+  /** For people: `memory`, `etcd`. */
+  readonly kind: string;
+  readonly connected: boolean;
+  readonly endpoints: readonly EndpointStatus[];
+  readonly clusterID: string | undefined;
+  readonly leases: number;
+  readonly leasesLost: number;
+  readonly watches: readonly WatchStatus[];
+  readonly lastFailure: KvstoreError | undefined;
+}
+
+/** Told when a session's lease was lost, with the keys that were bound to it: the writer puts them again. */
+export type LeaseLostListener = { onLeaseLost(keys: readonly string[]): void };
+
+/**
+ * A kvstore as the stores above see it (SEMANTICS 5). Calls reject with a `KvstoreError` when the server
+ * cannot be reached or refuses; they are not retried here, the stores do that.
+ */
+export interface KvstoreBackend {
+  /** The key now, by quorum; `undefined` when it does not exist. */
+  get(key: string, options?: CallOptions): Promise<KeyValue | undefined>;
+  /** Every key that starts with `prefix`, ascending, all at one revision. End prefixes in `/`. */
+  listPrefix(prefix: string, options?: CallOptions): Promise<readonly KeyValue[]>;
+  /** Writes, whatever was there; gives the revision of the write. */
+  update(key: string, value: Uint8Array, options?: WriteOptions): Promise<number>;
+  /** Writes unless the key already has this value and, if leased, this session's lease. True when it wrote. */
+  updateIfDifferent(key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
+  /** Writes only if the key does not exist. True when it wrote. */
+  createOnly(key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
+  /** Writes `key` only if the key `condition` exists. True when it wrote. */
+  createIfExists(condition: string, key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
+  /** True when the key existed, and the conditions held. */
+  delete(key: string, options?: DeleteOptions): Promise<boolean>;
+  /** Deletes every key that starts with `prefix`; gives their number. */
+  deletePrefix(prefix: string, options?: CallOptions): Promise<number>;
+  /** See {@link Watch}. The prefix must end in `/`: a watch of cluster `a` must never see `ab`. */
+  watch(prefix: string, options?: { readonly signal?: AbortSignal | undefined }): Watch;
+  onLeaseLost(listener: LeaseLostListener): Unsubscribe;
+  status(): BackendStatus;
+  /** Ends watches, stops keepalives, gives back the leases unless `keepLeases`. Idempotent, never rejects. */
+  close(options?: { readonly keepLeases?: boolean }): Promise<void>;
+}

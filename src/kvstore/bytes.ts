@@ -1,0 +1,66 @@
+import { isUtf8 } from 'node:buffer';
+
+/*
+ * Keys are strings here and bytes on the wire. Every byte sequence has its own string: what is UTF-8 reads as
+ * text, and a byte that is not part of valid UTF-8 becomes a lone surrogate U+DC80–U+DCFF (the convention of
+ * Python's `surrogateescape`). So no two keys of an etcd ever collide in a `Map`, whoever wrote them.
+ */
+
+const ESCAPE = 0xdc00; // byte 0x80–0xff → U+DC80–U+DCFF
+const LONE_SURROGATE = /\p{Surrogate}/u;
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** How many bytes the UTF-8 sequence that starts at `at` has, or 0 when there is no valid one. */
+function sequenceLength(bytes: Uint8Array, at: number): number {
+  const lead = bytes[at] ?? 0;
+  const length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  return at + length <= bytes.length && isUtf8(bytes.subarray(at, at + length)) ? length : 0;
+}
+
+/** Text of bytes of which some are not UTF-8. Slow, and rare enough for that. */
+function escapedText(bytes: Uint8Array): string {
+  let text = '';
+  for (let i = 0; i < bytes.length; ) {
+    const length = sequenceLength(bytes, i);
+    text +=
+      length === 0
+        ? String.fromCharCode(ESCAPE + (bytes[i] ?? 0))
+        : decoder.decode(bytes.subarray(i, i + length));
+    i += Math.max(length, 1);
+  }
+  return text;
+}
+
+/** The key that `bytes` are. {@link bytesOfKey} is its exact inverse. */
+export function keyOfBytes(bytes: Uint8Array): string {
+  return textOfBytes(bytes) ?? escapedText(bytes);
+}
+
+/** The bytes of a key. */
+export function bytesOfKey(key: string): Uint8Array {
+  if (!LONE_SURROGATE.test(key)) return Buffer.from(key, 'utf8');
+  const parts: Uint8Array[] = [];
+  for (const char of key) {
+    const code = char.charCodeAt(0);
+    const escaped = char.length === 1 && code > ESCAPE + 0x7f && code <= ESCAPE + 0xff;
+    parts.push(escaped ? Uint8Array.of(code - ESCAPE) : Buffer.from(char, 'utf8'));
+  }
+  return Buffer.concat(parts);
+}
+
+/** The text of UTF-8 bytes, or `undefined` when they are not UTF-8. About 70 ns for a usual value. */
+export function textOfBytes(bytes: Uint8Array): string | undefined {
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8');
+  // Buffer writes U+FFFD for what is not UTF-8, and so does a writer who means that character.
+  return text.includes('\ufffd') && !isUtf8(bytes) ? undefined : text;
+}
+
+/** The UTF-8 bytes of a text, as kvstore values hold them. */
+export function bytesOfText(text: string): Uint8Array {
+  return Buffer.from(text, 'utf8');
+}
+
+/** Whether two values are the same bytes. */
+export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
+  return a === b || (a.length === b.length && Buffer.compare(a, b) === 0);
+}

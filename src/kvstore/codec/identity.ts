@@ -1,0 +1,44 @@
+import { formatLabels, type Labels, parseLabels } from '../../identity/labels.ts';
+import { isNumericIdentity, type NumericIdentity } from '../../identity/numeric-identity.ts';
+import { bytesOfText } from '../bytes.ts';
+import { type Decoded, decodeWith, readText, refuse } from './fields.ts';
+
+/** A master key: which labels a numeric identity stands for. */
+export interface IdentityLabels {
+  readonly id: NumericIdentity;
+  readonly labels: Labels;
+}
+
+/** Reads a decimal identity: digits only, no leading zero. `undefined` when it is none. */
+export function parseIdentityText(text: string): NumericIdentity | undefined {
+  const value = /^(0|[1-9]\d{0,9})$/.test(text) ? Number(text) : undefined;
+  return isNumericIdentity(value) ? value : undefined;
+}
+
+/** Decodes `…/identities/v1/…/id/<name>`. Reasons of refusal: `invalid-key`, `invalid-utf8`, `invalid-labels`. */
+export function decodeIdentity(name: string, value: Uint8Array, at: string): Decoded<IdentityLabels> {
+  return decodeWith(at, () => {
+    const id = parseIdentityText(name) ?? refuse('invalid-key', 'key', name, 'is not an identity number');
+    const text = readText(value);
+    const labels = parseLabels(text) ?? refuse('invalid-labels', 'value', text, 'is not a label string');
+    return { id, labels };
+  });
+}
+
+/** The value of a master key. */
+export function encodeIdentity(labels: Labels): Uint8Array {
+  return bytesOfText(formatLabels(labels));
+}
+
+/** Decodes the value of a slave key, the identity's number. Reasons: `invalid-utf8`, `out-of-range`. */
+export function decodeIdentityNumber(value: Uint8Array, at: string): Decoded<NumericIdentity> {
+  return decodeWith(at, () => {
+    const text = readText(value);
+    return parseIdentityText(text) ?? refuse('out-of-range', 'value', text, 'is not an identity number');
+  });
+}
+
+/** The value of a slave key. */
+export function encodeIdentityNumber(id: number): Uint8Array {
+  return bytesOfText(String(id));
+}

@@ -1,0 +1,197 @@
+/*
+ * Names of the keys of a Cilium kvstore (WIRE, "Keys"). Prefixes end in `/`, always: cluster `a` must never
+ * see `ab`. Names are compared whole.
+ */
+
+/** The resources that a cluster shows to its mesh. */
+export type MeshResource = 'nodes' | 'services' | 'identities' | 'ip';
+
+/** All of them. */
+export const MESH_RESOURCES: readonly MeshResource[] = ['nodes', 'services', 'identities', 'ip'];
+
+/** Written every 60 s, leased, as a sign of life. */
+export const HEARTBEAT_KEY = 'cilium/.heartbeat';
+
+/** Where clients probe at connect whether they may lock. */
+export const INIT_LOCK_PREFIX = 'cilium/.initlock/';
+
+/** Written as `true` for a while (up to 1.16-pre), read by nobody now. */
+export const HAS_CLUSTER_CONFIG_KEY = 'cilium/.has-cluster-config';
+
+/** Own identities: `id/` master keys, `value/` slave keys, `locks/`. */
+export const IDENTITIES_PREFIX = 'cilium/state/identities/v1/';
+
+/** Locks of the identity allocator. */
+export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
+
+/** The one address space there is. */
+export const DEFAULT_ADDRESS_SPACE = 'default';
+
+const LAYOUTS = {
+  /** What a cluster writes of itself. */
+  state: {
+    nodes: (cluster: string) => `cilium/state/nodes/v1/${cluster}/`,
+    services: (cluster: string) => `cilium/state/services/v1/${cluster}/`,
+    identities: (_cluster: string) => `${IDENTITIES_PREFIX}id/`,
+    ip: (_cluster: string) => `cilium/state/ip/v1/${DEFAULT_ADDRESS_SPACE}/`,
+  },
+  /** The copy that kvstoremesh keeps of many clusters in one kvstore. */
+  cache: {
+    nodes: (cluster: string) => `cilium/cache/nodes/v1/${cluster}/`,
+    services: (cluster: string) => `cilium/cache/services/v1/${cluster}/`,
+    identities: (cluster: string) => `cilium/cache/identities/v1/${cluster}/id/`,
+    ip: (cluster: string) => `cilium/cache/ip/v1/${cluster}/`,
+  },
+} as const;
+
+/** Where a cluster's content lies: in its own kvstore, or in a copy (`capabilities.cached`). */
+export type KeyLayout = keyof typeof LAYOUTS;
+
+/** The prefix under which a cluster's keys of a resource are watched. */
+export function resourcePrefix(resource: MeshResource, cluster: string, layout: KeyLayout = 'state'): string {
+  return LAYOUTS[layout][resource](cluster);
+}
+
+export function nodeKey(cluster: string, name: string): string {
+  return `${resourcePrefix('nodes', cluster)}${name}`;
+}
+
+export function serviceKey(cluster: string, namespace: string, name: string): string {
+  return `${resourcePrefix('services', cluster)}${namespace}/${name}`;
+}
+
+/** @param prefix an endpoint IP or a CIDR in canonical form */
+export function ipKey(prefix: string): string {
+  return `${resourcePrefix('ip', '')}${prefix}`;
+}
+
+/** The master key of an identity. */
+export function identityKey(id: number): string {
+  return `${IDENTITIES_PREFIX}id/${id}`;
+}
+
+/** The slave keys of a label string: one per node that uses the identity. */
+export function identityValuePrefix(labels: string): string {
+  return `${IDENTITIES_PREFIX}value/${labels}/`;
+}
+
+/** The slave key with which one node says that it uses the identity. */
+export function identityValueKey(labels: string, node: string): string {
+  return `${identityValuePrefix(labels)}${node}`;
+}
+
+export function clusterConfigKey(cluster: string): string {
+  return `cilium/cluster-config/${cluster}`;
+}
+
+/** The canaries of a cluster. */
+export function syncedPrefix(cluster: string): string {
+  return `cilium/synced/${cluster}/`;
+}
+
+/** The canary that says a resource's prefix is complete: `cilium/synced/<cluster>/cilium/state/nodes/v1`. */
+export function syncedKey(cluster: string, resource: MeshResource, layout: KeyLayout = 'state'): string {
+  return `${syncedPrefix(cluster)}cilium/${layout}/${resource}/v1`;
+}
+
+/** What a key turned out to be. */
+export type ParsedKey =
+  | { readonly kind: 'node'; readonly layout: KeyLayout; readonly cluster: string; readonly name: string }
+  | {
+      readonly kind: 'service';
+      readonly layout: KeyLayout;
+      readonly cluster: string;
+      readonly namespace: string;
+      readonly name: string;
+    }
+  | {
+      readonly kind: 'identity';
+      readonly layout: KeyLayout;
+      /** Undefined in a cluster's own kvstore, where the key does not say. */
+      readonly cluster: string | undefined;
+      readonly id: string;
+    }
+  | { readonly kind: 'identity-value'; readonly labels: string; readonly node: string }
+  | { readonly kind: 'identity-lock'; readonly path: string }
+  | {
+      readonly kind: 'ip';
+      readonly layout: KeyLayout;
+      /** As above. */
+      readonly cluster: string | undefined;
+      readonly addressSpace: string | undefined;
+      readonly prefix: string;
+    }
+  | { readonly kind: 'heartbeat' }
+  | { readonly kind: 'init-lock'; readonly name: string }
+  | { readonly kind: 'cluster-config'; readonly cluster: string }
+  | { readonly kind: 'synced'; readonly cluster: string; readonly prefix: string };
+
+/** Splits `text` at the first `count - 1` slashes; `undefined` when a part is missing or empty. */
+function splitParts(text: string, count: number): readonly string[] | undefined {
+  const parts: string[] = [];
+  let from = 0;
+  while (parts.length < count - 1) {
+    const slash = text.indexOf('/', from);
+    if (slash <= from) return undefined;
+    parts.push(text.slice(from, slash));
+    from = slash + 1;
+  }
+  return from < text.length ? [...parts, text.slice(from)] : undefined;
+}
+
+function parseIdentityRest(
+  rest: string,
+  layout: KeyLayout,
+  cluster: string | undefined,
+): ParsedKey | undefined {
+  if (rest.startsWith('id/') && rest.length > 3)
+    return { kind: 'identity', layout, cluster, id: rest.slice(3) };
+  if (rest.startsWith('locks/') && rest.length > 6) return { kind: 'identity-lock', path: rest.slice(6) };
+  if (!rest.startsWith('value/')) return undefined;
+  const slash = rest.lastIndexOf('/'); // labels may hold slashes, the node's name may not
+  const labels = rest.slice('value/'.length, Math.max(slash, 'value/'.length));
+  const node = rest.slice(slash + 1);
+  return labels === '' || node === '' ? undefined : { kind: 'identity-value', labels, node };
+}
+
+function parseResource(layout: KeyLayout, resource: string, rest: string): ParsedKey | undefined {
+  switch (resource) {
+    case 'nodes': {
+      const [cluster, name] = splitParts(rest, 2) ?? [];
+      if (cluster === undefined || name === undefined || name.includes('/')) return undefined;
+      return { kind: 'node', layout, cluster, name };
+    }
+    case 'services': {
+      const [cluster, namespace, name] = splitParts(rest, 3) ?? [];
+      if (cluster === undefined || namespace === undefined || name === undefined) return undefined;
+      return name.includes('/') ? undefined : { kind: 'service', layout, cluster, namespace, name };
+    }
+    case 'identities': {
+      if (layout === 'state') return parseIdentityRest(rest, layout, undefined);
+      const [cluster, inner] = splitParts(rest, 2) ?? [];
+      return inner === undefined ? undefined : parseIdentityRest(inner, layout, cluster);
+    }
+    case 'ip': {
+      const [first, prefix] = splitParts(rest, 2) ?? [];
+      if (prefix === undefined) return undefined;
+      return layout === 'state'
+        ? { kind: 'ip', layout, cluster: undefined, addressSpace: first, prefix }
+        : { kind: 'ip', layout, cluster: first, addressSpace: undefined, prefix };
+    }
+    default:
+      return undefined;
+  }
+}
+
+/** Recognises a key of the layout above; `undefined` for any other. Does not check names and numbers inside. */
+export function parseKey(key: string): ParsedKey | undefined {
+  if (key === HEARTBEAT_KEY) return { kind: 'heartbeat' };
+  const [root, area, resource, rest] = splitParts(key, 4) ?? splitParts(key, 3) ?? [];
+  if (root !== 'cilium' || area === undefined || resource === undefined) return undefined;
+  if (area === '.initlock' && rest === undefined) return { kind: 'init-lock', name: resource };
+  if (area === 'cluster-config' && rest === undefined) return { kind: 'cluster-config', cluster: resource };
+  if (rest === undefined) return undefined;
+  if (area === 'synced') return { kind: 'synced', cluster: resource, prefix: rest };
+  if (area !== 'state' && area !== 'cache') return undefined;
+  return rest.startsWith('v1/') ? parseResource(area, resource, rest.slice(3)) : undefined;
+}

@@ -1,0 +1,39 @@
+import { addressBits, type Family } from '../../net/address-words.ts';
+
+function maskBytes(family: Family, length: number): Uint8Array {
+  const bytes = new Uint8Array(addressBits(family) / 8);
+  for (let i = 0; i < bytes.length; i++) {
+    const bits = Math.min(8, Math.max(0, length - 8 * i));
+    bytes[i] = 0xff00 >> bits;
+  }
+  return bytes;
+}
+
+function masks(family: Family): readonly string[] {
+  const lengths = Array.from({ length: addressBits(family) + 1 }, (_, length) => length);
+  return lengths.map((length) => Buffer.from(maskBytes(family, length)).toString('base64'));
+}
+
+const TEXTS: Readonly<Record<Family, readonly string[]>> = { 4: masks(4), 6: masks(6) };
+
+const MAPPED_BITS = 96; // a 16-byte mask over an IPv4 address covers ::ffff:0:0/96 first
+const LENGTHS: Readonly<Record<Family, ReadonlyMap<string, number>>> = {
+  4: new Map([
+    ...TEXTS[6].map((text, length) => [text, length - MAPPED_BITS] as const).slice(MAPPED_BITS),
+    ...TEXTS[4].map((text, length) => [text, length] as const),
+  ]),
+  6: new Map(TEXTS[6].map((text, length) => [text, length])),
+};
+
+/** The base64 of the mask of `length` bits, as Go marshals a `net.IPMask`: `"//8AAA=="` is /16. */
+export function maskText(family: Family, length: number): string {
+  return TEXTS[family][length] ?? '';
+}
+
+/**
+ * The prefix length that a mask in base64 stands for, over an address of `family`; `undefined` when it is not
+ * contiguous, not base64, or of the wrong size. One look-up: there are only 33 and 129 of them.
+ */
+export function maskLength(family: Family, text: string): number | undefined {
+  return LENGTHS[family].get(text);
+}

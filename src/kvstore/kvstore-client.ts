@@ -1,0 +1,210 @@
+import type { Clock, Random } from '../base/clock.ts';
+import { ListenerSet } from '../base/listener-set.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import type {
+  BackendStatus,
+  DeleteOptions,
+  KvstoreBackend,
+  LeaseLostListener,
+  Watch,
+  WriteOptions,
+} from './backend.ts';
+import { asKvstoreError, type KvstoreError } from './errors.ts';
+import { keyRange, prefixRange } from './key-range.ts';
+import { LeaseKeeper } from './lease-keeper.ts';
+import {
+  type CallOptions,
+  type Compare,
+  type EndpointStatus,
+  type KeyValue,
+  type LeaseID,
+  NO_LEASE,
+  type ResponseHeader,
+  type Transport,
+  type TxnRequest,
+  type TxnResponse,
+} from './transport.ts';
+import { ListAndWatch } from './watch/list-and-watch.ts';
+import { listPages } from './watch/paged-list.ts';
+
+/** What a {@link KvstoreClient} is made of. */
+export interface KvstoreClientOptions {
+  /** For people: `memory`, `etcd`. */
+  readonly kind: string;
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Life of leased keys after the client's last sign of life. Default 900 s, as upstream. */
+  readonly leaseSeconds?: number | undefined;
+  /** Told what a listener threw (I7). Default: ignored. */
+  readonly onListenerFault?: ((error: unknown) => void) | undefined;
+}
+
+const LEASE_SECONDS = 15 * 60;
+
+/** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches, written once. */
+export class KvstoreClient implements KvstoreBackend {
+  readonly #options: KvstoreClientOptions;
+  readonly #transport: Transport;
+  readonly #leases: LeaseKeeper;
+  readonly #leaseListeners: ListenerSet<LeaseLostListener>;
+  readonly #watches = new Set<ListAndWatch>();
+  readonly #closed = new AbortController();
+  #header: ResponseHeader | undefined;
+  #endpoints: readonly EndpointStatus[] = [];
+  #lastFailure: KvstoreError | undefined;
+  #connected = false;
+
+  constructor(options: KvstoreClientOptions) {
+    this.#options = options;
+    this.#transport = options.transport;
+    this.#leaseListeners = new ListenerSet((error) => options.onListenerFault?.(error));
+    this.#leases = new LeaseKeeper({
+      transport: options.transport,
+      clock: options.clock,
+      random: options.random,
+      ttlSeconds: options.leaseSeconds ?? LEASE_SECONDS,
+      onLost: (_lease, keys) => this.#leaseListeners.notify((listener) => listener.onLeaseLost(keys)),
+    });
+  }
+
+  async get(key: string, options?: CallOptions): Promise<KeyValue | undefined> {
+    const { kvs } = await this.#call(() => this.#transport.range(keyRange(key), options));
+    return kvs[0];
+  }
+
+  async listPrefix(prefix: string, options: CallOptions = {}): Promise<readonly KeyValue[]> {
+    const all: KeyValue[] = [];
+    const pages = listPages(this.#transport, { prefix, revision: 0 }, (read) => this.#call(read), options);
+    for await (const { kvs } of pages) all.push(...kvs);
+    return all;
+  }
+
+  async update(key: string, value: Uint8Array, options: WriteOptions = {}): Promise<number> {
+    const { header } = await this.#write(key, options, (lease) => ({
+      compare: [],
+      writes: [{ op: 'put', key, value, lease }],
+    }));
+    return header.revision;
+  }
+
+  async updateIfDifferent(key: string, value: Uint8Array, options: WriteOptions = {}): Promise<boolean> {
+    const { succeeded } = await this.#write(key, options, (lease) => ({
+      compare: [
+        { key, target: 'value', equals: value },
+        ...(lease === NO_LEASE ? [] : [{ key, target: 'lease', equals: lease } as const]),
+      ],
+      writes: [],
+      otherwise: [{ op: 'put', key, value, lease }],
+    }));
+    return !succeeded;
+  }
+
+  async createOnly(key: string, value: Uint8Array, options: WriteOptions = {}): Promise<boolean> {
+    const { succeeded } = await this.#write(key, options, (lease) => ({
+      compare: [{ key, target: 'create-revision', equals: 0 }],
+      writes: [{ op: 'put', key, value, lease }],
+    }));
+    return succeeded;
+  }
+
+  async createIfExists(
+    condition: string,
+    key: string,
+    value: Uint8Array,
+    options: WriteOptions = {},
+  ): Promise<boolean> {
+    const { succeeded } = await this.#write(key, options, (lease) => ({
+      compare: [{ key: condition, target: 'exists' }],
+      writes: [{ op: 'put', key, value, lease }],
+    }));
+    return succeeded;
+  }
+
+  async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
+    const compare: readonly Compare[] =
+      options.ifModRevision === undefined
+        ? []
+        : [{ key, target: 'mod-revision', equals: options.ifModRevision }];
+    const writes = [{ op: 'delete', range: keyRange(key) } as const];
+    const { deleted } = await this.#call(() => this.#transport.txn({ compare, writes }, options));
+    if (deleted > 0) this.#leases.unbind(key);
+    return deleted > 0;
+  }
+
+  async deletePrefix(prefix: string, options?: CallOptions): Promise<number> {
+    const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
+    const { deleted } = await this.#call(() => this.#transport.txn({ compare: [], writes }, options));
+    return deleted;
+  }
+
+  watch(prefix: string, options: { readonly signal?: AbortSignal | undefined } = {}): Watch {
+    const { signal } = options;
+    const watch = new ListAndWatch({
+      transport: this.#transport,
+      prefix,
+      clock: this.#options.clock,
+      random: this.#options.random,
+      signal: signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]),
+      onEnd: () => this.#watches.delete(watch),
+    });
+    this.#watches.add(watch);
+    return watch;
+  }
+
+  onLeaseLost(listener: LeaseLostListener): Unsubscribe {
+    return this.#leaseListeners.add(listener);
+  }
+
+  status(): BackendStatus {
+    return {
+      kind: this.#options.kind,
+      connected: this.#connected,
+      endpoints: this.#endpoints,
+      clusterID: this.#header?.clusterID,
+      leases: this.#leases.size,
+      leasesLost: this.#leases.lost,
+      watches: [...this.#watches].map((watch) => watch.status()),
+      lastFailure: this.#lastFailure,
+    };
+  }
+
+  async close(options: { readonly keepLeases?: boolean } = {}): Promise<void> {
+    this.#closed.abort();
+    await this.#leases.close(options.keepLeases !== true);
+    await this.#transport.close();
+  }
+
+  /** A write under a lease if it is to have one; should the lease be gone, once more under a new one. */
+  async #write(
+    key: string,
+    options: WriteOptions,
+    request: (lease: LeaseID) => TxnRequest,
+  ): Promise<TxnResponse> {
+    const lease = options.leased === true ? await this.#leases.leaseFor(key) : NO_LEASE;
+    if (lease === NO_LEASE) this.#leases.unbind(key);
+    try {
+      return await this.#call(() => this.#transport.txn(request(lease), options));
+    } catch (error) {
+      if (lease === NO_LEASE || asKvstoreError(error).code !== 'lease-not-found') throw error;
+      this.#leases.markLost(lease);
+      const next = await this.#leases.leaseFor(key);
+      return this.#call(() => this.#transport.txn(request(next), options));
+    }
+  }
+
+  /** Runs a call and remembers how it went, for the status. */
+  async #call<T extends { readonly header: ResponseHeader }>(call: () => Promise<T>): Promise<T> {
+    try {
+      const answer = await call();
+      this.#header = answer.header;
+      this.#connected = true;
+      return answer;
+    } catch (thrown) {
+      const error = asKvstoreError(thrown);
+      if (error.code !== 'aborted') this.#lastFailure = error;
+      if (error.code === 'unavailable' || error.code === 'deadline') this.#connected = false;
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,217 @@
+import type { Clock, Timer } from '../../base/clock.ts';
+import { KvstoreError } from '../errors.ts';
+import { keyRange } from '../key-range.ts';
+import {
+  type LeaseID,
+  NO_LEASE,
+  type RangeRequest,
+  type RangeResponse,
+  type ResponseHeader,
+  type TxnRequest,
+  type TxnResponse,
+  type WatchObserver,
+  type WatchRequest,
+} from '../transport.ts';
+import { MemoryStore, type StoreSnapshot } from './memory-store.ts';
+import { MemoryWatchStream } from './memory-watch-stream.ts';
+
+/** How a {@link MemoryServer} differs from its defaults. */
+export interface MemoryServerOptions {
+  readonly clock: Clock;
+  /** Default `memory`. Clients pin it: another one means another store. */
+  readonly clusterID?: string;
+  /** How many revisions of history are kept; beyond twice as many it compacts by itself. Default 50,000. */
+  readonly keepRevisions?: number;
+}
+
+interface Lease {
+  readonly ttlSeconds: number;
+  readonly keys: Set<string>;
+  timer: Timer;
+}
+
+// At 300 bytes a value, twice this is 30 MB of history: what a client that was away for minutes needs.
+const KEEP_REVISIONS = 50_000;
+
+/**
+ * A whole kvstore in this process: several clients may share it, as agents share an etcd. Everything happens
+ * synchronously and in order; streams tell their observers in microtasks, as a network would, later.
+ */
+export class MemoryServer {
+  readonly #clock: Clock;
+  readonly #store: MemoryStore;
+  readonly #keepRevisions: number;
+  readonly #leases = new Map<LeaseID, Lease>();
+  readonly #streams = new Set<MemoryWatchStream>();
+  readonly #forbidden = new Set<string>();
+  #leaderless = false;
+  #lastLease = 1n << 60n; // etcd's ids are 64 bits and large; ours keep readers from thinking them numbers
+
+  constructor(options: MemoryServerOptions) {
+    this.#clock = options.clock;
+    this.#keepRevisions = options.keepRevisions ?? KEEP_REVISIONS;
+    this.#store = new MemoryStore(options.clusterID ?? 'memory', (key, from, to) =>
+      this.#moveKey(key, from, to),
+    );
+  }
+
+  get header(): ResponseHeader {
+    return this.#store.header;
+  }
+
+  /** Streams that are open now. */
+  get streams(): number {
+    return this.#streams.size;
+  }
+
+  /** Leases that are alive now. */
+  get leases(): readonly LeaseID[] {
+    return [...this.#leases.keys()];
+  }
+
+  // ── What clients call ──────────────────────────────────────────────────────────────────────────────────
+
+  range(request: RangeRequest): RangeResponse {
+    this.#serve(request.start);
+    return this.#store.range(request);
+  }
+
+  txn(request: TxnRequest): TxnResponse {
+    this.#serve();
+    for (const operation of [...request.writes, ...(request.otherwise ?? [])]) {
+      if (operation.op === 'put') this.#checkLease(operation.lease);
+    }
+    const { response, events } = this.#store.txn(request);
+    if (events.length > 0) this.#advanced();
+    return response;
+  }
+
+  watch(request: WatchRequest, observer: WatchObserver): MemoryWatchStream {
+    const stream = new MemoryWatchStream(this.#store, request, observer, () => this.#streams.delete(stream));
+    this.#streams.add(stream);
+    const refusal = this.#refusal(request.prefix);
+    if (refusal !== undefined) stream.end(refusal);
+    return stream;
+  }
+
+  grantLease(ttlSeconds: number): LeaseID {
+    this.#serve();
+    const id = String(++this.#lastLease);
+    this.#leases.set(id, { ttlSeconds, keys: new Set(), timer: this.#expiry(id, ttlSeconds) });
+    return id;
+  }
+
+  keepLeaseAlive(id: LeaseID): number {
+    this.#serve();
+    const lease = this.#lease(id);
+    lease.timer.cancel();
+    lease.timer = this.#expiry(id, lease.ttlSeconds);
+    return lease.ttlSeconds;
+  }
+
+  revokeLease(id: LeaseID): void {
+    this.#serve();
+    this.#lease(id);
+    this.expireLease(id);
+  }
+
+  // ── What tests and operators do to it ──────────────────────────────────────────────────────────────────
+
+  /** Ends a lease now, as if its time had run out: its keys are deleted in one revision. */
+  expireLease(id: LeaseID): void {
+    const lease = this.#leases.get(id);
+    if (lease === undefined) return;
+    lease.timer.cancel();
+    this.#leases.delete(id);
+    const writes = [...lease.keys].map((key) => ({ op: 'delete', range: keyRange(key) }) as const);
+    if (this.#store.txn({ compare: [], writes }).events.length > 0) this.#advanced();
+  }
+
+  /** Forgets history up to `revision` (default: now). */
+  compact(revision: number = this.#store.revision): void {
+    this.#store.compact(revision);
+    this.#wake();
+  }
+
+  snapshot(): StoreSnapshot {
+    return this.#store.snapshot();
+  }
+
+  /** Restored from a backup: every stream breaks, leases are gone, revisions go back; the cluster id stays. */
+  restore(snapshot: StoreSnapshot): void {
+    this.#store.restore(snapshot);
+    for (const lease of this.#leases.values()) lease.timer.cancel();
+    this.#leases.clear();
+    this.breakStreams(new KvstoreError('unavailable', 'the server was restarted'));
+  }
+
+  /** Ends every stream with `reason`. */
+  breakStreams(reason: KvstoreError): void {
+    for (const stream of [...this.#streams]) stream.end(reason);
+  }
+
+  /** Refuses reads and watches at or below `prefix`, as to a user without the right. */
+  forbid(prefix: string): void {
+    this.#forbidden.add(prefix);
+  }
+
+  /** Takes {@link forbid} back. */
+  allow(prefix: string): void {
+    this.#forbidden.delete(prefix);
+  }
+
+  /** Without a leader, calls fail and streams end. */
+  loseLeader(): void {
+    this.#leaderless = true;
+    this.breakStreams(new KvstoreError('no-leader', 'etcdserver: no leader'));
+  }
+
+  electLeader(): void {
+    this.#leaderless = false;
+  }
+
+  // ── Inside ─────────────────────────────────────────────────────────────────────────────────────────────
+
+  #refusal(key: string | undefined): KvstoreError | undefined {
+    if (this.#leaderless) return new KvstoreError('no-leader', 'etcdserver: no leader');
+    if (key === undefined) return undefined;
+    for (const prefix of this.#forbidden) {
+      if (key.startsWith(prefix)) return new KvstoreError('forbidden', 'etcdserver: permission denied');
+    }
+    return undefined;
+  }
+
+  #serve(key?: string): void {
+    const refusal = this.#refusal(key);
+    if (refusal !== undefined) throw refusal;
+  }
+
+  #lease(id: LeaseID): Lease {
+    const lease = this.#leases.get(id);
+    if (lease !== undefined) return lease;
+    throw new KvstoreError('lease-not-found', `lease ${id} is not there`);
+  }
+
+  #checkLease(id: LeaseID): void {
+    if (id !== NO_LEASE) this.#lease(id);
+  }
+
+  #expiry(id: LeaseID, ttlSeconds: number): Timer {
+    return this.#clock.after(ttlSeconds * 1000, () => this.expireLease(id));
+  }
+
+  #moveKey(key: string, from: LeaseID, to: LeaseID): void {
+    if (from !== to) this.#leases.get(from)?.keys.delete(key);
+    this.#leases.get(to)?.keys.add(key);
+  }
+
+  #advanced(): void {
+    const surplus = this.#store.revision - this.#store.compactRevision - this.#keepRevisions;
+    if (surplus > this.#keepRevisions) this.#store.compact(this.#store.revision - this.#keepRevisions);
+    this.#wake();
+  }
+
+  #wake(): void {
+    for (const stream of this.#streams) stream.wake();
+  }
+}

@@ -1,0 +1,166 @@
+import { assert } from '../../base/assert.ts';
+import type { RejectionLog } from '../../base/rejection.ts';
+import type { KvstoreBackend, Watch, WatchEvent, WatchStatus } from '../backend.ts';
+import type { Decoded } from '../codec/fields.ts';
+
+/** Turns a key's bytes into a value. `name` is the key below the prefix, `at` the whole key for rejections. */
+export type StoreDecoder<T> = (name: string, value: Uint8Array, at: string) => Decoded<T>;
+
+/** Told of a store's content, synchronously and in order. */
+export interface StoreObserver<T> {
+  /** The key has this value now. */
+  onUpdate(name: string, value: T): void;
+  /** The key is gone, or its value is not one any more. Only for keys that `onUpdate` told of. */
+  onDelete(name: string): void;
+  /** Runs `apply`, during which the two above are called for one batch. By default it is just run. */
+  batch?(apply: () => void): void;
+}
+
+/** What a {@link WatchStore} is made of. */
+export interface WatchStoreOptions<T> {
+  readonly decode: StoreDecoder<T>;
+  readonly observer: StoreObserver<T>;
+  /** Where refused values are counted (I12). */
+  readonly rejections: RejectionLog;
+}
+
+/** Where a run of a {@link WatchStore} reads. */
+export interface WatchStoreRun {
+  readonly backend: KvstoreBackend;
+  /** Ends in `/`. May differ from run to run, as long as the names below it mean the same. */
+  readonly prefix: string;
+  /** Ends the run. */
+  readonly signal: AbortSignal;
+}
+
+/** A store as data. */
+export interface WatchStoreStatus {
+  /** Keys whose value the observer holds. */
+  readonly keys: number;
+  /** Whether the content has been complete once. */
+  readonly synced: boolean;
+  /** Keys whose present value is refused. */
+  readonly refused: number;
+  readonly updates: number;
+  readonly deletes: number;
+  /** Undefined while the store is not running. */
+  readonly watch: WatchStatus | undefined;
+}
+
+/**
+ * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). What the observer holds is at any moment a
+ * function of what the kvstore held: a key whose value is refused is **absent**, also when an earlier value of
+ * it was good, because a fresh process could not know that one (I9).
+ *
+ * It may be run again, on another backend too, after a run has ended: what it knew stays until the new list is
+ * complete, and then what the list did not show is deleted. Ending a run deletes nothing; `drain` does.
+ */
+export class WatchStore<T> {
+  readonly #options: WatchStoreOptions<T>;
+  /** Names that the observer holds → the run that last showed them. */
+  readonly #held = new Map<string, number>();
+  readonly #refused = new Set<string>();
+  readonly #synced: Promise<void>;
+  #markSynced: () => void = () => {};
+  #isSynced = false;
+  #run = 0;
+  #watch: Watch | undefined;
+  #updates = 0;
+  #deletes = 0;
+
+  constructor(options: WatchStoreOptions<T>) {
+    this.#options = options;
+    this.#synced = new Promise((resolve) => {
+      this.#markSynced = resolve;
+    });
+  }
+
+  /** Resolves once the content has been complete for the first time; never, if that never happens. */
+  get synced(): Promise<void> {
+    return this.#synced;
+  }
+
+  get isSynced(): boolean {
+    return this.#isSynced;
+  }
+
+  status(): WatchStoreStatus {
+    return {
+      keys: this.#held.size,
+      synced: this.#isSynced,
+      refused: this.#refused.size,
+      updates: this.#updates,
+      deletes: this.#deletes,
+      watch: this.#watch?.status(),
+    };
+  }
+
+  /** Follows the prefix until the signal fires. One run at a time. */
+  async run({ backend, prefix, signal }: WatchStoreRun): Promise<void> {
+    assert(this.#watch === undefined, 'the store is running already');
+    this.#run++;
+    this.#refused.clear();
+    this.#watch = backend.watch(prefix, { signal });
+    try {
+      for await (const batch of this.#watch) this.#inBatch(() => this.#apply(batch, prefix.length));
+    } finally {
+      this.#watch = undefined;
+    }
+  }
+
+  /** Deletes every key from the observer, as one batch. The store must not be running. */
+  drain(): void {
+    assert(this.#watch === undefined, 'a running store cannot be drained');
+    this.#refused.clear();
+    this.#inBatch(() => {
+      for (const name of this.#held.keys()) this.#drop(name);
+    });
+  }
+
+  #inBatch(apply: () => void): void {
+    const { observer } = this.#options;
+    if (observer.batch === undefined) apply();
+    else observer.batch(apply);
+  }
+
+  #apply(batch: readonly WatchEvent[], prefixLength: number): void {
+    for (const { type, key, value } of batch) {
+      const name = key.slice(prefixLength);
+      if (type === 'list-done') this.#listDone();
+      else if (type === 'delete') this.#delete(name);
+      else this.#update(name, value, key);
+    }
+  }
+
+  #update(name: string, value: Uint8Array, key: string): void {
+    const decoded = this.#options.decode(name, value, key);
+    if (!decoded.ok) {
+      this.#options.rejections.add(decoded.rejection);
+      this.#drop(name);
+      this.#refused.add(name);
+      return;
+    }
+    if (this.#refused.size > 0) this.#refused.delete(name);
+    this.#held.set(name, this.#run);
+    this.#updates++;
+    this.#options.observer.onUpdate(name, decoded.value);
+  }
+
+  #delete(name: string): void {
+    this.#refused.delete(name);
+    this.#drop(name);
+  }
+
+  #drop(name: string): void {
+    if (!this.#held.delete(name)) return;
+    this.#deletes++;
+    this.#options.observer.onDelete(name);
+  }
+
+  /** What an earlier run knew and this one's complete list has not shown is stale. */
+  #listDone(): void {
+    for (const [name, run] of this.#held) if (run !== this.#run) this.#drop(name);
+    this.#isSynced = true;
+    this.#markSynced();
+  }
+}

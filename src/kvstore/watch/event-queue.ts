@@ -1,0 +1,141 @@
+import type { WatchEvent } from '../backend.ts';
+
+/** What is queued for the reader: a write, a delete (`value` undefined), or the end of the first list. */
+interface Pending {
+  readonly key: string;
+  readonly value: Uint8Array | undefined;
+  readonly modRevision: number;
+  /** Whether the reader knows the key by the time it gets to this. */
+  readonly known: boolean;
+}
+
+/** Most events of one batch: about 5 ms of decoding and engine work. */
+export const BATCH_EVENTS = 4096;
+
+/** Bytes queued above which the source is to pause, and below which it may go on. */
+export const HIGH_WATER_BYTES: number = 8 << 20;
+export const LOW_WATER_BYTES: number = 4 << 20;
+
+// What an entry weighs beside key and value: the object, its place in the array.
+const ENTRY_BYTES = 80;
+
+const EMPTY = new Uint8Array(0);
+const LIST_DONE: Pending = { key: '', value: EMPTY, modRevision: 0, known: false };
+
+function weight(pending: Pending): number {
+  return ENTRY_BYTES + pending.key.length + (pending.value?.length ?? 0);
+}
+
+function asEvent(pending: Pending): WatchEvent {
+  if (pending === LIST_DONE) return { type: 'list-done', key: '', value: EMPTY, modRevision: 0 };
+  const { key, value, modRevision, known } = pending;
+  if (value === undefined) return { type: 'delete', key, value: EMPTY, modRevision };
+  return { type: known ? 'modify' : 'create', key, value, modRevision };
+}
+
+/**
+ * Events between a watch and its reader. Costs nothing while the reader keeps up; when more than
+ * {@link HIGH_WATER_BYTES} are queued, several writes of one key become the last of them, and if that is not
+ * enough the source has to pause (I11).
+ */
+export class EventQueue {
+  #items: Pending[] = [];
+  #head = 0;
+  #bytes = 0;
+  /** Coalesce again only after it has grown by half: the cost per event stays constant. */
+  #coalesceAt = HIGH_WATER_BYTES;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get isEmpty(): boolean {
+    return this.#head === this.#items.length;
+  }
+
+  /** @param known whether the key existed for this watch before this event */
+  push(key: string, value: Uint8Array | undefined, modRevision: number, known: boolean): void {
+    this.#append({ key, value, modRevision, known });
+    if (this.#bytes > this.#coalesceAt) this.#coalesce();
+  }
+
+  pushListDone(): void {
+    this.#append(LIST_DONE);
+  }
+
+  /** Throws away what is queued. */
+  clear(): void {
+    this.#items = [];
+    this.#head = 0;
+    this.#bytes = 0;
+  }
+
+  /**
+   * The next batch, empty when there is none. Never splits the writes of one revision, unless they are more
+   * than {@link BATCH_EVENTS}; ends after `list-done`.
+   */
+  take(): WatchEvent[] {
+    const end = this.#batchEnd();
+    const batch: WatchEvent[] = [];
+    for (let i = this.#head; i < end; i++) {
+      const pending = this.#items[i];
+      if (pending === undefined) continue;
+      this.#bytes -= weight(pending);
+      batch.push(asEvent(pending));
+    }
+    this.#head = end;
+    this.#trim();
+    return batch;
+  }
+
+  #append(pending: Pending): void {
+    this.#items.push(pending);
+    this.#bytes += weight(pending);
+  }
+
+  #batchEnd(): number {
+    const limit = Math.min(this.#items.length, this.#head + BATCH_EVENTS);
+    for (let i = this.#head; i < limit; i++) if (this.#items[i] === LIST_DONE) return i + 1;
+    if (limit === this.#items.length) return limit;
+    let end = limit;
+    while (end > this.#head && this.#items[end - 1]?.modRevision === this.#items[end]?.modRevision) end--;
+    return end === this.#head ? limit : end;
+  }
+
+  #trim(): void {
+    if (this.isEmpty) {
+      this.#items = [];
+      this.#head = 0;
+      this.#coalesceAt = HIGH_WATER_BYTES;
+    } else if (this.#head > BATCH_EVENTS) {
+      this.#items = this.#items.slice(this.#head);
+      this.#head = 0;
+    }
+  }
+
+  /**
+   * Keeps the last event of each key, in its place. Nothing moves over `list-done`: what was listed has to be
+   * told before it. A key that came and went unseen leaves nothing.
+   */
+  #coalesce(): void {
+    const kept: Pending[] = [];
+    let latest = new Map<string, Pending>();
+    for (const pending of this.#items.slice(this.#head)) {
+      if (pending === LIST_DONE) {
+        kept.push(...latest.values(), LIST_DONE);
+        latest = new Map();
+        continue;
+      }
+      const earlier = latest.get(pending.key);
+      latest.delete(pending.key); // so that the key moves to the end
+      const known = earlier === undefined ? pending.known : earlier.known;
+      if (!known && pending.value === undefined) continue;
+      latest.set(pending.key, known === pending.known ? pending : { ...pending, known });
+    }
+    for (const pending of latest.values()) kept.push(pending);
+    this.#items = kept;
+    this.#head = 0;
+    this.#bytes = kept.reduce((sum, pending) => sum + weight(pending), 0);
+    this.#coalesceAt = Math.max(HIGH_WATER_BYTES, this.#bytes * 1.5);
+  }
+}

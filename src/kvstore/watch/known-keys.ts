@@ -1,0 +1,79 @@
+import type { KeyValue, TransportEvent } from '../transport.ts';
+import type { EventQueue } from './event-queue.ts';
+
+/** A key and the revision at which it was written or deleted. */
+export interface LastWrite {
+  readonly key: string;
+  readonly modRevision: number;
+}
+
+/**
+ * What a watch knows: the mod revision of every key. Every change of it is queued for the reader in the same
+ * moment, so that what is known is what the reader has been told once the queue is empty; event types come
+ * from here and not from the server.
+ */
+export class KnownKeys {
+  readonly #queue: EventQueue;
+  readonly #revisions = new Map<string, number>();
+  #lastPut: LastWrite | undefined;
+  #lastDelete: LastWrite | undefined;
+
+  constructor(queue: EventQueue) {
+    this.#queue = queue;
+  }
+
+  get size(): number {
+    return this.#revisions.size;
+  }
+
+  /** The latest write that was seen; its key may be gone by now. */
+  get lastPut(): LastWrite | undefined {
+    return this.#lastPut;
+  }
+
+  /** The latest delete that was seen; its key may be back by now. */
+  get lastDelete(): LastWrite | undefined {
+    return this.#lastDelete;
+  }
+
+  /** The mod revision of a key; `undefined` when it is not known. */
+  revisionOf(key: string): number | undefined {
+    return this.#revisions.get(key);
+  }
+
+  /** A copy of the keys: those of it that a listing does not show are gone. */
+  keys(): Set<string> {
+    return new Set(this.#revisions.keys());
+  }
+
+  /** A key that a listing shows. Told if it is new or changed, or `always`. */
+  list({ key, value, modRevision }: KeyValue, always: boolean): void {
+    if (always || this.#revisions.get(key) !== modRevision) this.#put(key, value, modRevision);
+  }
+
+  /** An event of a stream. One that is no newer than what is known is an echo and changes nothing. */
+  apply({ key, value, modRevision }: TransportEvent): void {
+    if (modRevision <= (this.#revisions.get(key) ?? 0)) return;
+    if (value === undefined) this.drop(key, modRevision);
+    else this.#put(key, value, modRevision);
+  }
+
+  /** A key that is gone, as a listing at `revision` or an event shows. */
+  drop(key: string, revision: number): void {
+    if (!this.#revisions.delete(key)) return;
+    this.#queue.push(key, undefined, revision, true);
+    this.#lastDelete = { key, modRevision: revision };
+  }
+
+  /** Another history: what was written last in the old one says nothing of the new. */
+  forgetLastWrites(): void {
+    this.#lastPut = undefined;
+    this.#lastDelete = undefined;
+  }
+
+  #put(key: string, value: Uint8Array, modRevision: number): void {
+    this.#queue.push(key, value, modRevision, this.#revisions.has(key));
+    this.#revisions.set(key, modRevision);
+    if (modRevision >= (this.#lastPut?.modRevision ?? 0)) this.#lastPut = { key, modRevision };
+  }
+}

@@ -1,0 +1,353 @@
+import { setImmediate as eventLoopTurn } from 'node:timers/promises';
+import { assert } from '../../base/assert.ts';
+import { backoffDelay } from '../../base/backoff.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import { sleep } from '../../base/sleep.ts';
+import type { Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
+import { asKvstoreError, KvstoreError } from '../errors.ts';
+import { prefixRange } from '../key-range.ts';
+import type { CallOptions, ResponseHeader, Transport, TransportEvent } from '../transport.ts';
+import { EventQueue, HIGH_WATER_BYTES, LOW_WATER_BYTES } from './event-queue.ts';
+import { type Cursor, type FenceResult, fence, reconcile, sameHistory } from './fence.ts';
+import { followStream } from './follow-stream.ts';
+import { KnownKeys } from './known-keys.ts';
+import { type ListRequest, listPages, type Retry } from './paged-list.ts';
+
+/** What a {@link ListAndWatch} is made of. */
+export interface ListAndWatchOptions {
+  readonly transport: Transport;
+  readonly prefix: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly signal?: AbortSignal | undefined;
+  /** Told once, when the watch has ended. */
+  readonly onEnd?: () => void;
+}
+
+/**
+ * What to do next.
+ *
+ *            ┌────────────────────────── diverged ─────────────────────────┐
+ *            ▼                                                             │
+ *     ┌── list ──► follow ── stream ends ──► fence ── same ──► follow      │
+ *     │             │  ▲                       ├── far behind ──► delta    │
+ *     │  compacted, │  └── delta ◄─────────────┘                          │
+ *     └─ more than  │                                                     │
+ *        a page     └── half an hour ──► reconcile ── same ──► follow ────┘
+ */
+type Step = 'list' | 'relist-diverged' | 'delta' | 'fence' | 'reconcile' | 'follow';
+
+const BACKOFF = { baseMs: 50, capMs: 5000 };
+// A right that is missing comes back when a person gives it: there is no hurry.
+const FORBIDDEN_BACKOFF = { baseMs: 30_000, capMs: 60_000 };
+// etcd replays single writes at about 8,000 revisions/s, so past this a listing is faster (ETCD.md, "Watch").
+const BACKLOG_REVISIONS = 20_000;
+// How much a delta may hold before a whole listing, in pages, is the better way.
+const DELTA_KEYS = 20_000;
+// Watch events lost by the server's own bugs (etcd #17555, #18089, #19179) are found after so long.
+const RECONCILE_MS = 30 * 60_000;
+
+/**
+ * The list-and-watch driver: everything that has to be right under faults, over any transport. See `Watch` for
+ * what it promises. How it keeps that:
+ *
+ * - it remembers the mod revision of every key (`#known`); event types come from there, not from the server;
+ * - it resumes after the last *event* it has seen, never after a header's revision, which can be ahead;
+ * - before it resumes, it asks the server whether that still has the history followed so far (`fence.ts`);
+ * - what is learnt counts as known when it is queued, so the queue belongs to the state;
+ * - it holds back the transport when the reader is slow.
+ */
+export class ListAndWatch implements Watch {
+  readonly #options: ListAndWatchOptions;
+  readonly #queue = new EventQueue();
+  readonly #known = new KnownKeys(this.#queue);
+  readonly #ended = new AbortController();
+  #next = 0;
+  #header: ResponseHeader | undefined;
+  #state: WatchState = 'listing';
+  #started = false;
+  #listed = false;
+  #listings = 0;
+  #resumptions = 0;
+  #failures = 0;
+  #failuresInRow = 0;
+  #lastFailure: KvstoreError | undefined;
+  #wakeReader: (() => void) | undefined;
+  #onRoom: (() => void) | undefined;
+
+  constructor(options: ListAndWatchOptions) {
+    assert(options.prefix.endsWith('/'), `a watched prefix must end in "/": ${options.prefix}`);
+    this.#options = options;
+  }
+
+  status(): WatchStatus {
+    return {
+      prefix: this.#options.prefix,
+      state: this.#state,
+      keys: this.#known.size,
+      nextRevision: this.#next,
+      listed: this.#listed,
+      listings: this.#listings,
+      resumptions: this.#resumptions,
+      failures: this.#failures,
+      lastFailure: this.#lastFailure,
+      queuedBytes: this.#queue.bytes,
+    };
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[]> {
+    assert(!this.#started, 'a watch can be read only once');
+    this.#started = true;
+    const { signal } = this.#options;
+    const end = (): void => this.#end();
+    signal?.addEventListener('abort', end);
+    if (signal?.aborted === true) end();
+    const running = this.#run();
+    try {
+      while (!this.#ended.signal.aborted) {
+        const batch = this.#queue.take();
+        if (batch.length === 0) {
+          await this.#arrival();
+          continue;
+        }
+        if (this.#queue.bytes < LOW_WATER_BYTES) this.#onRoom?.();
+        yield batch;
+        if (!this.#queue.isEmpty) await eventLoopTurn(); // let others run between two batches
+      }
+    } finally {
+      signal?.removeEventListener('abort', end);
+      end();
+      await running;
+      this.#options.onEnd?.();
+    }
+  }
+
+  // ── The reader's side ──────────────────────────────────────────────────────────────────────────────────
+
+  #end(): void {
+    this.#state = 'ended';
+    this.#ended.abort();
+    this.#queue.clear();
+    this.#wakeReader?.();
+    this.#onRoom?.();
+  }
+
+  #arrival(): Promise<void> {
+    if (!this.#queue.isEmpty || this.#ended.signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#wakeReader = resolve;
+    });
+  }
+
+  #notifyReader(): void {
+    this.#wakeReader?.();
+    this.#wakeReader = undefined;
+  }
+
+  /** Resolves once the reader has made room in the queue. */
+  async #room(): Promise<void> {
+    if (this.#queue.bytes <= HIGH_WATER_BYTES || this.#ended.signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      this.#onRoom = resolve;
+    });
+    this.#onRoom = undefined;
+  }
+
+  // ── The steps ──────────────────────────────────────────────────────────────────────────────────────────
+
+  async #run(): Promise<void> {
+    let step: Step = 'list';
+    while (!this.#ended.signal.aborted) {
+      try {
+        step = await this.#take(step);
+      } catch (thrown) {
+        const error = asKvstoreError(thrown);
+        if (this.#ended.signal.aborted) return;
+        step = this.#stepAfter(step, error);
+        await this.#failed(error);
+      }
+    }
+  }
+
+  #take(step: Step): Promise<Step> {
+    switch (step) {
+      case 'list':
+        return this.#list(false);
+      case 'relist-diverged':
+        return this.#list(true);
+      case 'delta':
+        return this.#delta();
+      case 'fence':
+        return this.#check(fence(this.#options.transport, this.#cursor(), this.#call));
+      case 'reconcile':
+        return this.#check(reconcile(this.#options.transport, this.#cursor(), this.#call));
+      case 'follow':
+        return this.#follow();
+    }
+  }
+
+  /** What to try after a step has failed. */
+  #stepAfter(step: Step, error: KvstoreError): Step {
+    if (error.code === 'future-revision') return 'relist-diverged';
+    if (step === 'follow') return error.code === 'compacted' ? 'delta' : 'fence';
+    if (step === 'reconcile') return 'fence';
+    return step;
+  }
+
+  async #failed(error: KvstoreError): Promise<void> {
+    this.#failures++;
+    this.#failuresInRow++;
+    this.#lastFailure = error;
+    const forbidden = error.code === 'forbidden';
+    this.#state = forbidden ? 'forbidden' : 'waiting';
+    const { clock, random } = this.#options;
+    const delay = forbidden
+      ? FORBIDDEN_BACKOFF.baseMs + backoffDelay(1, FORBIDDEN_BACKOFF, random)
+      : BACKOFF.baseMs * random() + backoffDelay(this.#failuresInRow, BACKOFF, random);
+    await sleep(clock, delay, this.#ended.signal);
+  }
+
+  #succeeded(): void {
+    this.#failuresInRow = 0;
+  }
+
+  get #call(): CallOptions {
+    return { signal: this.#ended.signal };
+  }
+
+  #cursor(): Cursor {
+    return {
+      prefix: this.#options.prefix,
+      next: this.#next,
+      known: this.#known,
+      header: this.#header,
+    };
+  }
+
+  /** One page, tried until it succeeds or it is no use. */
+  readonly #retry: Retry = async (call) => {
+    for (;;) {
+      try {
+        const answer = await call();
+        this.#succeeded();
+        return answer;
+      } catch (thrown) {
+        const error = asKvstoreError(thrown);
+        if (!error.retryable || this.#ended.signal.aborted) throw error;
+        await this.#failed(error);
+        this.#state = 'listing';
+      }
+    }
+  };
+
+  /**
+   * Reads the whole prefix. With `diverged`, what was known counts for nothing: equal mod revisions can hide
+   * different values, so every key is told again.
+   */
+  async #list(diverged: boolean): Promise<Step> {
+    this.#state = 'listing';
+    this.#listings++;
+    if (diverged) this.#known.forgetLastWrites();
+    const unseen = this.#known.keys();
+    let first: ResponseHeader | undefined;
+    for await (const { header, kvs } of this.#pages({ prefix: this.#options.prefix, revision: 0 })) {
+      first ??= header;
+      if (header.clusterID !== first.clusterID) return 'relist-diverged';
+      if (!diverged && !sameHistory(header, this.#cursor())) return 'relist-diverged';
+      for (const kv of kvs) {
+        unseen.delete(kv.key);
+        this.#known.list(kv, diverged);
+      }
+      this.#notifyReader();
+      await this.#room();
+    }
+    if (first === undefined) return 'list';
+    for (const key of unseen) this.#known.drop(key, first.revision);
+    return this.#listedAt(first);
+  }
+
+  #pages(request: ListRequest): ReturnType<typeof listPages> {
+    return listPages(this.#options.transport, request, this.#retry, this.#call);
+  }
+
+  #listedAt(header: ResponseHeader): Step {
+    this.#header = header;
+    this.#next = header.revision + 1;
+    if (!this.#listed) {
+      this.#listed = true;
+      this.#queue.pushListDone();
+    }
+    this.#notifyReader();
+    return 'follow';
+  }
+
+  /**
+   * Reads what was written since the cursor. If there are then as many keys known as the prefix holds, they
+   * are the same keys; otherwise some were deleted, and a listing of keys alone tells which.
+   */
+  async #delta(): Promise<Step> {
+    this.#state = 'listing';
+    const { transport, prefix } = this.#options;
+    const changed = await transport.range(
+      { ...prefixRange(prefix), minModRevision: this.#next, limit: DELTA_KEYS },
+      this.#call,
+    );
+    if (!sameHistory(changed.header, this.#cursor())) return 'relist-diverged';
+    if (changed.more) return 'list';
+    for (const kv of changed.kvs) this.#known.list(kv, false);
+    if (changed.count !== this.#known.size) await this.#dropDeleted(changed.header.revision);
+    return this.#listedAt(changed.header);
+  }
+
+  async #dropDeleted(revision: number): Promise<void> {
+    const unseen = this.#known.keys();
+    for await (const page of this.#pages({ prefix: this.#options.prefix, revision, keysOnly: true })) {
+      for (const { key } of page.kvs) unseen.delete(key);
+    }
+    for (const key of unseen) this.#known.drop(key, revision);
+  }
+
+  async #check(check: Promise<FenceResult>): Promise<Step> {
+    const { outcome, revision } = await check;
+    if (outcome === 'diverged') return 'relist-diverged';
+    if (outcome === 'compacted') return 'list';
+    return revision - this.#next > BACKLOG_REVISIONS ? 'delta' : 'follow';
+  }
+
+  /** Follows the stream until it ends, which is always a failure, or until it is time to reconcile. */
+  async #follow(): Promise<Step> {
+    this.#resumptions++;
+    const { transport, prefix, clock, random } = this.#options;
+    await followStream({
+      transport,
+      clock,
+      request: { prefix, startRevision: this.#next },
+      signal: this.#ended.signal,
+      lifetimeMs: RECONCILE_MS * (0.5 + random()),
+      onCreated: (header) => this.#created(header),
+      onEvents: (events, header) => this.#received(events, header),
+      onProgress: (header) => {
+        this.#next = Math.max(this.#next, header.revision + 1);
+      },
+      onAlive: () => this.#succeeded(),
+      isFull: () => this.#queue.bytes > HIGH_WATER_BYTES,
+      room: () => this.#room(),
+    });
+    return 'reconcile';
+  }
+
+  /** Its revision is that of one member and may lag behind the quorum's, so only the cluster is compared. */
+  #created(header: ResponseHeader): void {
+    this.#state = 'watching';
+    if (this.#header === undefined || header.clusterID === this.#header.clusterID) return;
+    throw new KvstoreError('future-revision', 'the watch was answered by another cluster');
+  }
+
+  #received(events: readonly TransportEvent[], header: ResponseHeader): void {
+    this.#succeeded();
+    this.#header = header;
+    for (const event of events) this.#known.apply(event);
+    this.#next = Math.max(this.#next, (events.at(-1)?.modRevision ?? 0) + 1);
+    this.#notifyReader();
+  }
+}
