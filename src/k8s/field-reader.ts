@@ -87,6 +87,15 @@ export class FieldReader {
     return undefined;
   }
 
+  /** The objects on the way down `names` from `value`; `undefined` where one is absent, or refused. */
+  nested(value: unknown, ...names: readonly string[]): unknown {
+    let current: unknown = value;
+    names.forEach((name, depth) => {
+      current = this.object(field(current, name), names.slice(0, depth + 1).join('.'));
+    });
+    return current;
+  }
+
   /** One of a few words; others are refused. */
   word<W extends string>(value: unknown, path: string, words: readonly W[]): W | undefined {
     const text = this.string(value, path);

@@ -32,7 +32,7 @@ export interface EndpointSliceID {
 function readSliceID(object: unknown, reader: FieldReader): EndpointSliceID | undefined {
   const id = readID(object, reader);
   if (id === undefined) return undefined;
-  const label = field(field(field(object, 'metadata'), 'labels'), SERVICE_NAME_LABEL);
+  const label = field(reader.nested(object, 'metadata', 'labels'), SERVICE_NAME_LABEL);
   const path = `metadata.labels.${SERVICE_NAME_LABEL}`;
   const name = reader.string(label, path);
   if (name !== undefined && name !== '') {
@@ -68,7 +68,7 @@ function readSlicePorts(object: unknown, reader: FieldReader): Ports {
  * it terminates is kept, as the last resort; in the dialect of 1.8 it is not ready.
  */
 function readState(endpoint: unknown, path: string, reader: FieldReader): BackendState {
-  const conditions = field(endpoint, 'conditions');
+  const conditions = reader.object(field(endpoint, 'conditions'), `${path}.conditions`);
   const condition = (name: string): boolean | undefined =>
     reader.boolean(field(conditions, name), `${path}.conditions.${name}`);
   const ready = condition('ready') ?? true;
@@ -80,7 +80,7 @@ function readState(endpoint: unknown, path: string, reader: FieldReader): Backen
 }
 
 function readForZones(endpoint: unknown, path: string, reader: FieldReader): Backend['forZones'] {
-  const hints = field(field(endpoint, 'hints'), 'forZones');
+  const hints = field(reader.object(field(endpoint, 'hints'), `${path}.hints`), 'forZones');
   if (hints === undefined) return NO_ZONES;
   const zones = reader
     .list(hints, `${path}.hints.forZones`)
@@ -95,7 +95,10 @@ function readEndpoint(
   ports: Ports,
   reader: FieldReader,
 ): Omit<Backend, 'address'> {
-  const topology = field(endpoint, 'topology') ?? field(endpoint, 'deprecatedTopology');
+  const topology = reader.object(
+    field(endpoint, 'topology') ?? field(endpoint, 'deprecatedTopology'),
+    `${path}.topology`,
+  );
   const text = (name: string, fallback: string): string =>
     reader.string(field(endpoint, name) ?? field(topology, fallback), `${path}.${name}`) ?? '';
   return {
@@ -139,9 +142,10 @@ function readSliceBackends(object: unknown, reader: FieldReader): SliceBackends 
 export function parseEndpointSlice(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
   const reader = readerFor('EndpointSlice', object, options);
   const id = readSliceID(object, reader);
-  const type = field(object, 'addressType');
-  const usable = type === undefined || reader.word(type, 'addressType', ADDRESS_TYPES) !== undefined;
-  if (id === undefined || !usable) return { value: undefined, rejections: reader.rejections };
+  const before = reader.rejections.length;
+  reader.word(field(object, 'addressType'), 'addressType', ADDRESS_TYPES);
+  if (id === undefined || reader.rejections.length > before)
+    return { value: undefined, rejections: reader.rejections };
   return { value: { ...id, ...readSliceBackends(object, reader) }, rejections: reader.rejections };
 }
 

@@ -89,7 +89,7 @@ function readServicePorts(
 
 function readIngressIPs(object: unknown, reader: FieldReader): ImmutableSet<string> {
   const path = 'status.loadBalancer.ingress';
-  const loadBalancer = field(field(object, 'status'), 'loadBalancer');
+  const loadBalancer = reader.nested(object, 'status', 'loadBalancer');
   const ips = reader
     .list(field(loadBalancer, 'ingress'), path)
     // A load balancer in proxy mode delivers to nodes under their own addresses.
@@ -116,7 +116,7 @@ function readSessionAffinity(spec: unknown, reader: FieldReader): number {
     return 0;
   }
   const path = 'spec.sessionAffinityConfig.clientIP.timeoutSeconds';
-  const clientIP = field(field(spec, 'sessionAffinityConfig'), 'clientIP');
+  const clientIP = reader.nested({ spec }, 'spec', 'sessionAffinityConfig', 'clientIP');
   const seconds = reader.integer(
     field(clientIP, 'timeoutSeconds'),
     path,

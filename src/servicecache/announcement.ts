@@ -1,11 +1,12 @@
-import type { Endpoints } from './backend.ts';
+import { type Endpoints, equalBackendMaps } from './backend.ts';
 import type { ServiceEvent } from './events.ts';
-import type { Service } from './service.ts';
+import { equalServices, type Service } from './service.ts';
 import type { ServiceState } from './service-state.ts';
 
 /** An announced service and where its traffic goes. Immutable. */
 export interface AnnouncedService {
   readonly service: Service;
+  /** After affinity. */
   readonly endpoints: Endpoints;
 }
 
@@ -19,29 +20,39 @@ export function announcedPart(state: ServiceState | undefined): AnnouncedService
  * The event that takes a listener from one state to the next; `undefined` when it would learn nothing (I3).
  * States share what is equal, so two pointers tell.
  */
-export function changeBetween(old: ServiceState | undefined, next: ServiceState): ServiceEvent | undefined {
+export function changeBetween(
+  old: ServiceState | undefined,
+  next: ServiceState | undefined,
+): ServiceEvent | undefined {
   const before = announcedPart(old);
   const after = announcedPart(next);
+  const id = next?.id ?? old?.id;
+  if (id === undefined) return undefined;
   if (after === undefined) {
     if (before === undefined) return undefined;
     const { service, endpoints } = before;
-    return {
-      action: 'delete',
-      id: next.id,
-      service,
-      oldService: service,
-      endpoints,
-      oldEndpoints: endpoints,
-    };
+    return { action: 'delete', id, service, oldService: service, endpoints, oldEndpoints: endpoints };
   }
   const { service, endpoints } = after;
   if (before?.service === service && before.endpoints === endpoints) return undefined;
   return {
     action: 'update',
-    id: next.id,
+    id,
     service,
     oldService: before?.service,
     endpoints,
     oldEndpoints: before?.endpoints,
   };
+}
+
+/** `next`, with the service and the endpoints of `old` where they say the same. */
+export function shareAnnounced(old: ServiceState | undefined, next: ServiceState): ServiceState {
+  const before = announcedPart(old);
+  const after = announcedPart(next);
+  if (before === undefined || after === undefined) return next;
+  const service = equalServices(before.service, after.service) ? before.service : after.service;
+  const sameEndpoints = equalBackendMaps(before.endpoints.backends, after.endpoints.backends);
+  const endpoints = sameEndpoints ? before.endpoints : after.endpoints;
+  if (service === after.service && endpoints === after.endpoints) return next;
+  return { ...next, service, endpoints };
 }

@@ -1,5 +1,6 @@
-import { Map as ImmutableMap } from 'immutable';
-import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
+import type { Map as ImmutableMap } from 'immutable';
+import { assert } from '../base/assert.ts';
+import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type AnnouncedService, announcedPart, changeBetween } from './announcement.ts';
 import { type EndpointSlice, equalBackendMaps, shareSlice } from './backend.ts';
@@ -10,15 +11,9 @@ import { explainState, type ServiceExplanation } from './explain.ts';
 import { type Frontend, formatFrontend, frontendsOf, type NodePortOptions } from './frontends.ts';
 import { equalServices, type Service } from './service.ts';
 import { type ServiceID, serviceKey } from './service-id.ts';
-import {
-  emptyState,
-  isEmptyState,
-  isReady,
-  type ServiceState,
-  withRemote,
-  withService,
-  withSlice,
-} from './service-state.ts';
+import { emptyState, type ServiceState, withRemote, withService, withSlice } from './service-state.ts';
+import { ServiceTable } from './service-table.ts';
+import { countServices, type ServiceCacheStatus } from './status.ts';
 
 /** What a cache serves, and whom it tells of trouble. */
 export interface ServiceCacheOptions {
@@ -48,26 +43,6 @@ export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
 /** `not-found`: there was nothing of that name. */
 export type RemoveOutcome = 'applied' | 'not-found' | 'invalid';
 
-/** What the cache holds, in numbers. Costs one pass over the services. */
-export interface ServiceCacheStatus {
-  /** Services that are served, announced or not. */
-  readonly services: number;
-  readonly announced: number;
-  /** Effective backends over all announced services. */
-  readonly backends: number;
-  /** Addresses with more than one claim. */
-  readonly contested: number;
-  /** Local slices, and offers of remote clusters, also for services that are not known here. */
-  readonly slices: number;
-  readonly remoteServices: number;
-  /** Services that only endpoints or remote clusters speak of. */
-  readonly unknown: number;
-  readonly synced: boolean;
-  readonly listeners: number;
-  readonly listenerFaults: number;
-  readonly rejections: RejectionStatus;
-}
-
 const NODE_PORTS_OFF: NodePortOptions = { enabled: false };
 
 function familiesOf(options: ServiceCacheOptions): NodePortOptions {
@@ -77,11 +52,6 @@ function familiesOf(options: ServiceCacheOptions): NodePortOptions {
     ipv4: enableIPv4 ? nodePort.ipv4 : [],
     ipv6: enableIPv6 ? nodePort.ipv6 : [],
   };
-}
-
-/** Orders names by UTF-16 code unit. */
-function ascending(a: string, b: string): number {
-  return a < b ? -1 : Number(a > b);
 }
 
 /**
@@ -97,14 +67,14 @@ export class ServiceCache {
   readonly #nodePort: NodePortOptions;
   readonly #rejections: RejectionLog;
   readonly #queue: EventQueue;
-  readonly #states = new Map<string, ServiceState>();
-  #synced = false;
+  readonly #table: ServiceTable;
 
   constructor(options: ServiceCacheOptions) {
     this.#clusterName = options.clusterName;
     this.#nodePort = familiesOf(options);
     this.#rejections = new RejectionLog(options.onReject);
     this.#queue = new EventQueue(options.onListenerFault);
+    this.#table = new ServiceTable((events) => this.#queue.push(events));
   }
 
   /**
@@ -112,44 +82,40 @@ export class ServiceCache {
    * them count (global, affinity, publishing what is not ready).
    */
   updateService(service: Service): UpdateServiceOutcome {
-    const key = serviceKey(service.id);
-    const old = this.#states.get(key);
+    const old = this.#stateOf(service.id);
     if (!this.#serves(service)) {
-      if (old?.service !== undefined) this.#replace(key, old, withService(old, undefined));
+      if (old?.service !== undefined) this.#table.put(withService(old, undefined));
       return 'unsupported';
     }
     const served = this.#asServed(service);
     if (old?.service !== undefined && equalServices(old.service, served)) return 'unchanged';
-    this.#replace(key, old, withService(old ?? emptyState(service.id), served));
+    this.#table.put(withService(old ?? emptyState(service.id), served));
     return 'applied';
   }
 
   /** Kubernetes has deleted the service. Its endpoints and remote offers are kept, should it come back. */
   deleteService(id: ServiceID): RemoveOutcome {
-    const key = serviceKey(id);
-    const old = this.#states.get(key);
+    const old = this.#stateOf(id);
     if (old?.service === undefined) return 'not-found';
-    this.#replace(key, old, withService(old, undefined));
+    this.#table.put(withService(old, undefined));
     return 'applied';
   }
 
   /** Local endpoints as Kubernetes has them now; replaces the slice of that name. Costs the size of the slice. */
   updateEndpoints(slice: EndpointSlice): 'applied' | 'unchanged' {
-    const key = serviceKey(slice.service);
-    const old = this.#states.get(key);
+    const old = this.#stateOf(slice.service);
     const previous = old?.slices.get(slice.name);
     const shared = shareSlice(previous, slice);
     if (shared === previous) return 'unchanged';
-    this.#replace(key, old, withSlice(old ?? emptyState(slice.service), slice.name, shared));
+    this.#table.put(withSlice(old ?? emptyState(slice.service), slice.name, shared));
     return 'applied';
   }
 
   /** Kubernetes has deleted that slice. */
   deleteEndpoints(id: ServiceID, sliceName: string): RemoveOutcome {
-    const key = serviceKey(id);
-    const old = this.#states.get(key);
+    const old = this.#stateOf(id);
     if (!old?.slices.has(sliceName)) return 'not-found';
-    this.#replace(key, old, withSlice(old, sliceName, undefined));
+    this.#table.put(withSlice(old, sliceName, undefined));
     return 'applied';
   }
 
@@ -160,13 +126,12 @@ export class ServiceCache {
   mergeExternalServiceUpdate(offer: ClusterService): MergeOutcome {
     if (!this.#isRemote(offer)) return 'invalid';
     if (!offer.shared) return this.#removeOffer(offer) ? 'applied' : 'unchanged';
-    const key = serviceKey(offer);
-    const old = this.#states.get(key);
+    const old = this.#stateOf(offer);
     const previous = old?.remotes.get(offer.cluster);
     const offered = remoteBackends(offer);
     if (previous !== undefined && equalBackendMaps(previous, offered)) return 'unchanged';
     const id = { namespace: offer.namespace, name: offer.name };
-    this.#replace(key, old, withRemote(old ?? emptyState(id), offer.cluster, offered));
+    this.#table.put(withRemote(old ?? emptyState(id), offer.cluster, offered));
     return 'applied';
   }
 
@@ -178,15 +143,11 @@ export class ServiceCache {
 
   /** Forgets everything a remote cluster has offered, told as one (I10). Costs one pass over the services. */
   withdrawCluster(cluster: string): RemoveOutcome {
-    const events: ServiceEvent[] = [];
-    let found = false;
-    for (const [key, old] of this.#states) {
-      if (!old.remotes.has(cluster)) continue;
-      found = true;
-      this.#store(key, old, withRemote(old, cluster, undefined), events);
-    }
-    this.#queue.push(events);
-    return found ? 'applied' : 'not-found';
+    const offering = [...this.#table.values()].filter((state) => state.remotes.has(cluster));
+    this.#table.batch(() => {
+      for (const state of offering) this.#table.put(withRemote(state, cluster, undefined));
+    });
+    return offering.length > 0 ? 'applied' : 'not-found';
   }
 
   /**
@@ -194,18 +155,23 @@ export class ServiceCache {
    * here on the outcome does not depend on the order of the inputs any more. Cannot be taken back.
    */
   markSynced(): void {
-    if (this.#synced) return;
-    this.#synced = true;
-    const events: ServiceEvent[] = [];
-    for (const [key, old] of this.#states) this.#store(key, old, old, events);
-    this.#queue.push(events);
+    this.#table.markSynced();
+  }
+
+  /**
+   * Runs `write`, which may call any method; listeners are told its net effect, once per service, when it is
+   * done (I8). When it throws, it leaves nothing behind. Synchronous; batches nest.
+   */
+  batch<T>(write: () => T): T {
+    return this.#table.batch(write);
   }
 
   /**
    * Gives the listener every announced service, then `onSynced`, then every event until it unsubscribes, with
-   * nothing lost or doubled in between. See {@link ServiceListener}.
+   * nothing lost or doubled in between. Not inside a batch: what it would be given may yet be taken back.
    */
   subscribe(listener: ServiceListener): Unsubscribe {
+    assert(!this.#table.inBatch, 'subscribe must not be called inside a batch');
     return this.#queue.subscribe(listener, this.#replay());
   }
 
@@ -216,20 +182,19 @@ export class ServiceCache {
 
   /** A service that is announced; `undefined` when there is none of that name. */
   get(id: ServiceID): AnnouncedService | undefined {
-    const state = this.#states.get(serviceKey(id));
-    return state === undefined ? undefined : announcedPart(state);
+    return announcedPart(this.#stateOf(id));
   }
 
   /** Every service that is served, announced or not, by key `namespace/name`, in order of keys. */
   services(): ReadonlyMap<string, Service> {
     const found = new Map<string, Service>();
-    for (const [key, { service }] of this.#sorted()) if (service !== undefined) found.set(key, service);
+    for (const [key, { service }] of this.#table.sorted()) if (service !== undefined) found.set(key, service);
     return found;
   }
 
   /** Every claim on a backend of this service, and why it is in or out; `undefined` when nothing is known of it. */
   explain(id: ServiceID): ServiceExplanation | undefined {
-    const state = this.#states.get(serviceKey(id));
+    const state = this.#stateOf(id);
     return state === undefined ? undefined : explainState(state);
   }
 
@@ -238,7 +203,7 @@ export class ServiceCache {
    * service is not known, is headless, or has no port or no cluster IP.
    */
   getServiceIP(id: ServiceID): Frontend | undefined {
-    const service = this.#states.get(serviceKey(id))?.service;
+    const service = this.#stateOf(id)?.service;
     if (service === undefined) return undefined;
     return frontendsOf(service, this.#nodePort).find((frontend) => frontend.kind === 'cluster-ip');
   }
@@ -249,7 +214,7 @@ export class ServiceCache {
    */
   uniqueServiceFrontends(): ReadonlySet<string> {
     const found = new Set<string>();
-    for (const { service } of this.#states.values()) {
+    for (const { service } of this.#table.values()) {
       if (service === undefined) continue;
       for (const frontend of frontendsOf(service, this.#nodePort)) {
         if (frontend.kind === 'cluster-ip' || frontend.kind === 'node-port')
@@ -259,45 +224,27 @@ export class ServiceCache {
     return found;
   }
 
-  /** All announced services by key `namespace/name`: a value that does not change any more. */
+  /**
+   * All announced services by key `namespace/name`: a value that does not change any more, and the same one
+   * while nothing changes. Costs what has changed since the last snapshot.
+   */
   snapshot(): ImmutableMap<string, AnnouncedService> {
-    return ImmutableMap<string, AnnouncedService>().withMutations((snapshot) => {
-      for (const [key, state] of this.#states) {
-        const announced = announcedPart(state);
-        if (announced !== undefined) snapshot.set(key, announced);
-      }
-    });
+    return this.#table.snapshot();
   }
 
-  /** What the cache holds, in numbers, and what it has refused (I12). */
+  /** What the cache holds, in numbers, and what it has refused (I12). Costs one pass over the services. */
   status(): ServiceCacheStatus {
-    const count = {
-      services: 0,
-      announced: 0,
-      backends: 0,
-      contested: 0,
-      slices: 0,
-      remoteServices: 0,
-      unknown: 0,
-    };
-    for (const state of this.#states.values()) {
-      if (state.service === undefined) count.unknown++;
-      else count.services++;
-      if (state.announced) {
-        count.announced++;
-        count.backends += state.endpoints.backends.size;
-      }
-      count.contested += state.correlation.contested.size;
-      count.slices += state.slices.size;
-      count.remoteServices += state.remotes.size;
-    }
     return {
-      ...count,
-      synced: this.#synced,
+      ...countServices(this.#table.values()),
+      synced: this.#table.synced,
       listeners: this.#queue.listeners,
       listenerFaults: this.#queue.faults,
       rejections: this.#rejections.status(),
     };
+  }
+
+  #stateOf(id: ServiceID): ServiceState | undefined {
+    return this.#table.get(serviceKey(id));
   }
 
   /** Whether a service is served: a supported type that can be reached, or is headless (SEMANTICS 3.1). */
@@ -327,39 +274,13 @@ export class ServiceCache {
   }
 
   #removeOffer(offer: ClusterServiceKey): boolean {
-    const key = serviceKey(offer);
-    const old = this.#states.get(key);
+    const old = this.#stateOf(offer);
     if (!old?.remotes.has(offer.cluster)) return false;
-    this.#replace(key, old, withRemote(old, offer.cluster, undefined));
+    this.#table.put(withRemote(old, offer.cluster, undefined));
     return true;
   }
 
-  #replace(key: string, old: ServiceState | undefined, next: ServiceState): void {
-    const events: ServiceEvent[] = [];
-    this.#store(key, old, next, events);
-    this.#queue.push(events);
-  }
-
-  /** Decides on the announcement, stores the state, and adds the event that tells of the change, if any. */
-  #store(key: string, old: ServiceState | undefined, next: ServiceState, events: ServiceEvent[]): void {
-    const announced = next.service !== undefined && (next.announced || this.#synced || isReady(next));
-    const state = announced === next.announced ? next : { ...next, announced };
-    if (isEmptyState(state)) this.#states.delete(key);
-    else this.#states.set(key, state);
-    const event = changeBetween(old, state);
-    if (event !== undefined) events.push(event);
-  }
-
   #replay(): readonly ServiceEvent[] {
-    const events: ServiceEvent[] = [];
-    for (const [, state] of this.#sorted()) {
-      const event = changeBetween(undefined, state);
-      if (event !== undefined) events.push(event);
-    }
-    return events;
-  }
-
-  #sorted(): readonly (readonly [string, ServiceState])[] {
-    return [...this.#states].sort(([a], [b]) => ascending(a, b));
+    return this.#table.sorted().flatMap(([, state]) => changeBetween(undefined, state) ?? []);
   }
 }

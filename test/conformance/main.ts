@@ -1,6 +1,7 @@
 import { basename } from 'node:path';
 import { replayIPCache } from './replay-ipcache.ts';
 import { replayNodeManager } from './replay-nodemanager.ts';
+import { replayServiceCache } from './replay-servicecache.ts';
 import { type ReplayReport, ReplayTally } from './report.ts';
 import { readTraces } from './traces.ts';
 
@@ -10,6 +11,7 @@ const USAGE =
 const REPLAYS: ReadonlyMap<unknown, (scenario: unknown, tally: ReplayTally) => void> = new Map([
   ['ipcache', replayIPCache],
   ['nodemanager', replayNodeManager],
+  ['servicecache', replayServiceCache],
 ]);
 
 function replayFile(file: string): ReplayReport {

@@ -1,0 +1,217 @@
+import { describe, expect, it } from 'vitest';
+import { parseEndpointSlice, parseEndpointSliceID } from '../../src/k8s/parse-endpoint-slice.ts';
+import { parseEndpoints } from '../../src/k8s/parse-endpoints.ts';
+import type { Backend, EndpointSlice } from '../../src/servicecache/backend.ts';
+
+const METADATA = { name: 'checkout', namespace: 'shop' };
+const SLICE_METADATA = {
+  name: 'checkout-x7k',
+  namespace: 'shop',
+  labels: { 'kubernetes.io/service-name': 'checkout' },
+};
+const HTTP = [{ name: 'http', port: 8080, protocol: 'TCP' }];
+
+/** Backends as short text: `10.0.0.1@n1 http=8080/6`. */
+function texts(
+  slice: EndpointSlice | undefined,
+  which: 'backends' | 'notReady' = 'backends',
+): readonly string[] {
+  const one = ({ address, nodeName, state, ports }: Backend): string => {
+    const named = [...ports].map(([name, { port, protocol }]) => ` ${name}=${port}/${protocol}`).sort();
+    return `${address}@${nodeName} ${state}${named.join('')}`;
+  };
+  return [...(slice?.[which].values() ?? [])].map(one).sort();
+}
+
+function endpoints(subsets: unknown): EndpointSlice | undefined {
+  return parseEndpoints({ metadata: METADATA, subsets }).value;
+}
+
+function sliceOf(list: unknown, fields: object = {}): EndpointSlice | undefined {
+  return parseEndpointSlice({
+    metadata: SLICE_METADATA,
+    addressType: 'IPv4',
+    endpoints: list,
+    ports: HTTP,
+    ...fields,
+  }).value;
+}
+
+describe('an Endpoints object', () => {
+  it('is one slice under its own name', () => {
+    const slice = endpoints([
+      { addresses: [{ ip: '10.0.0.1', nodeName: 'n1' }, { ip: '10.0.0.2' }], ports: HTTP },
+    ]);
+    expect([slice?.service, slice?.name]).toEqual([{ namespace: 'shop', name: 'checkout' }, 'checkout']);
+    expect(texts(slice)).toEqual(['10.0.0.1@n1 active http=8080/6', '10.0.0.2@ active http=8080/6']);
+  });
+
+  it('may be empty', () => {
+    for (const subsets of [null, undefined, []]) expect(endpoints(subsets)?.backends.size).toBe(0);
+  });
+
+  it('merges the ports of an address over its subsets; the last node that is named counts', () => {
+    const slice = endpoints([
+      { addresses: [{ ip: '10.0.0.1', nodeName: 'n1' }], ports: HTTP },
+      {
+        addresses: [{ ip: '10.0.0.1', nodeName: 'n2' }],
+        ports: [{ name: 'dns', port: 53, protocol: 'UDP' }],
+      },
+      { addresses: [{ ip: '10.0.0.1' }], ports: [{ name: 'http', port: 9090 }] },
+    ]);
+    expect(texts(slice)).toEqual(['10.0.0.1@n2 active dns=53/17 http=9090/6']);
+  });
+
+  it('knows two spellings of one address for one', () => {
+    expect(
+      texts(endpoints([{ addresses: [{ ip: 'fd00::1' }, { ip: 'FD00:0::1' }], ports: HTTP }])),
+    ).toHaveLength(1);
+  });
+
+  it('keeps what is not ready apart, unless it is ready in another subset', () => {
+    const slice = endpoints([
+      { addresses: [{ ip: '10.0.0.1' }], notReadyAddresses: [{ ip: '10.0.0.2' }], ports: HTTP },
+      { notReadyAddresses: [{ ip: '10.0.0.1' }], ports: HTTP },
+    ]);
+    expect(texts(slice)).toEqual(['10.0.0.1@ active http=8080/6']);
+    expect(texts(slice, 'notReady')).toEqual(['10.0.0.2@ not-ready http=8080/6']);
+  });
+
+  it('loses a bad address alone', () => {
+    const parsed = parseEndpoints({
+      metadata: METADATA,
+      subsets: [
+        { addresses: [{ ip: 'not-an-ip' }, { ip: '10.0.0.2', nodeName: 7 }, 9], ports: [...HTTP, 'x'] },
+        8,
+      ],
+    });
+    expect(texts(parsed.value)).toEqual(['10.0.0.2@ active http=8080/6']);
+    expect(parsed.rejections.map(({ field }) => field)).toEqual([
+      'subsets[0].ports[1]',
+      'subsets[1]',
+      'subsets[0].addresses[0].ip',
+      'subsets[0].addresses[1].nodeName',
+      'subsets[0].addresses[2]',
+    ]);
+  });
+});
+
+describe('an EndpointSlice', () => {
+  it('of v1 names node, zone and hints', () => {
+    const slice = sliceOf([
+      {
+        addresses: ['10.0.0.1'],
+        nodeName: 'n1',
+        zone: 'z1',
+        hostname: 'checkout-0',
+        conditions: { ready: true },
+        hints: { forZones: [{ name: 'z1' }, { name: 'z2' }] },
+      },
+    ]);
+    expect([slice?.service, slice?.name]).toEqual([{ namespace: 'shop', name: 'checkout' }, 'checkout-x7k']);
+    const backend = slice?.backends.get('10.0.0.1');
+    expect(backend).toMatchObject({
+      nodeName: 'n1',
+      zone: 'z1',
+      hostname: 'checkout-0',
+      state: 'active',
+      cluster: '',
+    });
+    expect([...(backend?.forZones ?? [])]).toEqual(['z1', 'z2']);
+  });
+
+  it('of v1beta1 has node and zone in its topology', () => {
+    const topology = { 'kubernetes.io/hostname': 'n1', 'topology.kubernetes.io/zone': 'z1' };
+    expect(sliceOf([{ addresses: ['10.0.0.1'], topology }])?.backends.get('10.0.0.1')).toMatchObject({
+      nodeName: 'n1',
+      zone: 'z1',
+    });
+  });
+
+  it.each([
+    [{}, 'active'],
+    [{ ready: true }, 'active'],
+    [{ ready: false }, 'not-ready'],
+    [{ ready: null }, 'active'],
+    [{ ready: false, serving: true, terminating: true }, 'terminating'],
+    [{ ready: false, serving: false, terminating: true }, 'not-ready'],
+    [{ ready: true, serving: true, terminating: true }, 'terminating'],
+    [{ ready: false, serving: true, terminating: false }, 'not-ready'],
+  ])('with conditions %j is %s', (conditions, state) => {
+    const slice = sliceOf([{ addresses: ['10.0.0.1'], conditions }]);
+    const backend = slice?.backends.get('10.0.0.1') ?? slice?.notReady.get('10.0.0.1');
+    expect(backend?.state).toBe(state);
+  });
+
+  it('has every protocol, TCP when none is named', () => {
+    const ports = [
+      { name: 's', port: 1, protocol: 'SCTP' },
+      { port: 53, protocol: 'UDP' },
+      { name: 'd', port: 7 },
+    ];
+    expect(texts(sliceOf([{ addresses: ['10.0.0.1'] }], { ports }))).toEqual([
+      '10.0.0.1@ active =53/17 d=7/6 s=1/132',
+    ]);
+  });
+
+  it('trap: several names for one port are all kept', () => {
+    const ports = [...HTTP, { name: 'grpc', port: 8080, protocol: 'TCP' }];
+    expect(texts(sliceOf([{ addresses: ['10.0.0.1'] }], { ports }))).toEqual([
+      '10.0.0.1@ active grpc=8080/6 http=8080/6',
+    ]);
+  });
+
+  it('takes the first of an address that is ready', () => {
+    const slice = sliceOf([
+      { addresses: ['10.0.0.1'], conditions: { ready: false }, nodeName: 'n0' },
+      { addresses: ['10.0.0.1'], nodeName: 'n1' },
+      { addresses: ['10.0.0.1', '10.0.0.5'], nodeName: 'n2' },
+    ]);
+    expect(texts(slice)).toEqual(['10.0.0.1@n1 active http=8080/6', '10.0.0.5@n2 active http=8080/6']);
+    expect(slice?.notReady.size).toBe(0);
+  });
+
+  it('shares one set of ports among its backends', () => {
+    const [first, second] = sliceOf([{ addresses: ['10.0.0.1', '10.0.0.2'] }])?.backends.values() ?? [];
+    expect(first?.ports).toBe(second?.ports);
+  });
+
+  it('loses bad endpoints, addresses, ports and conditions alone', () => {
+    const parsed = parseEndpointSlice({
+      metadata: SLICE_METADATA,
+      addressType: 'IPv4',
+      endpoints: [
+        7,
+        { addresses: ['x', '10.0.0.2'], conditions: { ready: 'yes' } },
+        { addresses: '10.0.0.3' },
+      ],
+      ports: [{ name: 'noport' }, ...HTTP],
+    });
+    expect(texts(parsed.value)).toEqual(['10.0.0.2@ active http=8080/6']);
+    expect(parsed.rejections.map(({ field }) => field)).toEqual([
+      'ports[0].port',
+      'endpoints[0]',
+      'endpoints[1].conditions.ready',
+      'endpoints[1].addresses[0]',
+      'endpoints[2].addresses',
+    ]);
+  });
+
+  it.each<[string, object]>([
+    ['no service label', { metadata: { name: 'x', namespace: 'shop' } }],
+    ['no name', { metadata: { ...SLICE_METADATA, name: undefined } }],
+    ['names instead of addresses', { addressType: 'FQDN' }],
+  ])('with %s is refused as a whole', (_what, fields) => {
+    const object = { metadata: SLICE_METADATA, endpoints: [], ...fields };
+    const parsed = parseEndpointSlice(object);
+    expect(parsed.value).toBeUndefined();
+    expect(parsed.rejections).toHaveLength(1);
+  });
+
+  it('is named by its metadata, which is all that a delete has to carry', () => {
+    expect(parseEndpointSliceID({ metadata: SLICE_METADATA }).value).toEqual({
+      service: { namespace: 'shop', name: 'checkout' },
+      name: 'checkout-x7k',
+    });
+  });
+});

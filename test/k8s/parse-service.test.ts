@@ -1,0 +1,243 @@
+import { describe, expect, it } from 'vitest';
+import { parseService, parseServiceID } from '../../src/k8s/parse-service.ts';
+import { plain } from '../servicecache/plain.ts';
+
+function manifest(spec: object, metadata: object = {}): object {
+  return {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: 'checkout', namespace: 'shop', ...metadata },
+    spec,
+  };
+}
+
+const HTTP = { name: 'http', port: 80, protocol: 'TCP' };
+
+function fieldsOf(object: object): Record<string, unknown> {
+  return plain(parseService(object).value) as Record<string, unknown>;
+}
+
+function refused(object: unknown): readonly string[] {
+  return parseService(object).rejections.map(({ reason, field }) => `${reason} ${field}`);
+}
+
+describe('a service is read', () => {
+  it('with all its fields', () => {
+    const parsed = parseService({
+      ...manifest(
+        {
+          type: 'LoadBalancer',
+          clusterIP: '172.16.0.10',
+          clusterIPs: ['172.16.0.10', 'FD02:0::1'],
+          ports: [
+            { ...HTTP, nodePort: 31080 },
+            { name: 'sctp', port: 9000, protocol: 'SCTP' },
+          ],
+          externalIPs: ['1.2.3.4', '::ffff:1.2.3.4'],
+          loadBalancerSourceRanges: [' 10.1.2.3/8 '],
+          externalTrafficPolicy: 'Local',
+          internalTrafficPolicy: 'Local',
+          healthCheckNodePort: 31000,
+          sessionAffinity: 'ClientIP',
+          publishNotReadyAddresses: true,
+          trafficDistribution: 'PreferClose',
+          selector: { app: 'checkout' },
+        },
+        {
+          labels: { team: 'shop' },
+          annotations: { 'service.cilium.io/global': 'TRUE', 'service.cilium.io/affinity': 'Local' },
+        },
+      ),
+      status: {
+        loadBalancer: {
+          ingress: [{ ip: '5.6.7.8' }, { hostname: 'lb.example' }, { ip: '5.6.7.9', ipMode: 'Proxy' }],
+        },
+      },
+    });
+    expect(parsed.rejections).toEqual([]);
+    expect(plain(parsed.value)).toEqual({
+      id: { namespace: 'shop', name: 'checkout' },
+      type: 'LoadBalancer',
+      addressing: 'assigned',
+      clusterIPs: ['172.16.0.10', 'fd02::1'],
+      ports: {
+        http: { port: 80, protocol: 6, nodePort: 31080 },
+        sctp: { port: 9000, protocol: 132, nodePort: 0 },
+      },
+      externalIPs: ['1.2.3.4'],
+      ingressIPs: ['5.6.7.8'],
+      sourceRanges: ['10.0.0.0/8'],
+      externalTrafficPolicy: 'Local',
+      internalTrafficPolicy: 'Local',
+      healthCheckNodePort: 31000,
+      sessionAffinitySeconds: 10_800,
+      publishNotReady: true,
+      global: true,
+      shared: true,
+      affinity: 'local',
+      trafficDistribution: 'prefer-close',
+      labels: { team: 'shop' },
+      selector: { app: 'checkout' },
+    });
+  });
+
+  it('with the defaults of an API server where it says nothing', () => {
+    const bare = {
+      metadata: { name: 'checkout' },
+      spec: { clusterIP: '172.16.0.10', ports: [{ port: 80 }] },
+    };
+    expect(fieldsOf(bare)).toMatchObject({
+      id: { namespace: 'default', name: 'checkout' },
+      type: 'ClusterIP',
+      ports: { '': { port: 80, protocol: 6, nodePort: 0 } },
+      externalTrafficPolicy: 'Cluster',
+      sessionAffinitySeconds: 0,
+      global: false,
+      shared: false,
+      affinity: 'none',
+    });
+  });
+
+  it.each([
+    ['None', 'headless'],
+    ['none', 'headless'],
+    ['', 'unassigned'],
+    [undefined, 'unassigned'],
+    ['172.16.0.1', 'assigned'],
+    ['garbage', 'assigned'],
+  ])('with the cluster IP %j as %s', (clusterIP, addressing) => {
+    expect(fieldsOf(manifest({ clusterIP, ports: [] }))).toMatchObject({ addressing });
+  });
+
+  it.each([
+    ['true', true],
+    ['TRUE', true],
+    [' true', false],
+    ['yes', false],
+    ['1', false],
+  ])('with annotations compared case-insensitively to true: %j', (value, set) => {
+    const old = fieldsOf(manifest({}, { annotations: { 'io.cilium/global-service': value } }));
+    expect(old).toMatchObject({ global: set, shared: set });
+  });
+
+  it("with the shared annotation over the default, and today's names over those of 1.8", () => {
+    const annotations = {
+      'io.cilium/global-service': 'true',
+      'io.cilium/shared-service': 'true',
+      'service.cilium.io/shared': 'false',
+    };
+    expect(fieldsOf(manifest({}, { annotations }))).toMatchObject({ global: true, shared: false });
+  });
+
+  it.each(['none', '', 'sideways'])(
+    'with the affinity %j as none: it must not turn traffic away',
+    (value) => {
+      const annotations = { 'service.cilium.io/affinity': value };
+      expect(fieldsOf(manifest({}, { annotations }))).toMatchObject({ affinity: 'none' });
+    },
+  );
+
+  it('with every name of one port, and the first port of one name', () => {
+    const ports = [HTTP, { ...HTTP, name: 'web' }, { ...HTTP, port: 81 }];
+    const { value } = parseService(manifest({ ports }));
+    expect([...(value?.ports ?? [])].map(([name, { port }]) => [name, port])).toEqual([
+      ['http', 80],
+      ['web', 80],
+    ]);
+  });
+
+  it('with node ports only where the type has them', () => {
+    const ports = [{ ...HTTP, nodePort: 31080 }];
+    expect(parseService(manifest({ type: 'ClusterIP', ports })).value?.ports.get('http')?.nodePort).toBe(0);
+    expect(parseService(manifest({ type: 'NodePort', ports })).value?.ports.get('http')?.nodePort).toBe(
+      31_080,
+    );
+  });
+});
+
+describe('bad fields are refused alone, with their path and value, and the service lives on', () => {
+  it.each<[string, object, string]>([
+    [
+      'a source range',
+      { loadBalancerSourceRanges: ['10.0.0.0/33', '10.0.0.0/8'] },
+      'invalid-cidr spec.loadBalancerSourceRanges[0]',
+    ],
+    [
+      'a source range without length',
+      { loadBalancerSourceRanges: ['10.0.0.1'] },
+      'invalid-cidr spec.loadBalancerSourceRanges[0]',
+    ],
+    ['an external IP', { externalIPs: ['bogus'] }, 'invalid-address spec.externalIPs[0]'],
+    ['a cluster IP', { clusterIP: '172.16.0' }, 'invalid-address spec.clusterIP'],
+    ['a port number', { ports: [{ ...HTTP, port: 70_000 }] }, 'out-of-range spec.ports[0].port'],
+    ['port zero', { ports: [{ ...HTTP, port: 0 }] }, 'out-of-range spec.ports[0].port'],
+    ['a port as text', { ports: [{ ...HTTP, port: '80' }] }, 'out-of-range spec.ports[0].port'],
+    ['no port number', { ports: [{ name: 'http' }] }, 'missing spec.ports[0].port'],
+    ['a protocol', { ports: [{ ...HTTP, protocol: 'tcp' }] }, 'unknown-value spec.ports[0].protocol'],
+    ['a port that is none', { ports: [null, 7] }, 'wrong-type spec.ports[1]'],
+    ['ports that are no list', { ports: { http: 80 } }, 'wrong-type spec.ports'],
+    ['a traffic policy', { externalTrafficPolicy: 'Global' }, 'unknown-value spec.externalTrafficPolicy'],
+    ['a session affinity', { sessionAffinity: 7 }, 'wrong-type spec.sessionAffinity'],
+    ['a selector', { selector: { app: 7 } }, 'wrong-type spec.selector.app'],
+    ['an unknown type', { type: 'Weird' }, 'unknown-value spec.type'],
+  ])('%s', (_what, spec, rejection) => {
+    expect(refused(manifest(spec))).toEqual([rejection]);
+    expect(parseService(manifest(spec)).value?.id.name).toBe('checkout');
+  });
+
+  it('says where it is from, in one sentence', () => {
+    const { rejections } = parseService(manifest({ externalIPs: ['bogus'] }), { at: 'services.yaml:12' });
+    expect(rejections[0]?.message).toBe(
+      'services.yaml:12 Service shop/checkout: spec.externalIPs[0] "bogus": is no IP address',
+    );
+  });
+
+  it('an unknown type is a service that is not served', () => {
+    expect(parseService(manifest({ type: 'Weird' })).value?.type).toBe('unknown');
+  });
+});
+
+describe('what is no service is refused as a whole', () => {
+  it.each([
+    undefined,
+    null,
+    7,
+    'text',
+    [],
+    {},
+    { metadata: 'x' },
+    { metadata: {} },
+    { metadata: { name: '' } },
+    { metadata: { name: 7 } },
+    { metadata: { name: 'a/b' } },
+    { metadata: { name: 'a', namespace: 7 } },
+  ])('%j', (object) => {
+    const parsed = parseService(object);
+    expect(parsed.value).toBeUndefined();
+    expect(parsed.rejections.length).toBeGreaterThan(0);
+    expect(parseServiceID(object).value).toBeUndefined();
+  });
+});
+
+describe('trap: keys such as __proto__ and constructor in JSON from outside', () => {
+  it('are labels like any other, and reach no prototype', () => {
+    const object: unknown = JSON.parse(
+      '{"metadata":{"name":"a","namespace":"b","labels":{"__proto__":"x","constructor":"y"}},' +
+        '"spec":{"__proto__":{"clusterIP":"1.2.3.4"},"ports":[{"name":"__proto__","port":80}]}}',
+    );
+    const { value, rejections } = parseService(object);
+    expect(rejections).toEqual([]);
+    expect([...(value?.labels ?? [])]).toEqual([
+      ['__proto__', 'x'],
+      ['constructor', 'y'],
+    ]);
+    expect(value?.addressing).toBe('unassigned');
+    expect(value?.ports.get('__proto__')?.port).toBe(80);
+    expect(Object.prototype).not.toHaveProperty('clusterIP');
+  });
+
+  it('no inherited property is taken for a field', () => {
+    const object = Object.create({ metadata: { name: 'a', namespace: 'b' } });
+    expect(parseService(object).value).toBeUndefined();
+  });
+});

@@ -1,0 +1,296 @@
+import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import { describe, expect, it } from 'vitest';
+import { parseServiceIDFrom } from '../../src/servicecache/service-id.ts';
+import { cacheOf, offer, SHOP, service, slice, transcript } from './scene.ts';
+
+describe('a service is announced', () => {
+  it('with its first endpoints, and then for every change', () => {
+    const cache = cacheOf();
+    const told = transcript(cache);
+    cache.updateService(service());
+    expect(told).toEqual([]);
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    cache.updateEndpoints(slice('a-2', ['10.0.0.2']));
+    cache.deleteEndpoints(SHOP, 'a-1');
+    expect(told).toEqual([
+      'update shop/checkout 10.0.0.1:8080',
+      'update shop/checkout 10.0.0.1:8080 10.0.0.2:8080',
+      'update shop/checkout 10.0.0.2:8080',
+    ]);
+  });
+
+  it('when its endpoints came first', () => {
+    const cache = cacheOf();
+    const told = transcript(cache);
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    cache.updateService(service());
+    expect(told).toEqual(['update shop/checkout 10.0.0.1:8080']);
+  });
+
+  it('with an endpoints object that is empty', () => {
+    const cache = cacheOf();
+    const told = transcript(cache);
+    cache.updateService(service());
+    cache.updateEndpoints(slice('checkout', []));
+    expect(told).toEqual(['update shop/checkout']);
+  });
+
+  it('without any endpoints once the inputs are complete', () => {
+    const cache = cacheOf();
+    const told = transcript(cache);
+    cache.updateService(service());
+    cache.markSynced();
+    cache.markSynced();
+    expect(told).toEqual(['update shop/checkout']);
+  });
+
+  it('until it is deleted; its endpoints are kept for its return', () => {
+    const cache = cacheOf();
+    const told = transcript(cache);
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    cache.updateService(service());
+    expect(cache.deleteService(SHOP)).toBe('applied');
+    expect(cache.deleteService(SHOP)).toBe('not-found');
+    cache.updateService(service());
+    expect(told).toEqual([
+      'update shop/checkout 10.0.0.1:8080',
+      'delete shop/checkout 10.0.0.1:8080',
+      'update shop/checkout 10.0.0.1:8080',
+    ]);
+  });
+
+  it('until it turns into something that is not served', () => {
+    for (const gone of [service({ type: 'ExternalName' }), service({ addressing: 'unassigned' })]) {
+      const cache = cacheOf();
+      cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+      cache.updateService(service());
+      const told = transcript(cache);
+      expect(cache.updateService(gone)).toBe('unsupported');
+      expect(told).toEqual(['update shop/checkout 10.0.0.1:8080', 'delete shop/checkout 10.0.0.1:8080']);
+      expect(cache.services().size).toBe(0);
+    }
+  });
+
+  it('never, when it was known only while nothing made it ready: its delete says nothing', () => {
+    const cache = cacheOf();
+    const told = transcript(cache);
+    cache.updateService(service());
+    cache.deleteService(SHOP);
+    expect(told).toEqual([]);
+  });
+});
+
+describe('losing the last backend', () => {
+  it('is an update without backends, whoever had it: traffic is to be refused, not to fall through', () => {
+    const cache = cacheOf();
+    const told = transcript(cache);
+    cache.updateService(service({ global: true }));
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    cache.mergeExternalServiceDelete({ cluster: 'east', ...SHOP });
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    cache.deleteEndpoints(SHOP, 'a-1');
+    expect(told).toEqual([
+      'update shop/checkout east/10.9.0.1:8080',
+      'update shop/checkout',
+      'update shop/checkout 10.0.0.1:8080',
+      'update shop/checkout',
+    ]);
+  });
+});
+
+describe('remote clusters', () => {
+  it('are counted in while the service is global', () => {
+    const cache = cacheOf();
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    cache.updateService(service({ global: true }));
+    const told = transcript(cache);
+    cache.updateService(service({ global: false }));
+    cache.updateService(service({ global: true }));
+    expect(told).toEqual([
+      'update shop/checkout east/10.9.0.1:8080',
+      'update shop/checkout',
+      'update shop/checkout east/10.9.0.1:8080',
+    ]);
+  });
+
+  it('are not believed about this cluster', () => {
+    const cache = cacheOf();
+    cache.updateService(service({ global: true }));
+    expect(cache.mergeExternalServiceUpdate(offer('own', ['10.9.0.1']))).toBe('invalid');
+    expect(cache.mergeExternalServiceDelete({ cluster: 'own', ...SHOP })).toBe('invalid');
+    expect(cache.status().rejections.byReason.get('own-cluster')).toBe(2);
+    expect(cache.explain(SHOP)?.backends).toEqual([]);
+  });
+
+  it('take an offer back when they say that the service is not shared any more', () => {
+    const cache = cacheOf();
+    cache.updateService(service({ global: true }));
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    expect(cache.mergeExternalServiceUpdate({ ...offer('east', ['10.9.0.1']), shared: false })).toBe(
+      'applied',
+    );
+    expect(cache.get(SHOP)?.endpoints.backends.size).toBe(0);
+  });
+
+  it('leave as one', () => {
+    const cache = cacheOf();
+    const calls: number[] = [];
+    for (const name of ['a', 'b']) {
+      cache.updateService(service({ id: { namespace: 'shop', name }, global: true }));
+      cache.mergeExternalServiceUpdate({ ...offer('east', ['10.9.0.1']), name });
+    }
+    cache.subscribe({ onEvents: (events) => calls.push(events.length) });
+    expect(cache.withdrawCluster('east')).toBe('applied');
+    expect(cache.withdrawCluster('east')).toBe('not-found');
+    expect(calls).toEqual([2, 2]);
+  });
+});
+
+describe('what does not apply here is left out', () => {
+  const nodePort = { enabled: true, ipv4: ['0.0.0.0', '192.168.0.1'], ipv6: ['::'] };
+  const rich = service({
+    type: 'NodePort',
+    ports: ImmutableMap({ http: { port: 80, protocol: 6, nodePort: 31080 } }),
+    externalIPs: ImmutableSet(['1.2.3.4']),
+  });
+
+  it('node ports, external IPs and ingress IPs, with node ports off', () => {
+    const cache = cacheOf();
+    cache.updateService(rich);
+    expect(cache.updateService({ ...rich, externalIPs: ImmutableSet(['1.2.3.5']) })).toBe('unchanged');
+    expect([...cache.uniqueServiceFrontends()]).toEqual(['172.16.0.10:80/TCP']);
+  });
+
+  it('nothing with node ports on', () => {
+    const cache = cacheOf({ nodePort });
+    cache.updateService(rich);
+    expect([...cache.uniqueServiceFrontends()].sort()).toEqual([
+      '0.0.0.0:31080/TCP',
+      '172.16.0.10:80/TCP',
+      '192.168.0.1:31080/TCP',
+    ]);
+    expect(cache.updateService({ ...rich, externalIPs: ImmutableSet(['1.2.3.5']) })).toBe('applied');
+  });
+
+  it('the family that is switched off, and the one in which the service has no address', () => {
+    const dual = service({ ...rich, clusterIPs: List(['172.16.0.10', 'fd02::1']) });
+    const cache = cacheOf({ nodePort, enableIPv4: false });
+    cache.updateService(dual);
+    expect([...cache.uniqueServiceFrontends()].filter((each) => each.includes('31080'))).toEqual([
+      '[::]:31080/TCP',
+    ]);
+  });
+});
+
+describe('lookups', () => {
+  it('give the address of a service by its first port', () => {
+    const cache = cacheOf();
+    expect(cache.getServiceIP(SHOP)).toBeUndefined();
+    cache.updateService(service());
+    expect(cache.getServiceIP(SHOP)).toEqual({
+      kind: 'cluster-ip',
+      ip: '172.16.0.10',
+      port: 80,
+      protocol: 6,
+      portName: 'http',
+    });
+    cache.updateService(service({ addressing: 'headless', clusterIPs: List() }));
+    expect(cache.getServiceIP(SHOP)).toBeUndefined();
+  });
+
+  it('read the service off a DNS name', () => {
+    expect(parseServiceIDFrom('checkout.shop.svc.cluster.local')).toEqual(SHOP);
+    expect(parseServiceIDFrom('checkout.shop')).toEqual(SHOP);
+    expect(parseServiceIDFrom('checkout')).toBeUndefined();
+    expect(parseServiceIDFrom('')).toBeUndefined();
+  });
+
+  it('explain every claim, in or out', () => {
+    const cache = cacheOf();
+    cache.updateEndpoints(slice('a-1', { '10.0.0.1': {}, '10.0.0.2': { state: 'not-ready' } }));
+    cache.mergeExternalServiceUpdate(offer('west', ['10.0.0.1', '10.9.0.1']));
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    const verdicts = (): readonly string[] =>
+      (cache.explain(SHOP)?.backends ?? []).map(
+        ({ address, cluster, slice: name, verdict }) => `${address} ${cluster}${name} ${verdict}`,
+      );
+    expect(verdicts()).toEqual([
+      '10.0.0.1 a-1 effective',
+      '10.0.0.1 west not-global',
+      '10.0.0.2 a-1 not-ready',
+      '10.9.0.1 east not-global',
+      '10.9.0.1 west not-global',
+    ]);
+    cache.updateService(service({ global: true, affinity: 'local', publishNotReady: true }));
+    expect(verdicts()).toEqual([
+      '10.0.0.1 a-1 effective',
+      '10.0.0.1 west overruled',
+      '10.0.0.2 a-1 effective',
+      '10.9.0.1 east affinity',
+      '10.9.0.1 west overruled',
+    ]);
+    expect(cache.status()).toMatchObject({ contested: 2, slices: 1, remoteServices: 2, backends: 2 });
+  });
+
+  it('give snapshots that stay as they are, and the same one while nothing changes', () => {
+    const cache = cacheOf();
+    cache.updateService(service());
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    const before = cache.snapshot();
+    expect(cache.snapshot()).toBe(before);
+    cache.deleteEndpoints(SHOP, 'a-1');
+    expect(before.get('shop/checkout')?.endpoints.backends.size).toBe(1);
+    expect(cache.snapshot().get('shop/checkout')?.endpoints.backends.size).toBe(0);
+    cache.deleteService(SHOP);
+    expect(cache.snapshot().size).toBe(0);
+  });
+});
+
+describe('listeners', () => {
+  it('may write while they are told: it is told after that, in order, to everybody', () => {
+    const cache = cacheOf();
+    cache.subscribe({
+      onEvents: (events) => {
+        if (events.some((event) => event.endpoints.backends.size === 1)) {
+          cache.updateEndpoints(slice('a-2', ['10.0.0.2']));
+        }
+      },
+    });
+    const told = transcript(cache);
+    cache.updateService(service());
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    expect(told).toEqual([
+      'update shop/checkout 10.0.0.1:8080',
+      'update shop/checkout 10.0.0.1:8080 10.0.0.2:8080',
+    ]);
+  });
+
+  it('may subscribe another one, which is given what is now and nothing twice', () => {
+    const cache = cacheOf();
+    let late: string[] = [];
+    cache.subscribe({
+      onEvents: () => {
+        if (late.length === 0) late = transcript(cache);
+      },
+    });
+    cache.updateService(service());
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    expect(late).toEqual(['update shop/checkout 10.0.0.1:8080']);
+  });
+
+  it('hear nothing more once they have unsubscribed, not even of what is being told', () => {
+    const cache = cacheOf();
+    const told: string[] = [];
+    let end: (() => void) | undefined;
+    cache.subscribe({ onEvents: () => end?.() });
+    end = cache.subscribe({ onEvents: () => told.push('told') });
+    cache.updateService(service());
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    expect(told).toEqual([]);
+  });
+
+  it('cannot subscribe in a batch, which may yet be taken back', () => {
+    const cache = cacheOf();
+    expect(() => cache.batch(() => cache.subscribe({ onEvents: () => {} }))).toThrow('batch');
+  });
+});

@@ -1,0 +1,121 @@
+import { describe, expect, it } from 'vitest';
+import { cacheOf, offer, SHOP, service, slice, transcript } from './scene.ts';
+
+describe('traps that other systems have fallen into', () => {
+  it('a remote update is announced if the service is global, shared or not', () => {
+    const cache = cacheOf();
+    cache.updateService(service({ global: true, shared: false }));
+    const told = transcript(cache);
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    expect(told).toEqual(['update shop/checkout east/10.9.0.1:8080']);
+  });
+
+  it('a remote update is not announced if the service is shared but not global', () => {
+    const cache = cacheOf();
+    cache.updateService(service({ global: false, shared: true }));
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    const told = transcript(cache);
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    expect(told).toEqual(['update shop/checkout 10.0.0.1:8080']);
+  });
+
+  it('a change of annotations alone is a change', () => {
+    const cache = cacheOf();
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    cache.updateService(service());
+    const told = transcript(cache);
+    expect(cache.updateService(service({ global: true }))).toBe('applied');
+    expect(told).toEqual(['update shop/checkout east/10.9.0.1:8080']);
+  });
+
+  it('empty external-endpoint records do not stay for ever: the maps return to empty', () => {
+    const cache = cacheOf();
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    cache.mergeExternalServiceDelete({ cluster: 'east', ...SHOP });
+    expect(cache.explain(SHOP)).toBeUndefined();
+    expect(cache.status()).toMatchObject({ unknown: 0, remoteServices: 0 });
+  });
+
+  it.each([
+    ['east', 'west'],
+    ['west', 'east'],
+  ])('the winner of a conflicting backend does not depend on order: %s before %s', (first, second) => {
+    const ports: Readonly<Record<string, number>> = { east: 1, west: 2 };
+    const cache = cacheOf();
+    cache.updateService(service({ global: true }));
+    for (const cluster of [first, second]) {
+      cache.mergeExternalServiceUpdate(offer(cluster, ['10.9.0.1'], ports[cluster]));
+    }
+    expect(cache.get(SHOP)?.endpoints.backends.get('10.9.0.1')?.cluster).toBe('east');
+    expect(cache.explain(SHOP)?.backends.map(({ cluster, verdict }) => [cluster, verdict])).toEqual([
+      ['east', 'effective'],
+      ['west', 'overruled'],
+    ]);
+  });
+
+  it('a remote delete never removes the local service', () => {
+    const cache = cacheOf();
+    cache.updateService(service({ global: true }));
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    const told = transcript(cache);
+    cache.mergeExternalServiceDelete({ cluster: 'east', ...SHOP });
+    expect(told.at(-1)).toBe('update shop/checkout 10.0.0.1:8080');
+    expect(cache.services().has('shop/checkout')).toBe(true);
+  });
+
+  it("two clusters announce one backend address; one withdraws; the other's is not lost", () => {
+    const cache = cacheOf();
+    cache.updateService(service({ global: true }));
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1'], 1));
+    cache.mergeExternalServiceUpdate(offer('west', ['10.9.0.1'], 2));
+    const told = transcript(cache);
+    cache.mergeExternalServiceDelete({ cluster: 'east', ...SHOP });
+    expect(told).toEqual(['update shop/checkout east/10.9.0.1:1', 'update shop/checkout west/10.9.0.1:2']);
+  });
+
+  it('entries of a removed cluster do not linger, overruled ones included', () => {
+    const cache = cacheOf();
+    cache.updateService(service({ global: true }));
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    cache.mergeExternalServiceUpdate(offer('east', ['10.0.0.1', '10.9.0.1']));
+    cache.withdrawCluster('east');
+    expect(cache.explain(SHOP)?.origins).toEqual([{ cluster: '', slice: 'a-1', backends: 1 }]);
+    expect(cache.status().contested).toBe(0);
+  });
+
+  it('unchanged objects make no event storm', () => {
+    const cache = cacheOf();
+    cache.updateService(service({ global: true }));
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    const told = transcript(cache);
+    expect(cache.updateService(service({ global: true }))).toBe('unchanged');
+    expect(cache.updateEndpoints(slice('a-1', ['10.0.0.1']))).toBe('unchanged');
+    expect(cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']))).toBe('unchanged');
+    expect(told).toHaveLength(1);
+  });
+
+  it('a backend that moves from one slice to another is no event', () => {
+    const cache = cacheOf();
+    cache.updateService(service());
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    const told = transcript(cache);
+    cache.updateEndpoints(slice('a-2', ['10.0.0.1']));
+    cache.updateEndpoints(slice('a-1', []));
+    expect(told).toHaveLength(1);
+  });
+
+  it('affinity keeps traffic flowing: the other side serves while the preferred one has nobody active', () => {
+    const cache = cacheOf();
+    cache.updateService(service({ global: true, affinity: 'local' }));
+    cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    cache.updateEndpoints(slice('a-1', { '10.0.0.1': { state: 'terminating' } }));
+    const addresses = (): readonly string[] => [...(cache.get(SHOP)?.endpoints.backends.keys() ?? [])].sort();
+    expect(addresses()).toEqual(['10.0.0.1', '10.9.0.1']);
+    cache.updateEndpoints(slice('a-1', { '10.0.0.1': {} }));
+    expect(addresses()).toEqual(['10.0.0.1']);
+    cache.updateService(service({ global: true, affinity: 'remote' }));
+    expect(addresses()).toEqual(['10.9.0.1']);
+  });
+});
