@@ -192,8 +192,8 @@ export class HandlerFeed {
   #callDirectly(step: NodeStep, node: string, old: Node | undefined, revision: number): void {
     const underWay = (): NodeLane => {
       const lane = this.#addLane(node, old);
-      lane.target = step.call === 'delete' ? undefined : step.node;
-      lane.since = revision;
+      lane.retarget(step.call === 'delete' ? undefined : step.node, revision);
+      lane.begin(step);
       return lane;
     };
     try {
@@ -247,7 +247,7 @@ export class HandlerFeed {
       this.#settle(lane);
       return;
     }
-    lane.running = step;
+    lane.begin(step);
     try {
       const result = this.#call(step);
       if (result === undefined) this.#succeed(lane, step);
@@ -258,7 +258,6 @@ export class HandlerFeed {
   }
 
   #await(lane: NodeLane, step: NodeStep, result: Promise<void>): void {
-    lane.running = step;
     this.#running++;
     result.then(
       () => {

@@ -11,9 +11,14 @@ export type HandlerResult = void | Promise<void>;
  * next call starts when the one before has returned or its promise has settled. Changes that come meanwhile are
  * merged: `old` is always what this handler was last told with success. Between nodes no order is promised.
  *
- * A call that throws or rejects is repeated with exponential backoff and full jitter, with the node as it is by
- * then, until it succeeds; so a call must be harmless when repeated. A failed `nodeAdd` may be followed by
- * `nodeDelete`, to remove what it has left. Handlers may call the node manager; what they change is told after.
+ * A call that throws or rejects is repeated with exponential backoff and full jitter until it succeeds, so it must be
+ * harmless when repeated. It may have done a part of its work; when the node has changed since, that part is seen to:
+ * - a failed `nodeDelete` is repeated first; a node that has come back is added after it;
+ * - a failed `nodeAdd` is undone by `nodeDelete` with the same node, before another version is added;
+ * - after a failed `nodeUpdate`, the next one goes from the version before it to the newest, and a second one from the
+ *   version that failed.
+ *
+ * Handlers may call the node manager; what they change is told after what is being told.
  *
  * `signal` is aborted when the handler is unsubscribed or the manager closed; what comes of the call then is
  * ignored.

@@ -31,7 +31,7 @@ export class NodeLane {
   told: Node | undefined;
   /** What it is to be told. */
   target: Node | undefined;
-  /** What a failed call may have left half done. */
+  /** The node of the last `add` or `update` that failed: a part of it may be there. */
   residue: Node | undefined;
   validate = false;
   running: NodeStep | undefined;
@@ -41,6 +41,10 @@ export class NodeLane {
   error: unknown;
   /** Revision of the earliest change that is not applied; infinite when there is none. */
   since: number = Number.POSITIVE_INFINITY;
+  /** What the handler was to have when the running call began. */
+  #goal: Node | undefined;
+  /** A delete of `told` has failed: a part of it is gone, so it has to go whole before anything else. */
+  #deleting = false;
   #changedMeanwhile = Number.POSITIVE_INFINITY;
 
   constructor(node: string, told: Node | undefined) {
@@ -56,45 +60,55 @@ export class NodeLane {
     else this.#changedMeanwhile = Math.min(this.#changedMeanwhile, revision);
   }
 
-  /** The next call, or undefined when the handler has what it should have. */
+  /** The next call, or undefined when the handler has what it should have (rules: `NodeHandler`). */
   nextStep(): NodeStep | undefined {
     const { told, target, residue } = this;
+    if (told !== undefined && this.#deleting) return { call: 'delete', node: told };
+    if (residue !== undefined && told === undefined && target?.equals(residue) !== true) {
+      return { call: 'delete', node: residue };
+    }
     const step = stepBetween(told, target);
     if (step !== undefined) return step;
-    if (residue !== undefined) {
-      // Back to where it was, over the remains of something else.
-      return target === undefined
-        ? { call: 'delete', node: residue }
-        : { call: 'update', old: residue, node: target };
-    }
+    if (residue !== undefined && target !== undefined) return { call: 'update', old: residue, node: target };
     return this.validate && told !== undefined ? { call: 'validate', node: told } : undefined;
   }
 
+  begin(step: NodeStep): void {
+    this.running = step;
+    this.#goal = this.target;
+  }
+
   succeeded(step: NodeStep): void {
-    this.#ended();
-    this.since = this.#changedMeanwhile;
-    this.#changedMeanwhile = Number.POSITIVE_INFINITY;
+    this.running = undefined;
     this.failures = 0;
     this.error = undefined;
     this.validate = false; // any successful call has just seen to the node
-    if (step.call === 'validate') return;
-    this.residue = undefined;
-    this.told = step.call === 'delete' ? undefined : step.node;
+    if (step.call !== 'validate') {
+      this.#deleting = false;
+      if (this.#cleansUp(step) || this.residue?.equals(step.node) === true) this.residue = undefined;
+      this.told = step.call === 'delete' ? undefined : step.node;
+    }
+    this.#passed(this.told === this.#goal);
   }
 
   failed(step: NodeStep, error: unknown): void {
-    this.#ended();
-    this.since = Math.min(this.since, this.#changedMeanwhile);
-    this.#changedMeanwhile = Number.POSITIVE_INFINITY;
+    this.running = undefined;
+    this.#passed(false);
     this.failures++;
     this.error = error;
-    if (step.call === 'validate') return;
-    this.residue = step.node;
-    // Half deleted: whatever is still there, a node that comes back has to be added again.
-    if (step.call === 'delete') this.told = undefined;
+    if (step.call === 'validate' || this.#cleansUp(step)) return;
+    if (step.call === 'delete') this.#deleting = true;
+    else this.residue = step.node;
   }
 
-  #ended(): void {
-    this.running = undefined;
+  /** A call has ended; `reached` says whether the handler now has what it was to have when the call began. */
+  #passed(reached: boolean): void {
+    this.since = reached ? this.#changedMeanwhile : Math.min(this.since, this.#changedMeanwhile);
+    this.#changedMeanwhile = Number.POSITIVE_INFINITY;
+  }
+
+  /** Whether the call removes what a failed one may have left. */
+  #cleansUp(step: NodeStep): boolean {
+    return this.residue !== undefined && (step.call === 'update' ? step.old : step.node) === this.residue;
   }
 }

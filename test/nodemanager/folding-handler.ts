@@ -5,25 +5,40 @@ import type { NodeHandler } from '../../src/nodemanager/node-handler.ts';
 export class FoldingHandler implements NodeHandler {
   readonly view: Map<string, Node> = new Map();
   readonly complaints: string[] = [];
+  /** Nodes told since the last `takeTold`, each call. */
+  #told: string[] = [];
 
   nodeAdd(node: Node): void {
+    this.#told.push(node.fullName);
     if (this.view.has(node.fullName)) this.complaints.push(`${node.fullName}: added twice`);
     this.view.set(node.fullName, node);
   }
 
-  nodeUpdate(old: Node, node: Node): void {
+  /** With `retries`, `old` may be what a failed call was given. */
+  nodeUpdate(old: Node, node: Node, retries?: unknown): void {
+    this.#told.push(node.fullName);
     const known = this.view.get(node.fullName);
     if (known === undefined) this.complaints.push(`${node.fullName}: update before add`);
-    else if (!known.equals(old)) this.complaints.push(`${node.fullName}: old is not what was told before`);
+    else if (retries !== 'retries' && !known.equals(old))
+      this.complaints.push(`${node.fullName}: old is not what was told before`);
     if (old.equals(node)) this.complaints.push(`${node.fullName}: told of no change`);
     this.view.set(node.fullName, node);
   }
 
-  nodeDelete(node: Node): void {
+  /** With `retries`, a failed `nodeAdd` may be undone. */
+  nodeDelete(node: Node, retries?: unknown): void {
+    this.#told.push(node.fullName);
     const known = this.view.get(node.fullName);
+    if (known === undefined && retries === 'retries') return;
     if (known === undefined) this.complaints.push(`${node.fullName}: delete without add`);
     else if (!known.equals(node))
       this.complaints.push(`${node.fullName}: deleted another node than was told`);
     this.view.delete(node.fullName);
+  }
+
+  takeTold(): readonly string[] {
+    const told = this.#told;
+    this.#told = [];
+    return told;
   }
 }

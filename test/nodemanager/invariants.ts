@@ -17,6 +17,7 @@ export type NodesUnderTest = Pick<
   | 'get'
   | 'explain'
   | 'configuration'
+  | 'configure'
 >;
 
 /** I1: what a handler has folded is what a new one is given. */

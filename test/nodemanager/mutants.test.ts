@@ -1,0 +1,257 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { addressClaims } from '../../src/nodemanager/address-claims.ts';
+import type { NodeSpec } from '../../src/nodemanager/node.ts';
+import type { HandlerResult, NodeHandler } from '../../src/nodemanager/node-handler.ts';
+import {
+  NodeManager,
+  type NodeManagerOptions,
+  type NodeWithdrawal,
+} from '../../src/nodemanager/node-manager.ts';
+import type { NodeExplanation, NodeUpdateOutcome } from '../../src/nodemanager/node-status.ts';
+import { parseNode } from '../../src/nodemanager/parse-node.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+import {
+  addresses,
+  I1_foldEqualsReplay,
+  I2_orderDoesNotMatter,
+  I3_noNoise,
+  I4_oneWinner,
+  I7_isolation,
+  I10_noOrphans,
+  type Law,
+  type MakeRig,
+} from './properties.ts';
+
+/** An IPCache that tells nobody who owns what. */
+class Secretive extends IPCache {
+  override subscribeOwners(): Unsubscribe {
+    return unsubscribeOnce(() => {});
+  }
+}
+
+/** Tells a new handler of nodes that are held back from the others, as the original does. */
+class TellsNewcomersMore extends NodeManager {
+  override subscribe(handler: NodeHandler): Unsubscribe {
+    const unsubscribe = super.subscribe(handler);
+    for (const node of this.nodes()) {
+      if (this.explain(node.fullName)?.announced !== node)
+        void handler.nodeAdd(node, new AbortController().signal);
+    }
+    return unsubscribe;
+  }
+}
+
+/** Tells every update twice. */
+class Noisy extends NodeManager {
+  override subscribe(handler: NodeHandler): Unsubscribe {
+    return super.subscribe({
+      nodeAdd: (node, signal) => handler.nodeAdd(node, signal),
+      nodeUpdate: (old, node, signal) => {
+        void handler.nodeUpdate(old, node, signal);
+        return handler.nodeUpdate(old, node, signal);
+      },
+      nodeDelete: (node, signal) => handler.nodeDelete(node, signal),
+    });
+  }
+}
+
+/** Passes unchanged updates on, as the original does. */
+class PassesOnEverything extends NodeManager {
+  readonly #handlers: NodeHandler[] = [];
+  override subscribe(handler: NodeHandler): Unsubscribe {
+    this.#handlers.push(handler);
+    return super.subscribe(handler);
+  }
+  override nodeUpdated(spec: NodeSpec): NodeUpdateOutcome {
+    const outcome = super.nodeUpdated(spec);
+    const node = this.get(`${spec.cluster}/${spec.name}`);
+    if (outcome === 'unchanged' && node !== undefined) {
+      for (const handler of this.#handlers) void handler.nodeUpdate(node, node, new AbortController().signal);
+    }
+    return outcome;
+  }
+}
+
+/** Explains in the order of arrival. */
+class Unsorted extends NodeManager {
+  override explain(fullName: string): NodeExplanation | undefined {
+    const explained = super.explain(fullName);
+    return explained && { ...explained, claims: explained.claims.toReversed() };
+  }
+}
+
+/** Writes addresses before it looks at the source, as the original does. */
+class WritesFirst extends NodeManager {
+  readonly #ipcache: IPCache;
+  constructor(options: NodeManagerOptions & { readonly ipcache: IPCache }) {
+    super(options);
+    this.#ipcache = options.ipcache;
+  }
+  override nodeUpdated(spec: NodeSpec): NodeUpdateOutcome {
+    const node = parseNode(spec, () => {});
+    for (const claim of node === undefined ? [] : addressClaims(node, this.configuration)) {
+      this.#ipcache.upsert(claim.ip, claim);
+    }
+    return super.nodeUpdated(spec);
+  }
+}
+
+/** Lets one handler's failure keep the change from the others. */
+class Fragile extends NodeManager {
+  #failed = false;
+  override subscribe(handler: NodeHandler): Unsubscribe {
+    const guarded = (call: () => HandlerResult): HandlerResult => {
+      if (this.#failed) return;
+      this.#failed = true;
+      const result = call();
+      this.#failed = false;
+      return result;
+    };
+    return super.subscribe({
+      nodeAdd: (node, signal) => guarded(() => handler.nodeAdd(node, signal)),
+      nodeUpdate: (old, node, signal) => guarded(() => handler.nodeUpdate(old, node, signal)),
+      nodeDelete: (node, signal) => guarded(() => handler.nodeDelete(node, signal)),
+    });
+  }
+}
+
+/** Drops the errors of handlers, as the original does. */
+class Careless extends NodeManager {
+  override subscribe(handler: NodeHandler): Unsubscribe {
+    const careless = (call: () => HandlerResult): HandlerResult => {
+      try {
+        return call();
+      } catch {
+        // nobody will know
+      }
+    };
+    return super.subscribe({
+      nodeAdd: (node, signal) => careless(() => handler.nodeAdd(node, signal)),
+      nodeUpdate: (old, node, signal) => careless(() => handler.nodeUpdate(old, node, signal)),
+      nodeDelete: (node, signal) => careless(() => handler.nodeDelete(node, signal)),
+    });
+  }
+}
+
+/** Withdraws what is in force and forgets what is overruled. */
+class Orphaning extends NodeManager {
+  override withdraw({ source, cluster }: NodeWithdrawal): number {
+    const nodes = [...this.nodes()].filter(
+      (node) => node.source === source && (cluster === undefined || node.cluster === cluster),
+    );
+    return nodes.filter(
+      ({ name, cluster: of }) => this.nodeDeleted({ name, cluster: of, source }) === 'applied',
+    ).length;
+  }
+}
+
+/** Takes cluster `westend` for a part of cluster `west`: a prefix that does not end in `/`. */
+class Greedy extends NodeManager {
+  override withdraw({ source, cluster = '' }: NodeWithdrawal): number {
+    const clusters = new Set(
+      Array.from(this.nodes(), (node) => node.cluster).filter((c) => c.startsWith(cluster)),
+    );
+    return [...clusters].reduce((sum, each) => sum + super.withdraw({ source, cluster: each }), 0);
+  }
+}
+
+type Options = NodeManagerOptions & { readonly ipcache: IPCache };
+
+function rig(make: (options: Options) => NodeManager, newIPCache = IPCache): MakeRig {
+  return (retainOverruled) => {
+    const clock = new ManualClock();
+    const ipcache = new newIPCache({ retainOverruled });
+    const options = { ipcache, clock, clusterName: 'east', localNodeName: 'me', retainOverruled };
+    return { manager: make(options), ipcache, clock };
+  };
+}
+
+const MUTANTS: readonly {
+  readonly name: string;
+  readonly law: Law;
+  readonly make: MakeRig;
+  readonly retain?: boolean;
+}[] = [
+  {
+    name: 'I1: one that tells newcomers of what it holds back',
+    law: I1_foldEqualsReplay,
+    make: rig((options) => new TellsNewcomersMore(options)),
+  },
+  {
+    name: 'I1: one that does not watch who owns an address',
+    law: I1_foldEqualsReplay,
+    make: rig((options) => new NodeManager(options), Secretive),
+  },
+  {
+    name: 'I2: one that forgets overruled claims',
+    law: I2_orderDoesNotMatter,
+    make: rig((options) => new NodeManager({ ...options, retainOverruled: false })),
+  },
+  {
+    name: 'I3: one that tells every update twice',
+    law: I3_noNoise,
+    make: rig((options) => new Noisy(options)),
+  },
+  {
+    name: 'I3: one that passes unchanged updates on',
+    law: I3_noNoise,
+    make: rig((options) => new PassesOnEverything(options)),
+  },
+  {
+    name: 'I4: one that explains the wrong way round',
+    law: I4_oneWinner,
+    make: rig((options) => new Unsorted(options)),
+  },
+  {
+    name: 'addresses: one that writes before it looks at the source',
+    law: addresses,
+    make: rig((options) => new WritesFirst(options)),
+  },
+  {
+    name: 'addresses: one that does not take back what others have freed in a single slot',
+    law: addresses,
+    make: rig((options) => new NodeManager(options), Secretive),
+    retain: false,
+  },
+  {
+    name: 'I7: one whose handlers share their fate',
+    law: I7_isolation,
+    make: rig((options) => new Fragile(options)),
+  },
+  {
+    name: 'I7: one that drops the errors of handlers',
+    law: I7_isolation,
+    make: rig((options) => new Careless(options)),
+  },
+  {
+    name: 'I10: one that leaves overruled claims behind',
+    law: I10_noOrphans,
+    make: rig((options) => new Orphaning(options)),
+  },
+  {
+    name: 'I10: one whose cluster prefix does not end in a slash',
+    law: I10_noOrphans,
+    make: rig((options) => new Greedy(options)),
+  },
+];
+
+describe('a broken engine is caught', () => {
+  it.each(MUTANTS)('$name', async ({ law, make, retain = true }) => {
+    const run = await fc.check(law(make, retain), { numRuns: 1000 });
+    expect(run.failed).toBe(true);
+  });
+
+  it('and a sound one is not', async () => {
+    const run = await fc.check(
+      I10_noOrphans(
+        rig((options) => new NodeManager(options)),
+        true,
+      ),
+      { numRuns: 100 },
+    );
+    expect(run.failed).toBe(false);
+  });
+});
