@@ -25,6 +25,11 @@ export class ManualClock implements Clock {
     return this.#alarms.size;
   }
 
+  /** When the next alarm rings; undefined when none is set. */
+  get nextAt(): number | undefined {
+    return this.#next(Number.POSITIVE_INFINITY)?.at;
+  }
+
   /** Moves on by `ms`; rings what is due, also what is set meanwhile. */
   advance(ms: number): void {
     const end = this.#now + ms;

@@ -43,7 +43,6 @@ export class MemoryServer {
   readonly #keepRevisions: number;
   readonly #leases = new Map<LeaseID, Lease>();
   readonly #streams = new Set<MemoryWatchStream>();
-  readonly #forbidden = new Set<string>();
   #leaderless = false;
   #lastLease = 1n << 60n; // etcd's ids are 64 bits and large; ours keep readers from thinking them numbers
 
@@ -72,7 +71,7 @@ export class MemoryServer {
   // ── What clients call ──────────────────────────────────────────────────────────────────────────────────
 
   range(request: RangeRequest): RangeResponse {
-    this.#serve(request.start);
+    this.#serve();
     return this.#store.range(request);
   }
 
@@ -89,8 +88,7 @@ export class MemoryServer {
   watch(request: WatchRequest, observer: WatchObserver): MemoryWatchStream {
     const stream = new MemoryWatchStream(this.#store, request, observer, () => this.#streams.delete(stream));
     this.#streams.add(stream);
-    const refusal = this.#refusal(request.prefix);
-    if (refusal !== undefined) stream.end(refusal);
+    if (this.#leaderless) stream.end(new KvstoreError('no-leader', 'etcdserver: no leader'));
     return stream;
   }
 
@@ -150,16 +148,6 @@ export class MemoryServer {
     for (const stream of [...this.#streams]) stream.end(reason);
   }
 
-  /** Refuses reads and watches at or below `prefix`, as to a user without the right. */
-  forbid(prefix: string): void {
-    this.#forbidden.add(prefix);
-  }
-
-  /** Takes {@link forbid} back. */
-  allow(prefix: string): void {
-    this.#forbidden.delete(prefix);
-  }
-
   /** Without a leader, calls fail and streams end. */
   loseLeader(): void {
     this.#leaderless = true;
@@ -172,18 +160,8 @@ export class MemoryServer {
 
   // ── Inside ─────────────────────────────────────────────────────────────────────────────────────────────
 
-  #refusal(key: string | undefined): KvstoreError | undefined {
-    if (this.#leaderless) return new KvstoreError('no-leader', 'etcdserver: no leader');
-    if (key === undefined) return undefined;
-    for (const prefix of this.#forbidden) {
-      if (key.startsWith(prefix)) return new KvstoreError('forbidden', 'etcdserver: permission denied');
-    }
-    return undefined;
-  }
-
-  #serve(key?: string): void {
-    const refusal = this.#refusal(key);
-    if (refusal !== undefined) throw refusal;
+  #serve(): void {
+    if (this.#leaderless) throw new KvstoreError('no-leader', 'etcdserver: no leader');
   }
 
   #lease(id: LeaseID): Lease {

@@ -33,6 +33,7 @@ export class MemoryTransport implements Transport {
   readonly #clock: Clock;
   readonly #streams = new Set<MemoryWatchStream>();
   readonly #stalledPrefixes = new Set<string>();
+  readonly #forbidden = new Set<string>();
   readonly #waiting = new Set<(error: KvstoreError) => void>();
   #link: LinkState = 'up';
   #closed = false;
@@ -47,7 +48,10 @@ export class MemoryTransport implements Transport {
   }
 
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
-    return this.#call(options, () => this.#limited(this.#server.range(request)));
+    return this.#call(options, () => {
+      this.#checkRight(request.start);
+      return this.#limited(this.#server.range(request));
+    });
   }
 
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
@@ -167,6 +171,18 @@ export class MemoryTransport implements Transport {
     for (const stream of [...this.#streams]) stream.end(error);
   }
 
+  /** Refuses reads and watches at or below `prefix`, as to a user without the right; streams break. */
+  forbid(prefix: string): void {
+    this.#forbidden.add(prefix);
+    const error = new KvstoreError('forbidden', 'etcdserver: permission denied');
+    for (const stream of [...this.#streams]) if (stream.prefix.startsWith(prefix)) stream.end(error);
+  }
+
+  /** Takes {@link forbid} back. */
+  allow(prefix: string): void {
+    this.#forbidden.delete(prefix);
+  }
+
   /** Range answers with more bytes of values fail with `too-large`. */
   limitResponses(bytes: number): void {
     this.#maxResponseBytes = bytes;
@@ -182,9 +198,18 @@ export class MemoryTransport implements Transport {
     if (this.#closed) stream.end(new KvstoreError('closed', 'the client was closed'));
     if (this.#link === 'down') stream.end(unavailable('connection refused'));
     if (this.#isStalled(stream)) stream.stall();
+    if ([...this.#forbidden].some((prefix) => stream.prefix.startsWith(prefix))) {
+      stream.end(new KvstoreError('forbidden', 'etcdserver: permission denied'));
+    }
     if (this.#cutNextWatchAfter === undefined) return;
     stream.cutAfter(this.#cutNextWatchAfter);
     this.#cutNextWatchAfter = undefined;
+  }
+
+  #checkRight(key: string): void {
+    for (const prefix of this.#forbidden) {
+      if (key.startsWith(prefix)) throw new KvstoreError('forbidden', 'etcdserver: permission denied');
+    }
   }
 
   #breakAll(error: KvstoreError): void {

@@ -1,0 +1,131 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { bytesOfKey, keyOfBytes } from '../../src/kvstore/bytes.ts';
+import * as keys from '../../src/kvstore/codec/keys.ts';
+import { compareKeys, inRange, keyAfter, prefixEnd, prefixRange } from '../../src/kvstore/key-range.ts';
+import { SortedKeys } from '../../src/kvstore/memory/sorted-keys.ts';
+
+describe('the names of keys', () => {
+  it.each([
+    [keys.nodeKey('a', 'n1'), { kind: 'node', layout: 'state', cluster: 'a', name: 'n1' }],
+    [
+      keys.serviceKey('a', 'ns', 's'),
+      { kind: 'service', layout: 'state', cluster: 'a', namespace: 'ns', name: 's' },
+    ],
+    [
+      keys.ipKey('10.0.0.0/8'),
+      { kind: 'ip', layout: 'state', addressSpace: 'default', prefix: '10.0.0.0/8' },
+    ],
+    [keys.identityKey(300), { kind: 'identity', layout: 'state', id: '300' }],
+    [
+      keys.identityValueKey('k8s:a/b=c;', '10.0.0.1'),
+      { kind: 'identity-value', labels: 'k8s:a/b=c;', node: '10.0.0.1' },
+    ],
+    ['cilium/state/identities/v1/locks/x/1f', { kind: 'identity-lock', path: 'x/1f' }],
+    [keys.clusterConfigKey('a'), { kind: 'cluster-config', cluster: 'a' }],
+    [keys.syncedKey('a', 'ip'), { kind: 'synced', cluster: 'a', prefix: 'cilium/state/ip/v1' }],
+    ['cilium/cache/ip/v1/a/10.0.0.1', { kind: 'ip', layout: 'cache', cluster: 'a', prefix: '10.0.0.1' }],
+    ['cilium/cache/identities/v1/a/id/7', { kind: 'identity', layout: 'cache', cluster: 'a', id: '7' }],
+    ['cilium/cache/nodes/v1/a/n', { kind: 'node', layout: 'cache', cluster: 'a', name: 'n' }],
+    ['cilium/.heartbeat', { kind: 'heartbeat' }],
+    ['cilium/.initlock/5', { kind: 'init-lock', name: '5' }],
+  ])('%s', (key, expected) => {
+    expect(keys.parseKey(key)).toMatchObject(expected);
+  });
+
+  it.each([
+    '',
+    'cilium',
+    'cilium/state/nodes/v1/a',
+    'cilium/state/nodes/v1/a/',
+    'cilium/state/nodes/v1/a/b/c',
+    'cilium/state/nodes/v2/a/b',
+    'cilium/state/services/v1/a/b',
+    'cilium/state/identities/v1/value/x',
+    'cilium/state/other/v1/a/b',
+    'other/state/nodes/v1/a/b',
+  ])('%j is none', (key) => {
+    expect(keys.parseKey(key)).toBeUndefined();
+  });
+
+  it('a prefix ends in "/", so that cluster `a` does not see `ab` (trap)', () => {
+    for (const layout of ['state', 'cache'] as const) {
+      for (const resource of keys.MESH_RESOURCES) {
+        expect(keys.resourcePrefix(resource, 'a', layout)).toMatch(/\/$/);
+      }
+    }
+    expect(keys.nodeKey('ab', 'n').startsWith(keys.resourcePrefix('nodes', 'a'))).toBe(false);
+  });
+});
+
+describe('keys as strings', () => {
+  const bytes = fc.oneof(
+    fc.uint8Array({ maxLength: 8 }),
+    fc.string({ unit: 'binary', maxLength: 6 }).map((text) => Uint8Array.from(Buffer.from(text))),
+    fc
+      .array(fc.constantFrom(0, 0x2f, 0x7f, 0x80, 0xbf, 0xc3, 0xe2, 0xed, 0xf0, 0xff), { maxLength: 8 })
+      .map((b) => Uint8Array.from(b)),
+  );
+
+  it('every byte sequence has its own string, and back', () => {
+    fc.assert(
+      fc.property(bytes, (key) => {
+        expect([...bytesOfKey(keyOfBytes(key))]).toEqual([...key]);
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  it('are ordered by their bytes', () => {
+    fc.assert(
+      fc.property(bytes, bytes, (a, b) => {
+        const expected = Math.sign(Buffer.compare(a, b));
+        expect(Math.sign(compareKeys(keyOfBytes(a), keyOfBytes(b)))).toBe(expected);
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  it('a prefix range holds exactly the keys that start with the prefix', () => {
+    fc.assert(
+      fc.property(bytes, bytes, (prefix, key) => {
+        const starts = Buffer.from(key).subarray(0, prefix.length).equals(prefix);
+        const text = keyOfBytes(key);
+        expect(text.length > 0 && inRange(text, prefixRange(keyOfBytes(prefix)))).toBe(
+          key.length > 0 && starts,
+        );
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  it('ends of prefixes', () => {
+    expect(prefixEnd('a/')).toBe('a0');
+    expect(bytesOfKey(prefixEnd(keyOfBytes(Uint8Array.of(0x61, 0xff, 0xff))))).toEqual(Buffer.from('b'));
+    expect(prefixEnd('')).toBe('\0');
+    expect(compareKeys('a', keyAfter('a'))).toBeLessThan(0);
+  });
+});
+
+describe('sorted keys', () => {
+  it('hold what a sorted set would', () => {
+    const key = fc.integer({ min: 0, max: 3000 }).map(String);
+    const steps = fc.array(fc.record({ add: fc.boolean(), key }), { maxLength: 4000, size: 'max' });
+    fc.assert(
+      fc.property(steps, key, (script, start) => {
+        const sorted = new SortedKeys();
+        const model = new Set<string>();
+        for (const step of script) {
+          if (step.add) sorted.add(step.key);
+          else sorted.delete(step.key);
+          if (step.add) model.add(step.key);
+          else model.delete(step.key);
+        }
+        const range = { start, end: '\0' };
+        const expected = [...model].filter((k) => inRange(k, range)).sort(compareKeys);
+        expect([...sorted.range(range)]).toEqual(expected);
+      }),
+      { numRuns: 50 },
+    );
+  });
+});
