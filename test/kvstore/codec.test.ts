@@ -27,7 +27,7 @@ const recorded: readonly Recorded[] = readFileSync('examples/mesh.jsonl', 'utf8'
   .split('\n')
   .map((line) => JSON.parse(line));
 
-function valueOf<T>(decoded: Decoded<T>): T {
+function proved<T>(decoded: Decoded<T>): T {
   if (!decoded.ok) throw new Error(decoded.rejection.message);
   return decoded.value;
 }
@@ -38,20 +38,20 @@ function rewrite({ key, value }: Recorded): Uint8Array {
   const parsed = parseKey(key);
   switch (parsed?.kind) {
     case 'node':
-      return encodeNode(valueOf(decodeNode(parsed, bytes, key)));
+      return encodeNode(proved(decodeNode(parsed, bytes, key)));
     case 'service':
-      return encodeClusterService(valueOf(decodeClusterService(parsed, bytes, key)));
+      return encodeClusterService(proved(decodeClusterService(parsed, bytes, key)));
     case 'ip':
-      return encodeIPIdentityPair(valueOf(decodeIPIdentityPair(parsed.prefix, bytes, key)));
+      return encodeIPIdentityPair(proved(decodeIPIdentityPair(parsed.prefix, bytes, key)));
     case 'identity':
-      return encodeIdentity(valueOf(decodeIdentity(parsed.id, bytes, key)).labels);
+      return encodeIdentity(proved(decodeIdentity(parsed.id, bytes, key)).labels);
     case 'identity-value':
-      return encodeIdentityNumber(valueOf(decodeIdentityNumber(bytes, key)));
+      return encodeIdentityNumber(proved(decodeIdentityNumber(bytes, key)));
     case 'cluster-config':
-      return encodeClusterConfig(valueOf(decodeClusterConfig(bytes, key)));
+      return encodeClusterConfig(proved(decodeClusterConfig(bytes, key)));
     case 'heartbeat':
     case 'synced':
-      return encodeTimestamp(valueOf(decodeTimestamp(bytes, key)));
+      return encodeTimestamp(proved(decodeTimestamp(bytes, key)));
     default:
       throw new Error(`no codec for ${key}`);
   }
@@ -167,18 +167,18 @@ describe('names that JavaScript objects have (trap: keys such as `__proto__`)', 
 
   it('are ordinary names of labels', () => {
     const json = `${hostile},"Name":"n","Cluster":"c","Labels":{"__proto__":"a","constructor":"b"}}`;
-    const node = valueOf(decodeNode({ cluster: 'c', name: 'n' }, bytesOfText(json), ''));
+    const node = proved(decodeNode({ cluster: 'c', name: 'n' }, bytesOfText(json), ''));
     expect([...node.labels]).toEqual([
       ['__proto__', 'a'],
       ['constructor', 'b'],
     ]);
     expect(textOfBytes(encodeNode(node))).toContain('"Labels":{"__proto__":"a","constructor":"b"}');
-    expect(({} as Record<string, unknown>)['x']).toBeUndefined();
+    expect(Object.keys(Object.prototype)).toEqual([]);
   });
 
   it('are ordinary names of ports', () => {
     const json = `${hostile},"cluster":"c","namespace":"s","name":"n","backends":{"10.0.0.1":{"__proto__":{"Port":1,"Protocol":"TCP"}}}}`;
-    const service = valueOf(
+    const service = proved(
       decodeClusterService({ cluster: 'c', namespace: 's', name: 'n' }, bytesOfText(json), ''),
     );
     expect([...(service.backends.get('10.0.0.1')?.keys() ?? [])]).toEqual(['__proto__']);

@@ -6,7 +6,7 @@ export class WatchRecorder {
   readonly events: WatchEvent[] = [];
   readonly batches: (readonly WatchEvent[])[] = [];
   /** What the events amount to. */
-  readonly content = new Map<string, string>();
+  readonly content: Map<string, string> = new Map();
   readonly breaches: string[] = [];
   readonly done: Promise<void>;
   readonly #watch: Watch;

@@ -124,6 +124,11 @@ export class ListAndWatch implements Watch {
 
   // ── The reader's side ──────────────────────────────────────────────────────────────────────────────────
 
+  /** Ended is ended, whatever the step under way still does. */
+  #enter(state: WatchState): void {
+    if (!this.#ended.signal.aborted) this.#state = state;
+  }
+
   #end(): void {
     this.#state = 'ended';
     this.#ended.abort();
@@ -199,7 +204,7 @@ export class ListAndWatch implements Watch {
     this.#failuresInRow++;
     this.#lastFailure = error;
     const forbidden = error.code === 'forbidden';
-    this.#state = forbidden ? 'forbidden' : 'waiting';
+    this.#enter(forbidden ? 'forbidden' : 'waiting');
     const { clock, random } = this.#options;
     const delay = forbidden
       ? FORBIDDEN_BACKOFF.baseMs + backoffDelay(1, FORBIDDEN_BACKOFF, random)
@@ -235,7 +240,7 @@ export class ListAndWatch implements Watch {
         const error = asKvstoreError(thrown);
         if (!error.retryable || this.#ended.signal.aborted) throw error;
         await this.#failed(error);
-        this.#state = 'listing';
+        this.#enter('listing');
       }
     }
   };
@@ -245,7 +250,7 @@ export class ListAndWatch implements Watch {
    * different values, so every key is told again.
    */
   async #list(diverged: boolean): Promise<Step> {
-    this.#state = 'listing';
+    this.#enter('listing');
     this.#listings++;
     if (diverged) this.#known.forgetLastWrites();
     const unseen = this.#known.keys();
@@ -286,7 +291,7 @@ export class ListAndWatch implements Watch {
    * are the same keys; otherwise some were deleted, and a listing of keys alone tells which.
    */
   async #delta(): Promise<Step> {
-    this.#state = 'listing';
+    this.#enter('listing');
     const { transport, prefix } = this.#options;
     const changed = await transport.range(
       { ...prefixRange(prefix), minModRevision: this.#next, limit: DELTA_KEYS },
@@ -338,7 +343,7 @@ export class ListAndWatch implements Watch {
 
   /** Its revision is that of one member and may lag behind the quorum's, so only the cluster is compared. */
   #created(header: ResponseHeader): void {
-    this.#state = 'watching';
+    this.#enter('watching');
     if (this.#header === undefined || header.clusterID === this.#header.clusterID) return;
     throw new KvstoreError('future-revision', 'the watch was answered by another cluster');
   }

@@ -1,0 +1,112 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Transport } from '../../src/kvstore/transport.ts';
+import { happenings, I9_nothingLostNothingInvented } from './watch-laws.ts';
+
+describe('a watch under faults', () => {
+  it('I9 nothing lost, nothing invented: what was told equals what is held, after any faults', async () => {
+    await fc.assert(
+      fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script)),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+type Wrap = (transport: Transport) => Transport;
+
+/** Passes everything on, but for what `changes` replaces. */
+function wrapped(transport: Transport, changes: Partial<Transport>): Transport {
+  return {
+    range: (request, options) => transport.range(request, options),
+    txn: (request, options) => transport.txn(request, options),
+    watch: (request, observer) => transport.watch(request, observer),
+    grantLease: (ttl, options) => transport.grantLease(ttl, options),
+    keepLeaseAlive: (lease, options) => transport.keepLeaseAlive(lease, options),
+    revokeLease: (lease, options) => transport.revokeLease(lease, options),
+    endpoints: (options) => transport.endpoints(options),
+    close: () => transport.close(),
+    ...changes,
+  };
+}
+
+/** Resumes after the revision of the last header, as the etcd3 client does. */
+const resumesFromHeader: Wrap = (transport) => {
+  let next = 0;
+  return wrapped(transport, {
+    watch: (request, observer) =>
+      transport.watch(
+        { ...request, startRevision: Math.max(next, request.startRevision) },
+        {
+          ...observer,
+          onCreated: (header) => {
+            next = header.revision + 1;
+            observer.onCreated(header);
+          },
+          onEvents: (events, header, partial) => {
+            next = header.revision + 1;
+            observer.onEvents(events, header, partial);
+          },
+          onProgress: (header, requested) => observer.onProgress(header, requested),
+          onEnd: (reason) => observer.onEnd(reason),
+        },
+      ),
+  });
+};
+
+/** Resumes without asking whether the server still has the history that was followed. */
+const neverFences: Wrap = (transport) =>
+  wrapped(transport, {
+    range: async (request, options) => {
+      const answer = await transport.range({ ...request, revision: 0 }, options);
+      return request.revision ? { ...answer, kvs: [] } : answer;
+    },
+  });
+
+/** Does not tell deletes. */
+const deafToDeletes: Wrap = (transport) =>
+  wrapped(transport, {
+    watch: (request, observer) =>
+      transport.watch(request, {
+        onCreated: (header) => observer.onCreated(header),
+        onEvents: (events, header, partial) =>
+          observer.onEvents(
+            events.filter(({ value }) => value !== undefined),
+            header,
+            partial,
+          ),
+        onProgress: (header, requested) => observer.onProgress(header, requested),
+        onEnd: (reason) => observer.onEnd(reason),
+      }),
+  });
+
+/** Begins one revision too late. */
+const offByOne: Wrap = (transport) =>
+  wrapped(transport, {
+    watch: (request, observer) =>
+      transport.watch({ ...request, startRevision: request.startRevision + 1 }, observer),
+  });
+
+/** Leaves out the last key of a page. */
+const shortPages: Wrap = (transport) =>
+  wrapped(transport, {
+    range: async (request, options) => {
+      const answer = await transport.range(request, options);
+      return { ...answer, kvs: answer.kvs.slice(0, -1) };
+    },
+  });
+
+describe('the test of the test', () => {
+  it.each([
+    ['resumes from the header', resumesFromHeader],
+    ['is deaf to deletes', deafToDeletes],
+    ['begins one revision too late', offByOne],
+    ['has short pages', shortPages],
+    ['never fences', neverFences],
+  ] as const)('I9 catches a transport that %s', async (_what, wrap) => {
+    const outcome = await fc.check(
+      fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script, wrap)),
+      { numRuns: 1000, endOnFailure: true },
+    );
+    expect(outcome.failed).toBe(true);
+  });
+});
