@@ -9,6 +9,8 @@ export interface RecordedKey {
   readonly store: string;
   readonly key: string;
   readonly value: string;
+  /** `file.jsonl:12`, where it was read. */
+  readonly at: string;
 }
 
 const FIELDS = ['store', 'key', 'value'] as const;
@@ -36,7 +38,7 @@ export function parseRecordedKey(line: string, at: string): RecordedKey | Reject
       return rejection('malformed-line', field, value, 'must not be empty', at);
   }
   const { store, key, value } = json as unknown as RecordedKey; // checked field by field above
-  return { store, key, value };
+  return { store, key, value, at };
 }
 
 /**

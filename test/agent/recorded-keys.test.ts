@@ -5,31 +5,37 @@ import { type RecordedKey, readRecordedKeys } from '../../src/agent/recorded-key
 import { temporaryFolder } from './temporary-folder.ts';
 
 interface Read {
-  readonly keys: readonly RecordedKey[];
+  readonly keys: readonly Omit<RecordedKey, 'at'>[];
+  /** Lines of the keys. */
+  readonly lines: readonly string[];
   readonly refused: readonly string[];
 }
 
 async function read(text: string): Promise<Read> {
   const path = join(temporaryFolder({ 'mesh.jsonl': text }), 'mesh.jsonl');
-  const keys: RecordedKey[] = [];
+  const keys: Omit<RecordedKey, 'at'>[] = [];
+  const lines: string[] = [];
   const refused: string[] = [];
   for await (const key of readRecordedKeys(path, ({ message }) =>
     refused.push(message.slice(path.length + 1)),
   )) {
-    keys.push(key);
+    const { at, ...rest } = key;
+    keys.push(rest);
+    lines.push(at.slice(path.length + 1));
   }
-  return { keys, refused };
+  return { keys, lines, refused };
 }
 
 const GOOD = '{"store":"atlantic","key":"cilium/.heartbeat","value":"2026-11-20T12:00:00Z"}';
 
 describe('a recorded mesh', () => {
   it('is read in order, a key a line; empty lines, line ends of Windows and unknown fields do not matter', async () => {
-    const { keys, refused } = await read(
+    const { keys, lines, refused } = await read(
       `\uFEFF${GOOD}\r\n\n   \n{"store":"a","key":"k","value":"","lease":7}\n${GOOD}`,
     );
     const heartbeat = { store: 'atlantic', key: 'cilium/.heartbeat', value: '2026-11-20T12:00:00Z' };
     expect(keys).toEqual([heartbeat, { store: 'a', key: 'k', value: '' }, heartbeat]);
+    expect(lines).toEqual(['1', '4', '5']);
     expect(refused).toEqual([]);
   });
 

@@ -1,0 +1,180 @@
+import type { IPCache } from '../ipcache/ipcache.ts';
+import type { DecidingRule, ExplainedClaim, KeyedEntry } from '../ipcache/types.ts';
+import { comparePrefixes, Prefix } from '../net/prefix.ts';
+import type { Node } from '../nodemanager/node.ts';
+import type { NodeManager } from '../nodemanager/node-manager.ts';
+import type { AnnouncedService } from '../servicecache/announcement.ts';
+import type { ServiceCache } from '../servicecache/service-cache.ts';
+import { backendsText, type IdentityName, identityText } from './change-text.ts';
+import {
+  ascending,
+  backendsDocument,
+  nodeDocument,
+  prefixDocument,
+  prefixOfKey,
+  sortedRecord,
+} from './state-document.ts';
+import { alignColumns, printable } from './terminal.ts';
+
+/** What questions are put to. */
+export interface Knowledge {
+  readonly ipcache: IPCache;
+  readonly services: ServiceCache;
+  readonly nodes: NodeManager;
+  readonly identityName: IdentityName;
+}
+
+/** An answer for machines and for people. */
+export interface Answer {
+  /** Plain data, fit for JSON. */
+  readonly json: unknown;
+  readonly lines: readonly string[];
+  /** Whether there is what was asked for. */
+  readonly found: boolean;
+}
+
+function table(rows: readonly (readonly string[])[]): readonly string[] {
+  return alignColumns(rows.map((row) => row.map(printable)));
+}
+
+function byPrefix(entries: readonly KeyedEntry[]): readonly KeyedEntry[] {
+  const keyed = entries.flatMap((entry) => {
+    const prefix = Prefix.parse(entry.key);
+    return prefix === undefined ? [] : [{ prefix, entry }];
+  });
+  return keyed.sort((a, b) => comparePrefixes(a.prefix, b.prefix)).map(({ entry }) => entry);
+}
+
+function prefixRow(entry: KeyedEntry, nameOf: IdentityName): readonly string[] {
+  return [
+    prefixOfKey(entry.key),
+    identityText(entry.identity, nameOf),
+    entry.hostIP ?? '-',
+    String(entry.encryptKey),
+    entry.owner === '' ? entry.source : `${entry.source} (${entry.owner})`,
+    entry.k8s === undefined ? '-' : `${entry.k8s.namespace}/${entry.k8s.podName}`,
+  ];
+}
+
+const PREFIX_HEADER = ['PREFIX', 'IDENTITY', 'HOST', 'KEY', 'SOURCE', 'POD'];
+
+function prefixJson(entry: KeyedEntry): Readonly<Record<string, unknown>> {
+  const { source, owner } = entry;
+  return { prefix: prefixOfKey(entry.key), ...prefixDocument(entry), source, ...(owner && { owner }) };
+}
+
+/** Every visible prefix in the order of addresses; with `identity`, those of that identity only. */
+export function listPrefixes({ ipcache, identityName }: Knowledge, identity?: number): Answer {
+  const all = [...ipcache.entries()].filter((entry) => identity === undefined || entry.identity === identity);
+  const entries = byPrefix(all);
+  return {
+    json: entries.map(prefixJson),
+    lines: table([PREFIX_HEADER, ...entries.map((entry) => prefixRow(entry, identityName))]),
+    found: true,
+  };
+}
+
+/** What an IP belongs to (the longest prefix that holds it), or what exactly stands behind a CIDR. */
+function find({ ipcache }: Knowledge, key: string): KeyedEntry | undefined {
+  return key.includes('/') ? ipcache.lookupByPrefix(key) : ipcache.lookup(key);
+}
+
+function nothing(key: string): Answer {
+  const why = Prefix.parse(key) === undefined ? 'is not an IP address or prefix' : 'nothing is known of it';
+  return { json: null, lines: [`${printable(key)}: ${why}`], found: false };
+}
+
+/** See {@link find}. */
+export function getPrefix(knowledge: Knowledge, key: string): Answer {
+  const entry = find(knowledge, key);
+  if (entry === undefined) return nothing(key);
+  return {
+    json: prefixJson(entry),
+    lines: table([PREFIX_HEADER, prefixRow(entry, knowledge.identityName)]),
+    found: true,
+  };
+}
+
+const RULES: Readonly<Record<DecidingRule, string>> = {
+  'only-claim': 'it is the only claim',
+  'source-precedence': 'its source is stronger than that of the next',
+  'owner-name': 'of equal sources, the smallest owner name wins',
+  'endpoint-over-cidr': 'an endpoint IP hides the CIDR of the same single address',
+};
+
+function claimJson(claim: ExplainedClaim): Readonly<Record<string, unknown>> {
+  const { key, effective, shadowed } = claim;
+  return { ...prefixJson(claim), key, effective, shadowed };
+}
+
+/** Every claim on the prefix that {@link getPrefix} finds, strongest first, and the rule that decided. */
+export function explainPrefix(knowledge: Knowledge, key: string): Answer {
+  const entry = find(knowledge, key);
+  const explanation = entry && knowledge.ipcache.explain(entry.key);
+  if (explanation?.decidedBy === undefined) return nothing(key);
+  const { prefix, claims, decidedBy } = explanation;
+  const rows = claims.map((claim, index) => [
+    index === 0 ? '*' : '',
+    ...prefixRow(claim, knowledge.identityName).with(0, claim.key),
+  ]);
+  return {
+    json: { prefix, decidedBy, claims: claims.map(claimJson) },
+    lines: [
+      `${prefix}: the first claim (*) is in force, because ${RULES[decidedBy]}.`,
+      ...table([
+        ['', 'KEY', ...PREFIX_HEADER.slice(1).map((name) => (name === 'KEY' ? 'ENCRYPT' : name))],
+        ...rows,
+      ]),
+    ],
+    found: true,
+  };
+}
+
+function serviceRow([name, { service, endpoints }]: readonly [string, AnnouncedService]): readonly string[] {
+  const ports = service.ports
+    .entrySeq()
+    .map(([port, { port: number }]) => (port ? `${port}:${number}` : `${number}`));
+  const flags = [service.global ? 'global' : '', service.shared ? 'shared' : ''].filter(Boolean).join(' ');
+  return [
+    name,
+    service.clusterIPs.join(' ') || (service.addressing === 'headless' ? 'headless' : '-'),
+    ports.join(' ') || '-',
+    flags || '-',
+    backendsText(endpoints.backends),
+  ];
+}
+
+/** Every announced service with its effective backends. */
+export function listServices({ services }: Knowledge): Answer {
+  const sorted = [...services.snapshot()].sort(([a], [b]) => ascending(a, b));
+  return {
+    json: sortedRecord(sorted, ({ service, endpoints }) => ({
+      clusterIPs: service.clusterIPs.toArray(),
+      global: service.global,
+      shared: service.shared,
+      backends: backendsDocument(endpoints),
+    })),
+    lines: table([['SERVICE', 'CLUSTER IP', 'PORTS', 'MESH', 'BACKENDS'], ...sorted.map(serviceRow)]),
+    found: true,
+  };
+}
+
+function nodeRow(node: Node): readonly string[] {
+  return [
+    node.fullName,
+    node.source,
+    node.addresses.map(({ type, ip }) => `${type}=${ip}`).join(' ') || '-',
+    [node.ipv4AllocCIDR, node.ipv6AllocCIDR].filter(Boolean).join(' ') || '-',
+    String(node.encryptionKey),
+  ];
+}
+
+/** Every node of the mesh. */
+export function listNodes({ nodes }: Knowledge): Answer {
+  const sorted = [...nodes.nodes()].sort((a, b) => ascending(a.fullName, b.fullName));
+  return {
+    json: sorted.map((node) => ({ ...nodeDocument(node), source: node.source })),
+    lines: table([['NODE', 'SOURCE', 'ADDRESSES', 'PODS', 'KEY'], ...sorted.map(nodeRow)]),
+    found: true,
+  };
+}

@@ -1,0 +1,26 @@
+import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
+import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
+
+/** Which kvstore the agent follows. `memory`: one in this process, filled with recorded keys. */
+export const KVSTORE_KINDS = ['memory'] as const;
+
+/** One of {@link KVSTORE_KINDS}. */
+export type KvstoreKind = (typeof KVSTORE_KINDS)[number];
+
+/** What an agent is told when it is made. */
+export interface AgentOptions {
+  readonly kvstore: KvstoreKind;
+  /** Name of the own cluster. The keys of its store are the own kvstore's; all others are remote clusters'. */
+  readonly clusterName: string;
+  /** Id of the own cluster; `undefined`: what its kvstore says, or 0. */
+  readonly clusterID: number | undefined;
+  readonly maxConnectedClusters: MaxConnectedClusters;
+  /** Name of the node that the agent runs on. */
+  readonly nodeName: string;
+  /** The switches of SEMANTICS 4. */
+  readonly network: NodeConfiguration;
+  /** Recorded meshes, read in order. */
+  readonly load: readonly string[];
+  /** Kubernetes manifests, files or folders, read in order. */
+  readonly manifests: readonly string[];
+}

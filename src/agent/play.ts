@@ -1,0 +1,97 @@
+import type { Clock } from '../base/clock.ts';
+import { sleep } from '../base/sleep.ts';
+import type { KvstoreBackend } from '../kvstore/backend.ts';
+import { bytesOfText, textOfBytes } from '../kvstore/bytes.ts';
+import type { PlayAction, PlayStep } from './play-script.ts';
+import { isRecord } from './record.ts';
+
+/** What a script may reach. */
+export interface PlayStage {
+  /** The kvstore of a cluster; `undefined` when there is no such cluster. */
+  kvstore(cluster: string): KvstoreBackend | undefined;
+  /** Removes a remote cluster's configuration; false when there is none. */
+  leave(cluster: string): Promise<boolean>;
+  /** Adds it again; false when there is no such cluster. */
+  join(cluster: string): Promise<boolean>;
+}
+
+/** Told what is about to happen, and what could not be done. */
+export interface PlayAudience {
+  onStep(step: PlayStep): void;
+  onFailure(action: PlayAction, why: string): void;
+}
+
+/** RFC 7386: objects are merged, null removes, everything else replaces. */
+export function mergePatch(target: unknown, patch: unknown): unknown {
+  if (!isRecord(patch)) return patch;
+  const merged = new Map(Object.entries(isRecord(target) ? target : {}));
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) merged.delete(key);
+    else merged.set(key, mergePatch(merged.get(key), value));
+  }
+  return Object.fromEntries(merged);
+}
+
+async function patchKey(kvstore: KvstoreBackend, key: string, patch: unknown): Promise<string | undefined> {
+  const current = await kvstore.get(key);
+  if (current === undefined) return `there is no key ${key}`;
+  const json: unknown = JSON.parse(textOfBytes(current.value) ?? '');
+  await kvstore.update(key, bytesOfText(JSON.stringify(mergePatch(json, patch))));
+  return undefined;
+}
+
+async function replaceText(
+  kvstore: KvstoreBackend,
+  { prefix, text, by }: PlayAction & { kind: 'replace' },
+): Promise<string | undefined> {
+  let replaced = 0;
+  for (const { key, value } of await kvstore.listPrefix(prefix)) {
+    const before = textOfBytes(value);
+    if (before?.includes(text) !== true) continue;
+    await kvstore.update(key, bytesOfText(before.replaceAll(text, () => by)));
+    replaced++;
+  }
+  return replaced === 0 ? `nothing under ${prefix} contains it` : undefined;
+}
+
+/** Does one action; gives the reason when it could not be done. */
+async function act(action: PlayAction, stage: PlayStage): Promise<string | undefined> {
+  if (action.kind === 'leave' || action.kind === 'join') {
+    return (await stage[action.kind](action.cluster)) ? undefined : 'it is no remote cluster';
+  }
+  const kvstore = stage.kvstore(action.store);
+  if (kvstore === undefined) return `there is no cluster ${action.store}`;
+  switch (action.kind) {
+    case 'put':
+      await kvstore.update(action.key, bytesOfText(action.value));
+      return undefined;
+    case 'delete':
+      return (await kvstore.delete(action.key)) ? undefined : `there is no key ${action.key}`;
+    case 'patch':
+      return patchKey(kvstore, action.key, action.patch);
+    case 'replace':
+      return replaceText(kvstore, action);
+  }
+}
+
+/**
+ * Plays a script: waits, tells the audience, acts. What cannot be done is told and the script goes on. Resolves
+ * when it is over or `signal` has fired; never rejects.
+ */
+export async function play(
+  steps: readonly PlayStep[],
+  stage: PlayStage,
+  audience: PlayAudience,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const step of steps) {
+    await sleep(clock, step.after * 1000, signal);
+    if (signal.aborted) return;
+    audience.onStep(step);
+    for (const action of step.actions) {
+      const failure = await act(action, stage).catch((error: unknown) => String(error));
+      if (failure !== undefined) audience.onFailure(action, failure);
+    }
+  }
+}

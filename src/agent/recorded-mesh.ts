@@ -1,0 +1,119 @@
+import type { Clock, Random } from '../base/clock.ts';
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { bytesOfText } from '../kvstore/bytes.ts';
+import { type ClusterConfig, decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import {
+  clusterConfigKey,
+  DEFAULT_ADDRESS_SPACE,
+  MESH_RESOURCES,
+  parseKey,
+  syncedKey,
+} from '../kvstore/codec/keys.ts';
+import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
+import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
+
+function wrongCluster(field: string, store: string): Rejection['message'] {
+  return `the ${field} is not of cluster ${store}, whose kvstore this is`;
+}
+
+/**
+ * Why nobody would ever read a key, if so. A mesh watches whole prefixes, so what lies beside them would be
+ * dropped without a word.
+ */
+function strayKey({ store, key }: RecordedKey, at: string): Rejection | undefined {
+  const parsed = parseKey(key);
+  if (parsed === undefined) return rejection('unknown-key', 'key', key, 'no key of a mesh', at);
+  const isOwn = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
+  if (isOwn && parsed.cluster !== store) {
+    return rejection('wrong-cluster', 'key', key, wrongCluster(parsed.kind, store), at);
+  }
+  if (parsed.kind !== 'ip' || parsed.layout !== 'state') return undefined;
+  if (parsed.addressSpace === DEFAULT_ADDRESS_SPACE) return undefined;
+  const why = `the only address space is ${DEFAULT_ADDRESS_SPACE}`;
+  return rejection('unknown-address-space', 'key', key, why, at);
+}
+
+/** Kvstores of a mesh in memory, one for each cluster, as recorded. */
+export class RecordedMesh {
+  readonly #stores = new Map<string, MemoryBackend>();
+  readonly #clock: Clock;
+  readonly #random: Random;
+
+  constructor(clock: Clock, random: Random) {
+    this.#clock = clock;
+    this.#random = random;
+  }
+
+  /** Names of the clusters that have a kvstore, in order of first mention. */
+  get clusters(): readonly string[] {
+    return [...this.#stores.keys()];
+  }
+
+  /** The kvstore of a cluster, if it has been mentioned. */
+  get(cluster: string): MemoryBackend | undefined {
+    return this.#stores.get(cluster);
+  }
+
+  /** The kvstore of a cluster, empty if it has not been mentioned. */
+  open(cluster: string): MemoryBackend {
+    const known = this.#stores.get(cluster);
+    if (known !== undefined) return known;
+    const store = new MemoryBackend({ clock: this.#clock, random: this.#random });
+    this.#stores.set(cluster, store);
+    return store;
+  }
+
+  /**
+   * Writes the keys of a file into the stores; see `readRecordedKeys`. Lines that are not right, and keys that
+   * nobody would read, go to `onReject`. Ends early when the signal fires.
+   */
+  async load(path: string, onReject: (rejection: Rejection) => void, signal: AbortSignal): Promise<void> {
+    for await (const recorded of readRecordedKeys(path, onReject)) {
+      if (signal.aborted) return;
+      const stray = strayKey(recorded, recorded.at);
+      if (stray === undefined)
+        await this.open(recorded.store).update(recorded.key, bytesOfText(recorded.value));
+      else onReject(stray);
+    }
+  }
+
+  /** A new client of the kvstore of a cluster, with a connection of its own; `undefined` for no such cluster. */
+  connect(cluster: string): MemoryBackend | undefined {
+    const server = this.#stores.get(cluster)?.server;
+    return server && new MemoryBackend({ server, clock: this.#clock, random: this.#random });
+  }
+
+  /** The id that a cluster's kvstore gives to it; 0 when it says none that can be read. */
+  async clusterID(cluster: string): Promise<number> {
+    return (await this.#configOf(cluster))?.id ?? 0;
+  }
+
+  /**
+   * Adds the canaries that are missing of clusters that write them, and reports each: such a cluster is believed
+   * complete only when it says so, but a recording is complete when it has been read, even one that is cut off.
+   */
+  async complete(onReject: (rejection: Rejection) => void): Promise<void> {
+    for (const [cluster, store] of this.#stores) {
+      const config = await this.#configOf(cluster);
+      if (config?.capabilities.syncedCanaries !== true) continue;
+      for (const resource of MESH_RESOURCES) {
+        const key = syncedKey(cluster, resource, config.capabilities.cached ? 'cache' : 'state');
+        if (!(await store.createOnly(key, bytesOfText('')))) continue;
+        const why = 'is missing: is the recording cut off? What it holds is taken for complete';
+        onReject(rejection('missing-canary', 'key', key, why, `cluster ${cluster}`));
+      }
+    }
+  }
+
+  /** Closes every kvstore. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#stores.values()].map((store) => store.close()));
+  }
+
+  async #configOf(cluster: string): Promise<ClusterConfig | undefined> {
+    const key = clusterConfigKey(cluster);
+    const found = await this.#stores.get(cluster)?.get(key);
+    const decoded = found && decodeClusterConfig(found.value, key);
+    return decoded?.ok === true ? decoded.value : undefined;
+  }
+}

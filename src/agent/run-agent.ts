@@ -1,0 +1,104 @@
+import { sleep } from '../base/sleep.ts';
+import { systemClock } from '../base/system-clock.ts';
+import { Agent } from './agent.ts';
+import type { AgentStatus } from './agent-status.ts';
+import type { Answer, Knowledge } from './answers.ts';
+import { LiveView } from './live-view.ts';
+import type { Logger } from './log.ts';
+import type { AgentOptions } from './options.ts';
+import { play } from './play.ts';
+import { readPlayScript } from './play-script.ts';
+import { stateDocument } from './state-document.ts';
+import { showState } from './summary.ts';
+import { type ColourEnvironment, type Output, Terminal } from './terminal.ts';
+
+/** What the last step of a script sets off is shown before the script is said to be over. */
+const SETTLE_MS = 1_000;
+
+/** What running an agent takes from its process. */
+export interface RunContext {
+  readonly log: Logger;
+  /** Asks the agent to end. */
+  readonly signal: AbortSignal;
+}
+
+/** The same, for an agent that shows something. */
+export interface ShowContext extends RunContext {
+  readonly output: Output;
+  readonly env: ColourEnvironment;
+}
+
+/** Runs `use` with an agent whose first sync is over, and stops the agent whatever becomes of it. */
+async function withAgent<T>(
+  options: AgentOptions,
+  { log, signal }: RunContext,
+  use: (agent: Agent, complete: boolean) => T | Promise<T>,
+): Promise<T> {
+  const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
+  try {
+    const missing = await agent.start(signal);
+    for (const sentence of missing) log.error(sentence);
+    return await use(agent, missing.length === 0);
+  } finally {
+    await agent.stop();
+  }
+}
+
+function until(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+/** Whether everything that was asked for has been complete. */
+export type Completeness = 'complete' | 'incomplete';
+
+/** Prints what is known after the first sync: for people, or as a `StateDocument`. */
+export function printState(
+  options: AgentOptions,
+  format: 'text' | 'json',
+  context: ShowContext,
+): Promise<Completeness> {
+  const { output, env } = context;
+  return withAgent(options, context, (agent, complete) => {
+    if (format === 'text') showState(agent, agent.status(), new Terminal(output, env));
+    else output.write(`${JSON.stringify(stateDocument(agent.contents()), null, 1)}\n`);
+    return complete ? 'complete' : 'incomplete';
+  });
+}
+
+/** A question that is put to an agent. */
+export type Question = (knowledge: Knowledge, status: AgentStatus) => Answer;
+
+/** Puts one question to an agent after its first sync. */
+export function askMesh(options: AgentOptions, question: Question, context: RunContext): Promise<Answer> {
+  return withAgent(options, context, (agent) => question(agent, agent.status()));
+}
+
+/** Shows what is known, then every change, until it is asked to end; plays a script if there is one. */
+export async function followMesh(
+  options: AgentOptions,
+  script: string | undefined,
+  context: ShowContext,
+): Promise<void> {
+  const { signal, log, output, env } = context;
+  const steps = script === undefined ? [] : await readPlayScript(script);
+  const terminal = new Terminal(output, env);
+  await withAgent(options, context, async (agent) => {
+    showState(agent, agent.status(), terminal);
+    terminal.line(terminal.paint('faint', 'Every change is shown from here on; Ctrl-C ends.'));
+    const view = new LiveView(agent, terminal, systemClock);
+    using _following = view.follow();
+    const audience = {
+      onStep: ({ say }: { readonly say: string }): void => view.say(say),
+      onFailure: (action: { readonly kind: string }, why: string): void =>
+        log.error(`--play: ${action.kind}: ${why}`),
+    };
+    await play(steps, agent, audience, systemClock, signal);
+    if (steps.length > 0) await sleep(systemClock, SETTLE_MS, signal);
+    if (steps.length > 0 && !signal.aborted)
+      view.say('The script is over; the agent goes on. Ctrl-C ends it.');
+    await until(signal);
+  });
+}

@@ -1,0 +1,115 @@
+import type { IPCacheEntry, KeyedEntry } from '../ipcache/types.ts';
+import { protocolName } from '../net/port.ts';
+import type { Node } from '../nodemanager/node.ts';
+import type { Endpoints, Ports } from '../servicecache/backend.ts';
+
+/** What stands behind a prefix. Fields that have nothing to say are left out. */
+export interface PrefixDocument {
+  readonly encryptKey: number;
+  readonly hostIP?: string;
+  readonly identity: number;
+  /** Port and IANA protocol number by name: `8080/6`. */
+  readonly namedPorts?: Readonly<Record<string, string>>;
+  readonly namespace?: string;
+  readonly podName?: string;
+}
+
+/** A node. Fields that have nothing to say are left out. */
+export interface NodeDocument {
+  /** `InternalIP=192.168.10.1`, in the node's order. */
+  readonly addresses: readonly string[];
+  readonly cluster: string;
+  readonly clusterID: number;
+  readonly encryptionKey: number;
+  readonly ipv4AllocCIDR?: string;
+  readonly ipv6AllocCIDR?: string;
+  readonly name: string;
+}
+
+/** The backends of a service: by address, then by port name. */
+export type BackendsDocument = Readonly<
+  Record<string, Readonly<Record<string, { readonly Port: number; readonly Protocol: string }>>>
+>;
+
+/** What the agent knows, as `--once -o json` prints it: keys sorted, nodes by cluster and name. */
+export interface StateDocument {
+  /** By CIDR, `10.1.2.3/32`: what is visible there. */
+  readonly ipcache: Readonly<Record<string, PrefixDocument>>;
+  readonly nodes: readonly NodeDocument[];
+  /** By `namespace/name`: every service that is announced, also one without backends. */
+  readonly services: Readonly<Record<string, BackendsDocument>>;
+}
+
+/** Orders text by UTF-16 code unit, as JSON readers of other languages sort ASCII keys. */
+export function ascending(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}
+
+/** A record with its keys in order. `fromEntries` makes own fields of all of them, `__proto__` too. */
+export function sortedRecord<V, W>(
+  entries: Iterable<readonly [string, V]>,
+  write: (value: V) => W,
+): Readonly<Record<string, W>> {
+  const sorted = [...entries].sort(([a], [b]) => ascending(a, b));
+  return Object.fromEntries(sorted.map(([key, value]) => [key, write(value)]));
+}
+
+/** The CIDR of a key: of an endpoint's IP, the full-length one. */
+export function prefixOfKey(key: string): string {
+  if (key.includes('/')) return key;
+  return key.includes(':') ? `${key}/128` : `${key}/32`;
+}
+
+/** An entry as the documents show it. */
+export function prefixDocument(entry: IPCacheEntry): PrefixDocument {
+  const { namedPorts, namespace, podName } = entry.k8s ?? {};
+  return {
+    encryptKey: entry.encryptKey,
+    ...(entry.hostIP === undefined ? {} : { hostIP: entry.hostIP }),
+    identity: entry.identity,
+    ...(namedPorts === undefined || namedPorts.size === 0
+      ? {}
+      : { namedPorts: sortedRecord(namedPorts, ({ port, protocol }) => `${port}/${protocol}`) }),
+    ...(namespace === undefined ? {} : { namespace }),
+    ...(podName === undefined ? {} : { podName }),
+  };
+}
+
+/** A node as the documents show it. */
+export function nodeDocument(node: Node): NodeDocument {
+  return {
+    addresses: node.addresses.map(({ type, ip }) => `${type}=${ip}`).toArray(),
+    cluster: node.cluster,
+    clusterID: node.clusterID,
+    encryptionKey: node.encryptionKey,
+    ...(node.ipv4AllocCIDR === undefined ? {} : { ipv4AllocCIDR: node.ipv4AllocCIDR }),
+    ...(node.ipv6AllocCIDR === undefined ? {} : { ipv6AllocCIDR: node.ipv6AllocCIDR }),
+    name: node.name,
+  };
+}
+
+function portsDocument(ports: Ports): BackendsDocument[string] {
+  return sortedRecord(ports, ({ port, protocol }) => ({ Port: port, Protocol: protocolName(protocol) }));
+}
+
+/** Effective backends as the documents show them. */
+export function backendsDocument({ backends }: Endpoints): BackendsDocument {
+  return sortedRecord(backends, ({ ports }) => portsDocument(ports));
+}
+
+/** The three engines' content, each iterated once. */
+export interface EngineContents {
+  readonly entries: Iterable<KeyedEntry>;
+  readonly nodes: Iterable<Node>;
+  readonly services: Iterable<readonly [string, { readonly endpoints: Endpoints }]>;
+}
+
+/** The whole state as plain data. */
+export function stateDocument({ entries, nodes, services }: EngineContents): StateDocument {
+  const visible = Array.from(entries, (entry) => [prefixOfKey(entry.key), entry] as const);
+  return {
+    ipcache: sortedRecord(visible, prefixDocument),
+    nodes: [...nodes].sort((a, b) => ascending(a.fullName, b.fullName)).map(nodeDocument),
+    services: sortedRecord(services, ({ endpoints }) => backendsDocument(endpoints)),
+  };
+}

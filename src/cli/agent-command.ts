@@ -1,0 +1,39 @@
+import { type Command, Option } from 'commander';
+import { createLog } from '../agent/log.ts';
+import { followMesh, printState } from '../agent/run-agent.ts';
+import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
+
+interface AgentFlags extends MeshFlags {
+  readonly once?: true;
+  readonly output: 'text' | 'json';
+  readonly play?: string;
+}
+
+/** `dpcache agent`. */
+export function addAgentCommand(program: Command, io: CommandIO, run: RunAction): void {
+  const command = program
+    .command('agent')
+    .description('follow a mesh and show what is where, and every change of it, until it is interrupted')
+    .option('--once', 'print what is known once everything is synced, and end')
+    .addOption(
+      new Option('-o, --output <format>', 'with --once: a view for people, or JSON')
+        .choices(['text', 'json'])
+        .default('text'),
+    )
+    .addOption(new Option('--play <file>', 'play a script of changes (YAML)').conflicts('once'))
+    .action((flags: AgentFlags) =>
+      run(async () => {
+        if (flags.output === 'json' && flags.once !== true) command.error('error: -o json needs --once');
+        const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
+        const context = { log, output: io.stdout, env: io.env, signal: io.signal };
+        if (flags.once === true) {
+          const outcome = await printState(agentOptions(flags), flags.output, context);
+          return outcome === 'complete' ? EXIT.ok : EXIT.failed;
+        }
+        await followMesh(agentOptions(flags), flags.play, context);
+        return EXIT.ok;
+      }),
+    );
+  addMeshOptions(command);
+}

@@ -1,0 +1,86 @@
+import { hostname } from 'node:os';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../agent/log.ts';
+import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
+
+/** Options that every command with an agent behind it takes, as commander hands them over. */
+export interface MeshFlags {
+  readonly kvstore: KvstoreKind;
+  readonly load?: readonly string[];
+  readonly manifests?: readonly string[];
+  readonly cluster: string;
+  readonly clusterId?: number;
+  readonly maxConnectedClusters: '255' | '511';
+  readonly nodeName: string;
+  readonly remoteNodeIdentities: boolean;
+  readonly encryption?: true;
+  readonly nodeEncryption?: true;
+  readonly hostFirewall?: true;
+  readonly underlay: 'ipv4' | 'ipv6';
+  readonly logLevel: LogLevel;
+  readonly logFormat: LogFormat;
+}
+
+const MAX_CLUSTER_ID = 511;
+
+function parseClusterID(text: string): number {
+  const id = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
+  if (id <= MAX_CLUSTER_ID) return id;
+  throw new InvalidArgumentError(`It must be a number from 0 to ${MAX_CLUSTER_ID}.`);
+}
+
+function parseName(text: string): string {
+  if (text !== '' && !text.includes('/')) return text;
+  throw new InvalidArgumentError('It must be a name: not empty, without /.');
+}
+
+function append(path: string, before: readonly string[] = []): readonly string[] {
+  if (path === '') throw new InvalidArgumentError('It must be a path.');
+  return [...before, path];
+}
+
+/** Adds the options of {@link MeshFlags}. */
+export function addMeshOptions(command: Command): Command {
+  const choice = (flags: string, what: string, choices: readonly string[], preset: string): Option =>
+    new Option(flags, what).choices(choices).default(preset);
+  return command
+    .optionsGroup('What to follow:')
+    .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
+    .addOption(choice('--kvstore <kind>', 'the kvstore to follow', KVSTORE_KINDS, 'memory'))
+    .option(
+      '--load <file>',
+      'recorded keys, JSON lines of {"store", "key", "value"}; may be repeated',
+      append,
+    )
+    .option('--manifests <path>', 'Kubernetes YAML, a file or a folder; may be repeated', append)
+    .option('--cluster-id <n>', 'id of the own cluster (default: what its kvstore says)', parseClusterID)
+    .addOption(choice('--max-connected-clusters <n>', 'clusters in the mesh', ['255', '511'], '255'))
+    .option('--node-name <name>', 'node that the agent runs on', parseName, hostname())
+    .optionsGroup('How nodes are reached:')
+    .option('--remote-node-identities', 'other nodes have identity remote-node', true)
+    .option('--no-remote-node-identities', 'all nodes have identity host')
+    .option('--encryption', 'traffic between pods is encrypted')
+    .option('--node-encryption', 'traffic between nodes is encrypted too')
+    .option('--host-firewall', 'the host firewall is on')
+    .addOption(choice('--underlay <family>', 'network under the tunnels', ['ipv4', 'ipv6'], 'ipv4'))
+    .optionsGroup('Log (on stderr):')
+    .addOption(choice('--log-level <level>', 'least level', LOG_LEVELS, 'warn'))
+    .addOption(choice('--log-format <format>', 'for people or collectors', LOG_FORMATS, 'text'))
+    .optionsGroup('Options:');
+}
+
+/** The agent's options that the flags ask for. */
+export function agentOptions(flags: MeshFlags): AgentOptions {
+  const { encryption = false, nodeEncryption = false, hostFirewall = false } = flags;
+  const { remoteNodeIdentities, underlay, load = [], manifests = [] } = flags;
+  return {
+    kvstore: flags.kvstore,
+    clusterName: flags.cluster,
+    clusterID: flags.clusterId,
+    maxConnectedClusters: flags.maxConnectedClusters === '511' ? 511 : 255,
+    nodeName: flags.nodeName,
+    network: { remoteNodeIdentities, encryption, nodeEncryption, hostFirewall, underlay },
+    load,
+    manifests,
+  };
+}

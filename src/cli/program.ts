@@ -1,0 +1,53 @@
+import { Command, CommanderError } from 'commander';
+import { InputError } from '../agent/input-error.ts';
+import { addAgentCommand } from './agent-command.ts';
+import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
+import { addQuestionCommands } from './question-commands.ts';
+import { version } from './version.ts';
+
+const EXIT_STATUSES = `
+Exit status: 0 done, and items that were refused are reported on stderr; 1 an input cannot be read, a cluster
+is not complete, or what was asked for is not there; 2 the command line is wrong.`;
+
+/** After an error: how the command is used in one line, so that the error stays in sight. */
+function addUsage(command: Command, parents: string): void {
+  const name = `${parents}${command.name()}`;
+  command.showHelpAfterError(`Usage: ${name} ${command.usage()}\nTry '${name} --help'.`);
+  for (const child of command.commands) addUsage(child, `${name} `);
+}
+
+function createProgram(io: CommandIO, run: RunAction): Command {
+  const program = new Command('dpcache')
+    .description('Knows what is where in a network: IPs, services and nodes, from etcd and Kubernetes.')
+    .version(version(), '-V, --version')
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+    })
+    .addHelpText('afterAll', EXIT_STATUSES);
+  addAgentCommand(program, io, run);
+  addQuestionCommands(program, io, run);
+  addUsage(program, '');
+  return program;
+}
+
+/**
+ * Runs the command that `words` (without the program's name) ask for and resolves with its exit status. What
+ * went wrong is told on stderr. Rejects on a bug only.
+ */
+export async function runCommand(words: readonly string[], io: CommandIO): Promise<ExitStatus> {
+  let status: ExitStatus = EXIT.ok;
+  const program = createProgram(io, async (action) => {
+    status = await action();
+  });
+  try {
+    await program.parseAsync(words, { from: 'user' });
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    if (!(error instanceof InputError)) throw error;
+    io.stderr.write(`dpcache: ${error.message}\n`);
+    return EXIT.failed;
+  }
+  return status;
+}

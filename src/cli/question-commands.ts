@@ -1,0 +1,57 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { explainPrefix, getPrefix, listNodes, listPrefixes, listServices } from '../agent/answers.ts';
+import { createLog } from '../agent/log.ts';
+import { askMesh, type Question } from '../agent/run-agent.ts';
+import { statusAnswer } from '../agent/summary.ts';
+import { isNumericIdentity } from '../identity/numeric-identity.ts';
+import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
+
+interface QuestionFlags extends MeshFlags {
+  readonly output: 'text' | 'json';
+  readonly identity?: number;
+}
+
+function parseIdentity(text: string): number {
+  const identity = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
+  if (isNumericIdentity(identity)) return identity;
+  throw new InvalidArgumentError('It must be a number from 0 to 4294967295.');
+}
+
+/** Commands that sync, answer one question and end: `dpcache ipcache list` and the like. */
+export function addQuestionCommands(program: Command, io: CommandIO, run: RunAction): void {
+  const answer = (flags: QuestionFlags, question: Question): Promise<void> =>
+    run(async () => {
+      const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
+      const { json, lines, found } = await askMesh(agentOptions(flags), question, { log, signal: io.signal });
+      const text = flags.output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n');
+      (found || flags.output === 'json' ? io.stdout : io.stderr).write(`${text}\n`);
+      return found ? EXIT.ok : EXIT.failed;
+    });
+  const question = (parent: Command, name: string, description: string): Command => {
+    const output = new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']);
+    const command = parent.command(name).description(description).addOption(output.default('text'));
+    return addMeshOptions(command);
+  };
+
+  const ipcache = program.command('ipcache').description('which identity, host and pod stand behind an IP');
+  question(ipcache, 'list', 'every visible prefix')
+    .option('--identity <n>', 'only prefixes of this identity', parseIdentity)
+    .action((flags: QuestionFlags) => answer(flags, (knowledge) => listPrefixes(knowledge, flags.identity)));
+  question(ipcache, 'get', 'what an IP belongs to, or what stands behind a CIDR')
+    .argument('<ip>', 'IP address or CIDR')
+    .action((ip: string, flags: QuestionFlags) => answer(flags, (knowledge) => getPrefix(knowledge, ip)));
+  question(ipcache, 'explain', 'who claims an IP or CIDR, and why one claim is in force')
+    .argument('<ip>', 'IP address or CIDR')
+    .action((ip: string, flags: QuestionFlags) => answer(flags, (knowledge) => explainPrefix(knowledge, ip)));
+
+  const service = program.command('service').description('which backends serve a service');
+  question(service, 'list', 'every service with its backends').action((flags: QuestionFlags) =>
+    answer(flags, listServices),
+  );
+  const node = program.command('node').description('which nodes exist and how to reach them');
+  question(node, 'list', 'every node of the mesh').action((flags: QuestionFlags) => answer(flags, listNodes));
+  question(program, 'status', 'how the agent stands: clusters, counts, what was refused').action(
+    (flags: QuestionFlags) => answer(flags, statusAnswer),
+  );
+}
