@@ -4,7 +4,7 @@ import { ListenerSet } from '../base/listener-set.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { formatPrefix } from '../net/format-address.ts';
-import { MapPrefixTable } from '../net/map-prefix-table.ts';
+import { HashPrefixTable } from '../net/hash-prefix-table.ts';
 import { formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import { PrefixChange } from './change.ts';
@@ -64,7 +64,7 @@ export class IPCache {
 
   constructor(options: IPCacheOptions = {}) {
     this.#maxEntries = options.maxEntries ?? Number.POSITIVE_INFINITY;
-    const newTable = (): PrefixTable => new MapPrefixTable();
+    const newTable = (): PrefixTable => new HashPrefixTable(options.hashSeed);
     this.#state = new ClaimState(newTable, this.#journal, {
       retainOverruled: options.retainOverruled ?? true,
       maxEntries: this.#maxEntries,

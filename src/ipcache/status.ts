@@ -11,6 +11,11 @@ export interface IPCacheOptions {
   readonly retainOverruled?: boolean | undefined;
   /** How many keys fit, shadowed ones included; a claim on one more is refused with `capacity`. No limit by default. */
   readonly maxEntries?: number | undefined;
+  /**
+   * Seeds the hash of addresses. Give a random number where strangers choose addresses, so that they cannot choose
+   * ones that collide; leave it out for runs that repeat exactly.
+   */
+  readonly hashSeed?: number | undefined;
   /** Told of every refused input, for logs. Must not throw. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Told what a listener threw. Must not throw. */

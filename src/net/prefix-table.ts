@@ -1,5 +1,5 @@
-import type { AddressWords } from './address-words.ts';
-import type { PrefixRegister } from './prefix.ts';
+import type { AddressWords, Family } from './address-words.ts';
+import type { KeyForm, PrefixRegister } from './prefix.ts';
 
 /**
  * A set of keys, each a prefix in a form (`endpoint` or `cidr`), that gives every key a *slot*: a small number
@@ -13,6 +13,8 @@ export interface PrefixTable {
   readonly size: number;
   /** One more than the highest slot ever given out. */
   readonly slotLimit: number;
+  /** Bytes held, as far as the table knows. */
+  readonly bytes: number;
   /** The slot of exactly this key, or -1. */
   find(key: Readonly<PrefixRegister>): number;
   /** Adds a key that is not there (the caller has asked `find`) and gives its slot. */
@@ -31,4 +33,8 @@ export interface PrefixTable {
    * comes exactly once, others come once or not at all.
    */
   slots(): Generator<number, void, void>;
+  /** As {@link PrefixTable.slots}, of the keys whose addresses all lie in `prefix`. Walks all keys. */
+  covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void>;
+  /** How many keys have this family, length and form. */
+  countOf(family: Family, length: number, form: KeyForm): number;
 }

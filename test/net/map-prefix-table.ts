@@ -1,6 +1,6 @@
-import { type AddressWords, addressBits, maskWords } from './address-words.ts';
-import { type PrefixRegister, prefixRegister } from './prefix.ts';
-import type { PrefixTable } from './prefix-table.ts';
+import { type AddressWords, addressBits, type Family, maskWords } from '../../src/net/address-words.ts';
+import { containsWords, type KeyForm, type PrefixRegister, prefixRegister } from '../../src/net/prefix.ts';
+import type { PrefixTable } from '../../src/net/prefix-table.ts';
 
 function keyText(key: Readonly<PrefixRegister>): string {
   return `${key.family}|${key.w0},${key.w1},${key.w2},${key.w3}/${key.length}${key.form}`;
@@ -18,6 +18,11 @@ export class MapPrefixTable implements PrefixTable {
 
   get slotLimit(): number {
     return this.#keys.length;
+  }
+
+  /** Not known: a `Map` does not say. */
+  get bytes(): number {
+    return 0;
   }
 
   find(key: Readonly<PrefixRegister>): number {
@@ -62,5 +67,19 @@ export class MapPrefixTable implements PrefixTable {
     for (let slot = 0; slot < this.#keys.length; slot++) {
       if (this.#keys[slot] !== undefined) yield slot;
     }
+  }
+
+  *covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void> {
+    for (const slot of this.slots()) {
+      const key = this.#keys[slot];
+      if (key === undefined || key.length < prefix.length) continue;
+      if (containsWords(prefix, prefix.length, key)) yield slot;
+    }
+  }
+
+  countOf(family: Family, length: number, form: KeyForm): number {
+    const same = (key: PrefixRegister | undefined): boolean =>
+      key?.family === family && key.length === length && key.form === form;
+    return this.#keys.filter(same).length;
   }
 }

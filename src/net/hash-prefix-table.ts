@@ -1,0 +1,141 @@
+import { type AddressWords, addressBits, type Family, maskWords } from './address-words.ts';
+import { familyOfWord, KeyHash, lengthOfWord, lengthWord } from './key-hash.ts';
+import { containsWords, type PrefixRegister, prefixRegister } from './prefix.ts';
+import type { PrefixTable } from './prefix-table.ts';
+import { StemIndex } from './stem-index.ts';
+
+/** Key lengths of a family: 0 to 128, and 129 for an endpoint. */
+const LENGTHS = 130;
+
+/** The length of a key in this table: an endpoint is longer than the full-length CIDR over it (I4). */
+function keyLength(key: Readonly<PrefixRegister>): number {
+  return key.form === 'endpoint' ? key.length + 1 : key.length;
+}
+
+/**
+ * The {@link PrefixTable} for millions of keys: {@link KeyHash} for exact look-up, {@link StemIndex} to find the
+ * longest match in few probes.
+ *
+ * Cost: `find`, `insert` and `remove` are O(1) without pauses (a step of growth takes well below a millisecond);
+ * `longestMatch` probes the address itself, then the lengths that exist around it, longest first; `covered` walks
+ * all keys. About 17 bytes an IPv4 key, 29 an IPv6 key, and for prefixes shorter than an address up to 60 more for
+ * each stem that they share.
+ */
+export class HashPrefixTable implements PrefixTable {
+  readonly #keys: KeyHash;
+  readonly #stems: StemIndex;
+  /** Keys of each family (0: IPv4, 1: IPv6) and key length. */
+  readonly #counts = new Int32Array(2 * LENGTHS);
+  readonly #probe: PrefixRegister = prefixRegister();
+
+  /** A `seed` that strangers do not know keeps them from choosing keys that collide. */
+  constructor(seed = 0) {
+    this.#keys = new KeyHash(seed);
+    this.#stems = new StemIndex(seed);
+  }
+
+  get size(): number {
+    return this.#keys.size;
+  }
+
+  get slotLimit(): number {
+    return this.#keys.slotLimit;
+  }
+
+  get bytes(): number {
+    return this.#keys.bytes + this.#stems.bytes;
+  }
+
+  find(key: Readonly<PrefixRegister>): number {
+    return this.#keys.find(key, lengthWord(key.family, keyLength(key)));
+  }
+
+  insert(key: Readonly<PrefixRegister>): number {
+    const length = keyLength(key);
+    const slot = this.#keys.insert(key, lengthWord(key.family, length));
+    this.#adjust(key, length, 1);
+    return slot;
+  }
+
+  remove(slot: number): void {
+    this.keyOf(slot, this.#probe);
+    this.#keys.remove(slot);
+    this.#adjust(this.#probe, keyLength(this.#probe), -1);
+  }
+
+  keyOf(slot: number, out: PrefixRegister): void {
+    const word = this.#keys.wordAt(slot);
+    this.#keys.readWords(slot, out);
+    const bits = addressBits(familyOfWord(word));
+    const length = lengthOfWord(word);
+    out.form = length > bits ? 'endpoint' : 'cidr';
+    out.length = Math.min(length, bits);
+  }
+
+  countOf(family: Family, length: number, form: PrefixRegister['form']): number {
+    return this.#countOf(family, form === 'endpoint' ? length + 1 : length);
+  }
+
+  longestMatch(address: Readonly<AddressWords>): number {
+    const { family } = address;
+    const bits = addressBits(family);
+    for (let length = bits + 1; length >= bits; length--) {
+      if (this.#countOf(family, length) === 0) continue;
+      const slot = this.#keys.find(address, lengthWord(family, length));
+      if (slot >= 0) return slot;
+    }
+    return this.#longestShorter(address, bits);
+  }
+
+  *slots(): Generator<number, void, void> {
+    for (let slot = 0; slot < this.#keys.slotLimit; slot++) {
+      if (this.#keys.wordAt(slot) !== 0) yield slot;
+    }
+  }
+
+  *covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void> {
+    const key = prefixRegister();
+    for (const slot of this.slots()) {
+      this.keyOf(slot, key);
+      if (key.length >= prefix.length && containsWords(prefix, prefix.length, key)) yield slot;
+    }
+  }
+
+  /** The longest match among the prefixes that are shorter than an address. */
+  #longestShorter(address: Readonly<AddressWords>, bits: number): number {
+    const stems = this.#stems.of(address.family);
+    const probe = this.#probe;
+    probe.family = address.family;
+    probe.w0 = address.w0;
+    probe.w1 = address.w1;
+    probe.w2 = address.w2;
+    probe.w3 = address.w3;
+    for (let stem = bits - stems.tier; stem >= 16; stem -= stems.tier) {
+      let lengths = stems.lengthsUnder(address, stem);
+      while (lengths !== 0) {
+        const longest = 31 - Math.clz32(lengths);
+        lengths ^= 1 << longest;
+        const slot = this.#findMasked(probe, stem + 1 + longest);
+        if (slot >= 0) return slot;
+      }
+    }
+    const short = stems.longestShort(address);
+    return short < 0 ? -1 : this.#findMasked(probe, short);
+  }
+
+  /** Masks the probe, whose further bits are not needed any more, and looks it up. */
+  #findMasked(probe: PrefixRegister, length: number): number {
+    maskWords(probe, length);
+    return this.#keys.find(probe, lengthWord(probe.family, length));
+  }
+
+  #adjust(key: Readonly<PrefixRegister>, length: number, by: 1 | -1): void {
+    const at = (key.family === 6 ? LENGTHS : 0) + length;
+    this.#counts[at] = (this.#counts[at] ?? 0) + by;
+    if (length < addressBits(key.family)) this.#stems.of(key.family).adjust(key, length, by);
+  }
+
+  #countOf(family: Family, length: number): number {
+    return this.#counts[(family === 6 ? LENGTHS : 0) + length] ?? 0;
+  }
+}

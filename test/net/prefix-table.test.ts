@@ -1,0 +1,128 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { HashPrefixTable } from '../../src/net/hash-prefix-table.ts';
+import { type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
+import { MapPrefixTable } from './map-prefix-table.ts';
+
+function key(text: string): PrefixRegister {
+  const register = prefixRegister();
+  expect(parsePrefix(text, register), text).toBe(true);
+  return register;
+}
+
+// Few distinct bits, so that prefixes nest, share stems and collide with their neighbours.
+const octet = fc.constantFrom(0, 1, 127, 128, 255);
+const ipv4 = fc.tuple(fc.constantFrom(10, 11), octet, octet, octet).map((octets) => octets.join('.'));
+const group = fc.constantFrom('0', '1', '8000', 'ffff');
+const ipv6 = fc.array(group, { minLength: 7, maxLength: 7 }).map((groups) => `fd00:${groups.join(':')}`);
+const address = fc.oneof(ipv4, ipv6);
+const prefix = fc.oneof(
+  address,
+  fc.tuple(ipv4, fc.integer({ min: 0, max: 32 })).map(([ip, length]) => `${ip}/${length}`),
+  fc.tuple(ipv6, fc.integer({ min: 0, max: 128 })).map(([ip, length]) => `${ip}/${length}`),
+);
+
+const step = fc.oneof(
+  fc.record({ op: fc.constant('insert' as const), text: prefix }),
+  fc.record({ op: fc.constant('remove' as const), nth: fc.nat() }),
+  fc.record({ op: fc.constant('match' as const), text: address }),
+  fc.record({ op: fc.constant('covered' as const), text: prefix }),
+);
+
+function textsOf(table: HashPrefixTable | MapPrefixTable, slots: Iterable<number>): string[] {
+  const register = prefixRegister();
+  return Array.from(slots, (slot) => {
+    table.keyOf(slot, register);
+    return JSON.stringify(register);
+  }).sort();
+}
+
+describe('the hash prefix table does what the obvious table does', () => {
+  it('for any history of insertions, removals and look-ups', () => {
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 60, size: 'max' }), fc.integer(), (steps, seed) => {
+        const fast = new HashPrefixTable(seed);
+        const naive = new MapPrefixTable();
+        const held: PrefixRegister[] = [];
+        for (const each of steps) {
+          if (each.op === 'insert') {
+            const wanted = key(each.text);
+            expect(fast.find(wanted)).toBe(naive.find(wanted));
+            if (naive.find(wanted) >= 0) continue;
+            expect(fast.insert(wanted)).toBe(naive.insert(wanted));
+            held.push(wanted);
+          } else if (each.op === 'remove') {
+            const [gone] = held.splice(each.nth % Math.max(held.length, 1), 1);
+            if (gone === undefined) continue;
+            fast.remove(fast.find(gone));
+            naive.remove(naive.find(gone));
+            expect(fast.find(gone)).toBe(-1);
+          } else if (each.op === 'match') {
+            expect(fast.longestMatch(key(each.text))).toBe(naive.longestMatch(key(each.text)));
+          } else {
+            const within = key(each.text);
+            expect(textsOf(fast, fast.covered(within))).toEqual(textsOf(naive, naive.covered(within)));
+          }
+          expect(fast.size).toBe(naive.size);
+        }
+        expect(textsOf(fast, fast.slots())).toEqual(textsOf(naive, naive.slots()));
+        for (const { family, length, form } of held) {
+          expect(fast.countOf(family, length, form)).toBe(naive.countOf(family, length, form));
+        }
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  it('through growth to many segments, and back to empty', () => {
+    const fast = new HashPrefixTable(7);
+    const naive = new MapPrefixTable();
+    const register = prefixRegister();
+    let random = 1;
+    const next = (): number => {
+      random = (Math.imul(random, 1_103_515_245) + 12_345) | 0;
+      return random;
+    };
+    for (let i = 0; i < 40_000; i++) {
+      const length = 8 + (i % 26);
+      const text = length > 32 ? '' : `/${length}`;
+      const word = next();
+      const ip = `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`;
+      parsePrefix(`${ip}${text}`, register);
+      if (naive.find(register) >= 0) continue;
+      expect(fast.insert(register)).toBe(naive.insert(register));
+      if (i % 3 === 0) {
+        const gone = (next() >>> 8) % naive.slotLimit;
+        naive.keyOf(gone, register);
+        if (naive.find(register) !== gone) continue;
+        fast.remove(gone);
+        naive.remove(gone);
+      }
+    }
+    for (let i = 0; i < 5_000; i++) {
+      const word = next();
+      parsePrefix(`${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`, register);
+      expect(fast.longestMatch(register)).toBe(naive.longestMatch(register));
+    }
+    for (const slot of [...naive.slots()]) {
+      naive.keyOf(slot, register);
+      expect(fast.find(register)).toBe(slot);
+      fast.remove(slot);
+    }
+    expect([fast.size, [...fast.slots()]]).toEqual([0, []]);
+    expect(fast.longestMatch(key('10.0.0.1'))).toBe(-1);
+  });
+
+  it('when buckets of removed keys have filled a segment', () => {
+    const fast = new HashPrefixTable(1);
+    const register = key('10.0.0.0');
+    for (let i = 0; i < 20_000; i++) {
+      register.w0 = i;
+      const slot = fast.insert(register);
+      expect(fast.find(register)).toBe(slot);
+      fast.remove(slot);
+    }
+    expect(fast.slotLimit).toBe(1);
+    expect(fast.bytes).toBeLessThan(1 << 20);
+  });
+});
