@@ -23,7 +23,7 @@ export class DeliveryQueue {
       // Deliveries may add more while this runs; the array is walked by index and emptied at the end.
       for (let i = 0; i < this.#waiting.length; i++) this.#waiting[i]?.();
     } finally {
-      this.#waiting.length = 0;
+      if (this.#waiting.length > 0) this.#waiting.length = 0; // setting it is slow, and it is almost always 0
       this.#running = false;
     }
   }

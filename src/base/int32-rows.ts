@@ -1,8 +1,8 @@
-// 2^13 rows a chunk: growing allocates 64 KiB per column of stride 2, far below a noticeable pause, and wastes
-// at most that much.
+// 2^13 rows a chunk: growing allocates at most 256 KiB at a time (stride 8), far below a noticeable pause.
 const CHUNK_BITS = 13;
 const CHUNK_ROWS: number = 1 << CHUNK_BITS;
 const ROW_MASK: number = CHUNK_ROWS - 1;
+const NO_CHUNK: Int32Array = new Int32Array(0);
 
 /**
  * A growing array of rows of `stride` 32-bit integers, all zero at first. It grows by whole chunks and never
@@ -32,6 +32,16 @@ export class Int32Rows {
   set(row: number, column: number, value: number): void {
     const chunk = this.#chunks[row >>> CHUNK_BITS];
     if (chunk !== undefined) chunk[(row & ROW_MASK) * this.stride + column] = value;
+  }
+
+  /** The chunk that holds a row, for code that touches several columns of it; empty for a row that does not exist. */
+  chunkOf(row: number): Int32Array {
+    return this.#chunks[row >>> CHUNK_BITS] ?? NO_CHUNK;
+  }
+
+  /** Where the row begins in its chunk. */
+  offsetOf(row: number): number {
+    return (row & ROW_MASK) * this.stride;
   }
 
   /** Bytes held. */

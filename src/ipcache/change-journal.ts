@@ -5,11 +5,8 @@ import type { ClaimSink, ClaimState, KeyImage } from './claim-state.ts';
 import type { HeldClaim } from './entry-rows.ts';
 import type { ClaimWriter, IPCacheEntry, OwnerChange } from './types.ts';
 
-/** What one write or batch has changed, net. */
-export interface Committed {
-  readonly changes: readonly PrefixChange[];
-  readonly ownerChanges: readonly OwnerChange[];
-}
+const NO_CHANGES: PrefixChange[] = []; // never added to
+const NO_OWNER_CHANGES: readonly OwnerChange[] = [];
 
 interface Before {
   readonly key: PrefixRegister;
@@ -21,7 +18,7 @@ interface Before {
  * how to take it back (I8).
  */
 export class ChangeJournal implements ClaimSink {
-  #changes: PrefixChange[] = [];
+  #changes: PrefixChange[] = NO_CHANGES;
   #ownerChanges: OwnerChange[] = [];
   /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
   #before: Before[] | undefined;
@@ -45,7 +42,11 @@ export class ChangeJournal implements ClaimSink {
     old: IPCacheEntry | undefined,
     next: IPCacheEntry | undefined,
   ): void {
-    if (!sameEntry(old, next)) this.#changes.push(new PrefixChange(key, old, next));
+    if (sameEntry(old, next)) return;
+    const change = new PrefixChange(key, old, next);
+    // Most writes make one change, and its array goes to the listeners: an array of just one is the cheapest.
+    if (this.#changes.length === 0) this.#changes = [change];
+    else this.#changes.push(change);
   }
 
   ownerChanged(key: Readonly<PrefixRegister>, from: HeldClaim, to: ClaimWriter | undefined): void {
@@ -68,22 +69,28 @@ export class ChangeJournal implements ClaimSink {
       return result;
     } catch (error) {
       this.#rollBack(mark);
-      this.#changes.length = marks.changes;
-      this.#ownerChanges.length = marks.owners;
+      this.#changes = this.#changes.slice(0, marks.changes);
+      this.#ownerChanges = this.#ownerChanges.slice(0, marks.owners);
       throw error;
     } finally {
       if (outermost) this.#before = undefined;
     }
   }
 
-  /** Takes out what has been noted since the last time; undefined when nothing is to be told. */
-  commit(batched: boolean): Committed | undefined {
-    if (this.#changes.length === 0 && this.#ownerChanges.length === 0) return undefined;
-    const changes = batched ? netChanges(this.#changes) : this.#changes;
-    const ownerChanges = batched ? netOwnerChanges(this.#ownerChanges) : this.#ownerChanges;
-    this.#changes = [];
+  /** Takes out the visible changes noted since the last time, net. */
+  takeChanges(batched: boolean): readonly PrefixChange[] {
+    if (this.#changes.length === 0) return NO_CHANGES;
+    const changes = this.#changes;
+    this.#changes = NO_CHANGES;
+    return batched ? netChanges(changes) : changes;
+  }
+
+  /** Takes out the changes of owners noted since the last time, net. */
+  takeOwnerChanges(batched: boolean): readonly OwnerChange[] {
+    if (this.#ownerChanges.length === 0) return NO_OWNER_CHANGES;
+    const changes = this.#ownerChanges;
     this.#ownerChanges = [];
-    return { changes, ownerChanges };
+    return batched ? netOwnerChanges(changes) : changes;
   }
 
   #rollBack(mark: number): void {

@@ -1,4 +1,4 @@
-import type { AddressWords } from '../net/address-words.ts';
+import type { AddressWords, Family } from '../net/address-words.ts';
 import { formatPrefix } from '../net/format-address.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import { sameMetadata } from './k8s-metadata.ts';
@@ -19,16 +19,20 @@ export function sameEntry(a: IPCacheEntry | undefined, b: IPCacheEntry | undefin
 export class PrefixChange implements IPCacheChange {
   readonly old: IPCacheEntry | undefined;
   readonly new: IPCacheEntry | undefined;
-  readonly #words: AddressWords;
+  readonly #family: Family;
   readonly #length: number;
+  readonly #w0: number;
+  readonly #wide: AddressWords | undefined;
   #text: string | undefined;
 
   /** Copies `key`, which is usually a register. At least one of `old` and `next` is defined. */
   constructor(key: Readonly<PrefixRegister>, old: IPCacheEntry | undefined, next: IPCacheEntry | undefined) {
     this.old = old;
     this.new = next;
-    this.#words = { family: key.family, w0: key.w0, w1: key.w1, w2: key.w2, w3: key.w3 };
+    this.#family = key.family;
     this.#length = key.length;
+    this.#w0 = key.w0;
+    this.#wide = key.family === 4 ? undefined : { family: 6, w0: key.w0, w1: key.w1, w2: key.w2, w3: key.w3 };
   }
 
   get kind(): 'upsert' | 'delete' {
@@ -36,13 +40,22 @@ export class PrefixChange implements IPCacheChange {
   }
 
   get prefix(): string {
-    this.#text ??= formatPrefix(this.#words, this.#length);
+    this.#text ??= formatPrefix(this.#words(), this.#length);
     return this.#text;
   }
 
   /** This change and a later one of the same prefix in one. */
   followedBy(later: PrefixChange): PrefixChange {
-    return new PrefixChange({ ...this.#words, length: this.#length, form: 'cidr' }, this.old, later.new);
+    return new PrefixChange({ ...this.#words(), length: this.#length, form: 'cidr' }, this.old, later.new);
+  }
+
+  /** All of it as plain data: the prefix is not a property of the object itself. */
+  toJSON(): IPCacheChange {
+    return { kind: this.kind, prefix: this.prefix, old: this.old, new: this.new };
+  }
+
+  #words(): AddressWords {
+    return this.#wide ?? { family: this.#family, w0: this.#w0, w1: 0, w2: 0, w3: 0 };
   }
 }
 

@@ -43,7 +43,8 @@ export function writerFault(writer: Writer, key: string): Rejection | undefined 
   return undefined;
 }
 
-/** What is wrong with a claim, if anything, its host IP aside: that is parsed where it is interned. */
+/** What is wrong with a claim, if anything, its writer and its host IP aside: those are
+ * checked where they are interned. */
 export function claimFault(claim: Claim, key: string): Rejection | undefined {
   if (typeof claim !== 'object' || claim === null)
     return rejection('invalid-claim', 'claim', claim, 'not an object', key);
@@ -59,7 +60,7 @@ export function claimFault(claim: Claim, key: string): Rejection | undefined {
       key,
     );
   }
-  return writerFault(claim, key) ?? (claim.k8s === undefined ? undefined : metadataFault(claim.k8s, key));
+  return claim.k8s === undefined ? undefined : metadataFault(claim.k8s, key);
 }
 
 /** A key that is neither an IP nor a CIDR. */

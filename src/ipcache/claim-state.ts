@@ -85,7 +85,8 @@ export class ClaimState {
   put(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     const slot = this.table.find(key);
     if (slot < 0) return this.#claimFree(key, claim, host);
-    if (this.rows.isOf(slot, claim)) return this.#claimOwn(slot, key, claim, host);
+    if (this.rows.writer(slot) === this.rows.writers.find(claim))
+      return this.#claimOwn(slot, key, claim, host);
     return this.#contest(slot, key, claim, host);
   }
 
@@ -93,7 +94,7 @@ export class ClaimState {
   remove(key: PrefixRegister, by: DeleteOptions): Exclude<DeleteOutcome, 'invalid'> {
     const slot = this.table.find(key);
     if (slot < 0) return 'not-found';
-    const effective = this.rows.isOf(slot, by);
+    const effective = this.rows.writer(slot) === this.rows.writers.find(by);
     const claim = effective ? this.rows.claim(slot) : this.rivals.find(slot, by);
     if (claim === undefined || !namesPod(claim, by.ifPod)) return 'not-owner';
     this.#sink.willChange(key, slot);
@@ -113,8 +114,9 @@ export class ClaimState {
       withdrawn++;
     }
     for (const slot of this.table.slots()) {
-      if (this.rows.writers.find(by) < 0) break; // holds nothing any more
-      if (!this.rows.isOf(slot, by)) continue;
+      const writer = this.rows.writers.find(by);
+      if (writer < 0) break; // holds nothing any more
+      if (this.rows.writer(slot) !== writer) continue;
       this.table.keyOf(slot, key);
       this.#sink.willChange(key, slot);
       this.#uncover(slot, key, this.rows.claim(slot));

@@ -1,10 +1,12 @@
 import { Int32Rows } from '../base/int32-rows.ts';
+import { ObjectColumn } from '../base/object-column.ts';
 import type { NumericIdentity } from '../identity/numeric-identity.ts';
 import type { Source } from '../identity/source.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import { HostTable } from './host-table.ts';
+import { IdentityHeads } from './identity-heads.ts';
 import { metadataOrNone, sameMetadata } from './k8s-metadata.ts';
-import type { Claim, IPCacheEntry, K8sMetadata, Writer } from './types.ts';
+import type { Claim, IPCacheEntry, K8sMetadata } from './types.ts';
 import { WriterTable } from './writer-table.ts';
 
 /** A claim taken out of the rows: complete, canonical, immutable. */
@@ -49,8 +51,8 @@ const KEY_MASK: number = (1 << KEY_BITS) - 1;
  */
 export class EntryRows {
   readonly #rows = new Int32Rows(STRIDE);
-  readonly #k8s: (K8sMetadata | undefined)[] = [];
-  readonly #firstOfIdentity = new Map<number, number>();
+  readonly #k8s = new ObjectColumn<K8sMetadata>();
+  readonly #heads: IdentityHeads = new IdentityHeads();
   readonly hosts: HostTable;
   readonly writers: WriterTable = new WriterTable();
 
@@ -59,13 +61,24 @@ export class EntryRows {
     this.hosts = new HostTable(hostTable);
   }
 
+  /** Bytes held, interned hosts and writers aside. */
+  get bytes(): number {
+    return this.#rows.bytes + this.#k8s.bytes;
+  }
+
   /** Fills an empty row. Takes over the caller's reference to `host`, which is the claim's `hostIP`. */
   fill(slot: number, claim: Claim, host: number): void {
-    const rows = this.#rows;
-    rows.reserve(slot);
-    rows.set(slot, WRITER_AND_FLAGS, this.writers.acquire(claim) << FLAG_BITS);
-    this.#setAttributes(slot, claim, host);
-    this.#link(slot, claim.identity);
+    this.#rows.reserve(slot);
+    const chunk = this.#rows.chunkOf(slot);
+    const at = this.#rows.offsetOf(slot);
+    const first = this.#heads.exchange(claim.identity, slot + 1);
+    if (first !== 0) this.#rows.set(first - 1, PREVIOUS, slot + 1);
+    chunk[at + IDENTITY] = claim.identity;
+    chunk[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
+    chunk[at + WRITER_AND_FLAGS] = this.writers.acquire(claim) << FLAG_BITS;
+    chunk[at + NEXT] = first;
+    chunk[at + PREVIOUS] = 0;
+    this.#k8s.set(slot, metadataOrNone(claim.k8s));
   }
 
   /** Writes other attributes of the same writer into a row, flags kept. Takes over the reference to `host`. */
@@ -83,8 +96,7 @@ export class EntryRows {
     const flags = this.#rows.get(slot, WRITER_AND_FLAGS) & FLAG_MASK;
     this.clear(slot);
     this.fill(slot, claim, host);
-    const writerOnly = this.#rows.get(slot, WRITER_AND_FLAGS);
-    this.#rows.set(slot, WRITER_AND_FLAGS, writerOnly | flags);
+    this.#rows.set(slot, WRITER_AND_FLAGS, this.#rows.get(slot, WRITER_AND_FLAGS) | flags);
   }
 
   /** Empties a row. */
@@ -93,7 +105,7 @@ export class EntryRows {
     this.hosts.release(this.#host(slot));
     this.writers.release(this.writer(slot));
     this.#rows.set(slot, WRITER_AND_FLAGS, 0);
-    this.#k8s[slot] = undefined;
+    this.#k8s.set(slot, undefined);
   }
 
   has(slot: number, flag: Flag): boolean {
@@ -110,42 +122,46 @@ export class EntryRows {
     return this.#rows.get(slot, WRITER_AND_FLAGS) >>> FLAG_BITS;
   }
 
-  isOf(slot: number, writer: Writer): boolean {
-    const { source, owner } = this.writers.writer(this.writer(slot));
-    return source === writer.source && owner === (writer.owner ?? '');
-  }
-
   identity(slot: number): NumericIdentity {
     // Only identities that claimFault has checked are ever stored.
     return (this.#rows.get(slot, IDENTITY) >>> 0) as NumericIdentity;
   }
 
   k8s(slot: number): K8sMetadata | undefined {
-    return this.#k8s[slot];
+    return this.#k8s.get(slot);
   }
 
   /** The attributes of a row as listeners are given them. */
   entry(slot: number): IPCacheEntry {
+    const hostAndKey = this.#rows.get(slot, HOST_AND_KEY);
     return {
       identity: this.identity(slot),
-      hostIP: this.hosts.text(this.#host(slot)),
-      encryptKey: this.#rows.get(slot, HOST_AND_KEY) & KEY_MASK,
-      k8s: this.#k8s[slot],
+      hostIP: this.hosts.text(hostAndKey >>> KEY_BITS),
+      encryptKey: hostAndKey & KEY_MASK,
+      k8s: this.#k8s.get(slot),
     };
   }
 
   /** The claim in a row. */
   claim(slot: number): HeldClaim {
+    const hostAndKey = this.#rows.get(slot, HOST_AND_KEY);
     const { source, owner } = this.writers.writer(this.writer(slot));
-    return { ...this.entry(slot), source, owner };
+    return {
+      identity: this.identity(slot),
+      hostIP: this.hosts.text(hostAndKey >>> KEY_BITS),
+      encryptKey: hostAndKey & KEY_MASK,
+      k8s: this.#k8s.get(slot),
+      source,
+      owner,
+    };
   }
 
   /** Whether a row holds just these attributes. */
   holds(slot: number, claim: Claim, host: number): boolean {
     return (
-      this.identity(slot) === claim.identity &&
+      this.#rows.get(slot, IDENTITY) === (claim.identity | 0) &&
       this.#rows.get(slot, HOST_AND_KEY) === ((host << KEY_BITS) | (claim.encryptKey ?? 0)) &&
-      sameMetadata(this.#k8s[slot], metadataOrNone(claim.k8s))
+      sameMetadata(this.#k8s.get(slot), metadataOrNone(claim.k8s))
     );
   }
 
@@ -163,7 +179,7 @@ export class EntryRows {
 
   /** Slots whose entry has this identity, the one that got it last first. */
   *slotsOfIdentity(identity: number): Generator<number, void, void> {
-    let link = this.#firstOfIdentity.get(identity) ?? 0;
+    let link = this.#heads.get(identity);
     while (link !== 0) {
       yield link - 1;
       link = this.#rows.get(link - 1, NEXT);
@@ -177,15 +193,14 @@ export class EntryRows {
   #setAttributes(slot: number, claim: Claim, host: number): void {
     this.#rows.set(slot, IDENTITY, claim.identity);
     this.#rows.set(slot, HOST_AND_KEY, (host << KEY_BITS) | (claim.encryptKey ?? 0));
-    this.#k8s[slot] = metadataOrNone(claim.k8s);
+    this.#k8s.set(slot, metadataOrNone(claim.k8s));
   }
 
   #link(slot: number, identity: number): void {
-    const first = this.#firstOfIdentity.get(identity) ?? 0;
+    const first = this.#heads.exchange(identity, slot + 1);
     this.#rows.set(slot, NEXT, first);
     this.#rows.set(slot, PREVIOUS, 0);
     if (first !== 0) this.#rows.set(first - 1, PREVIOUS, slot + 1);
-    this.#firstOfIdentity.set(identity, slot + 1);
   }
 
   #unlink(slot: number): void {
@@ -193,7 +208,6 @@ export class EntryRows {
     const previous = this.#rows.get(slot, PREVIOUS);
     if (next !== 0) this.#rows.set(next - 1, PREVIOUS, previous);
     if (previous !== 0) this.#rows.set(previous - 1, NEXT, next);
-    else if (next !== 0) this.#firstOfIdentity.set(this.identity(slot), next);
-    else this.#firstOfIdentity.delete(this.identity(slot));
+    else this.#heads.exchange(this.identity(slot), next);
   }
 }

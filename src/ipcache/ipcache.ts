@@ -14,8 +14,9 @@ import { ClaimState } from './claim-state.ts';
 import { FLAG } from './entry-rows.ts';
 import { decidingRule } from './explain.ts';
 import { NamedPortIndex, type NamedPortSets } from './named-port-index.ts';
+import { OutcomeCounts } from './outcome-counts.ts';
 import { IPCacheSnapshot } from './snapshot.ts';
-import type { CountedOutcome, IPCacheOptions, IPCacheStatus } from './status.ts';
+import type { IPCacheOptions, IPCacheStatus } from './status.ts';
 import type {
   Claim,
   DeleteOptions,
@@ -54,7 +55,7 @@ export class IPCache {
   readonly #namedPortsListeners: ListenerSet<{ changed(): void }>;
   readonly #deliveries = new DeliveryQueue();
   readonly #rejections: RejectionLog;
-  readonly #outcomes = new Map<CountedOutcome, number>();
+  readonly #outcomes = new OutcomeCounts();
   /** The key of the call under way. No call yields, and what listeners do comes after its last use. */
   readonly #key: PrefixRegister = prefixRegister();
   #namedPorts: NamedPortIndex | undefined;
@@ -87,7 +88,7 @@ export class IPCache {
   upsert(key: string, claim: Claim): UpsertOutcome {
     this.#assertWritable();
     const outcome = this.#upsert(key, claim);
-    this.#count(outcome);
+    this.#outcomes.count(outcome);
     this.#tell();
     return outcome;
   }
@@ -99,7 +100,7 @@ export class IPCache {
   delete(key: string, by: DeleteOptions): DeleteOutcome {
     this.#assertWritable();
     const outcome = this.#delete(key, by);
-    this.#count(outcome === 'applied' ? 'deleted' : outcome);
+    this.#outcomes.count(outcome === 'applied' ? 'deleted' : outcome);
     this.#tell();
     return outcome;
   }
@@ -111,11 +112,11 @@ export class IPCache {
   withdraw(by: Writer): number {
     const fault = writerFault(by, 'withdraw');
     if (fault !== undefined) {
-      this.#count(this.#reject(fault));
+      this.#outcomes.count(this.#reject(fault));
       return 0;
     }
     const withdrawn = this.batch(() => this.#state.withdraw(by, this.#key));
-    this.#count('deleted', withdrawn);
+    this.#outcomes.count('deleted', withdrawn);
     return withdrawn;
   }
 
@@ -236,7 +237,7 @@ export class IPCache {
       overruledClaims: this.#state.rivals.count,
       maxEntries: this.#maxEntries,
       entriesBySource: this.#state.rows.writers.entriesBySource(),
-      outcomes: new Map(this.#outcomes),
+      outcomes: this.#outcomes.snapshot(),
       rejections: this.#rejections.status(),
       listeners: this.#listeners.size,
       listenerFaults: this.#listenerFaults,
@@ -246,7 +247,7 @@ export class IPCache {
 
   #upsert(key: string, claim: Claim): UpsertOutcome {
     if (typeof key !== 'string' || !parsePrefix(key, this.#key)) return this.#reject(keyFault(key));
-    const fault = claimFault(claim, key);
+    const fault = claimFault(claim, key) ?? this.#writerFault(claim, key);
     if (fault !== undefined) return this.#reject(fault);
     const host = this.#state.rows.hosts.acquire(claim.hostIP);
     if (host < 0) return this.#reject(hostFault(claim.hostIP, key));
@@ -255,17 +256,18 @@ export class IPCache {
 
   #delete(key: string, by: DeleteOptions): DeleteOutcome {
     if (typeof key !== 'string' || !parsePrefix(key, this.#key)) return this.#reject(keyFault(key));
-    const fault = writerFault(by, key);
+    const fault = this.#writerFault(by, key);
     return fault === undefined ? this.#state.remove(this.#key, by) : this.#reject(fault);
+  }
+
+  /** A writer that has claims in force was checked when it got the first one. */
+  #writerFault(writer: Writer, key: string): Rejection | undefined {
+    return this.#state.rows.writers.find(writer) >= 0 ? undefined : writerFault(writer, key);
   }
 
   #reject(rejection: Rejection): 'invalid' {
     this.#rejections.add(rejection);
     return 'invalid';
-  }
-
-  #count(outcome: CountedOutcome, times = 1): void {
-    this.#outcomes.set(outcome, (this.#outcomes.get(outcome) ?? 0) + times);
   }
 
   #assertWritable(): void {
@@ -275,20 +277,24 @@ export class IPCache {
   /** Tells listeners what has been journalled, unless a batch goes on. */
   #tell(batched = false): void {
     if (this.#journal.inBatch) return;
-    const committed = this.#journal.commit(batched);
+    const changes = this.#journal.takeChanges(batched);
+    const ownerChanges = this.#journal.takeOwnerChanges(batched);
     const namedPortsChanged = this.#namedPorts?.takeChanged() === true;
-    if (committed === undefined && !namedPortsChanged) return;
-    const { changes = [], ownerChanges = [] } = committed ?? {};
     if (changes.length > 0) this.#revision++;
-    const listeners = this.#listeners.current;
-    const ownerListeners = this.#ownerListeners.current;
-    this.#deliveries.run(() => {
-      if (changes.length > 0) this.#listeners.notify((listener) => listener.onChanges(changes), listeners);
-      if (ownerChanges.length > 0) {
-        this.#ownerListeners.notify((listener) => listener.onOwnerChanges(ownerChanges), ownerListeners);
-      }
-      if (namedPortsChanged) this.#namedPortsListeners.notify((listener) => listener.changed());
-    });
+    this.#deliver(this.#listeners, changes, (listener) => listener.onChanges(changes));
+    this.#deliver(this.#ownerListeners, ownerChanges, (listener) => listener.onOwnerChanges(ownerChanges));
+    if (namedPortsChanged) this.#deliver(this.#namedPortsListeners, [true], (listener) => listener.changed());
+  }
+
+  /** Calls those who are listeners now, unless there is nothing to tell. */
+  #deliver<L extends object>(
+    set: ListenerSet<L>,
+    what: readonly unknown[],
+    call: (listener: L) => void,
+  ): void {
+    if (what.length === 0 || set.size === 0) return;
+    const listeners = set.current;
+    this.#deliveries.run(() => set.notify(call, listeners));
   }
 
   #replay(listener: IPCacheListener): void {
@@ -348,6 +354,8 @@ export class IPCache {
 
   #keyedEntry(slot: number): KeyedEntry {
     const { rows } = this.#state;
-    return { ...rows.claim(slot), key: this.#keyAt(slot), shadowed: rows.has(slot, FLAG.shadowed) };
+    const { identity, hostIP, encryptKey, k8s, source, owner } = rows.claim(slot);
+    const shadowed = rows.has(slot, FLAG.shadowed);
+    return { key: this.#keyAt(slot), identity, hostIP, encryptKey, k8s, source, owner, shadowed };
   }
 }

@@ -38,7 +38,7 @@ export interface IPCacheStatus {
   /** Effective entries per source. */
   readonly entriesBySource: ReadonlyMap<Source, number>;
   /** Outcomes since the cache was made; those of a batch that was taken back count too. */
-  readonly outcomes: ReadonlyMap<CountedOutcome, number>;
+  readonly outcomes: Readonly<Record<CountedOutcome, number>>;
   readonly rejections: RejectionStatus;
   readonly listeners: number;
   /** Calls of listeners that threw. */

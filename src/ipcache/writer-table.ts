@@ -1,27 +1,38 @@
-import { compareWriters, type Source } from '../identity/source.ts';
+import type { Source } from '../identity/source.ts';
 import type { ClaimWriter, Writer } from './types.ts';
 
-/** A small number that stands for a (source, owner) pair while any claim of that writer lives. */
+/** A small number that stands for a (source, owner) pair while any claim of that writer is in force. */
 export type WriterID = number;
 
+const NOBODY: ClaimWriter = { source: 'unspec', owner: '' };
+
 /**
- * Numbers the writers that hold claims, and counts the claims of each. A number is used again once its writer
- * holds none, so writers that come and go (nodes, clusters) leave nothing behind.
+ * Numbers the writers that have claims in force, and counts the claims of each. A number is used again once its
+ * writer has none, so writers that come and go (nodes, clusters) leave nothing behind.
  */
 export class WriterTable {
-  readonly #idsBySource = new Map<Source, Map<string, WriterID>>();
+  readonly #ids = new Map<Source, Map<string, WriterID>>();
   readonly #writers: ClaimWriter[] = [];
   readonly #claims: number[] = [];
   readonly #free: WriterID[] = [];
+  /** The writer asked for last: writes come in runs of one writer. */
+  #last: ClaimWriter = NOBODY;
+  #lastID: WriterID = -1;
 
-  /** The number of a writer that holds claims, or -1. */
+  /** The number of a writer that has claims in force, or -1. */
   find(writer: Writer): WriterID {
-    return this.#idsBySource.get(writer.source)?.get(writer.owner ?? '') ?? -1;
+    const owner = writer.owner ?? '';
+    if (this.#lastID >= 0 && this.#last.source === writer.source && this.#last.owner === owner)
+      return this.#lastID;
+    const id = this.#ids.get(writer.source)?.get(owner) ?? -1;
+    if (id >= 0) this.#remember(id);
+    return id;
   }
 
   /** Counts one more claim of a writer and gives its number. */
   acquire(writer: Writer): WriterID {
-    const id = this.#intern(writer.source, writer.owner ?? '');
+    const found = this.find(writer);
+    const id = found >= 0 ? found : this.#add(writer.source, writer.owner ?? '');
     this.#claims[id] = this.claimsOf(id) + 1;
     return id;
   }
@@ -32,8 +43,9 @@ export class WriterTable {
     this.#claims[id] = left;
     if (left > 0) return;
     const { source, owner } = this.writer(id);
-    this.#idsBySource.get(source)?.delete(owner);
+    this.#ids.get(source)?.delete(owner);
     this.#free.push(id);
+    this.#lastID = -1;
   }
 
   claimsOf(id: WriterID): number {
@@ -44,35 +56,29 @@ export class WriterTable {
     return this.#writers[id] ?? NOBODY;
   }
 
-  /** Negative when `a`'s claim is stronger (I4); 0 for one and the same writer. */
-  compare(a: WriterID, b: WriterID): number {
-    return a === b ? 0 : compareWriters(this.writer(a), this.writer(b));
-  }
-
-  /** Effective claims per source. */
+  /** Claims in force per source. */
   entriesBySource(): ReadonlyMap<Source, number> {
     const counts = new Map<Source, number>();
-    for (const [source, ids] of this.#idsBySource) {
+    for (const [source, ids] of this.#ids) {
       const total = [...ids.values()].reduce((sum, id) => sum + this.claimsOf(id), 0);
       if (total > 0) counts.set(source, total);
     }
     return counts;
   }
 
-  #intern(source: Source, owner: string): WriterID {
-    let ids = this.#idsBySource.get(source);
-    if (ids === undefined) {
-      ids = new Map();
-      this.#idsBySource.set(source, ids);
-    }
-    const known = ids.get(owner);
-    if (known !== undefined) return known;
+  #add(source: Source, owner: string): WriterID {
     const id = this.#free.pop() ?? this.#writers.length;
     this.#writers[id] = { source, owner };
     this.#claims[id] = 0;
-    ids.set(owner, id);
+    const ids = this.#ids.get(source);
+    if (ids === undefined) this.#ids.set(source, new Map([[owner, id]]));
+    else ids.set(owner, id);
+    this.#remember(id);
     return id;
   }
-}
 
-const NOBODY: ClaimWriter = { source: 'unspec', owner: '' };
+  #remember(id: WriterID): void {
+    this.#last = this.writer(id);
+    this.#lastID = id;
+  }
+}

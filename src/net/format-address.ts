@@ -1,7 +1,12 @@
 import type { AddressWords, Family } from './address-words.ts';
 
+// Octets as text, with and without a dot behind: joining ready pieces is several times faster than making them.
+const OCTETS: readonly string[] = Array.from({ length: 256 }, (_, octet) => String(octet));
+const DOTTED: readonly string[] = OCTETS.map((octet) => `${octet}.`);
+
 function formatIPv4(word: number): string {
-  return `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`;
+  const upper = `${DOTTED[word >>> 24]}${DOTTED[(word >>> 16) & 255]}`;
+  return `${upper}${DOTTED[(word >>> 8) & 255]}${OCTETS[word & 255]}`;
 }
 
 /** The longest run of zero groups, leftmost on a tie, as [start, end); empty when no run is longer than one. */

@@ -2,13 +2,16 @@ import { assert } from '../base/assert.ts';
 import { Int32Rows } from '../base/int32-rows.ts';
 import type { AddressWords, Family } from './address-words.ts';
 
-// A bucket is one word: a slot plus one, and six bits of the key's hash, which tell most strangers apart without
-// a look at their keys.
+// A bucket is two words: the hash of a key, and its slot (plus one) with six bits that say which length it has.
 const SLOT_BITS = 26; // 67 million keys
 const SLOT_MASK: number = (1 << SLOT_BITS) - 1;
-const TAG_MASK: number = ~SLOT_MASK;
+const KIND_MASK: number = ~SLOT_MASK;
 const EMPTY = 0;
 const DELETED: number = SLOT_MASK; // the slot that this would be is never given out
+
+// The kinds of keys: every length of IPv4 (0 to 33, the endpoint) has its own; those of IPv6 share the rest.
+const IPV4_KINDS = 34;
+const IPV6_KINDS: number = 64 - IPV4_KINDS;
 
 // A segment has 1,024 buckets and is split when 4 of 5 are taken: about 50 µs for its 819 keys.
 const SEGMENT_BITS = 10;
@@ -19,13 +22,16 @@ const MAX_DEPTH = 16;
 /** The keys whose hash begins with the same `depth` bits, by open addressing. */
 interface Segment {
   readonly depth: number;
+  /** How many buckets there are, less one. */
+  readonly mask: number;
+  /** For each bucket: hash, kind·slot. */
   readonly buckets: Int32Array;
   /** Buckets that are not empty, deleted ones included. */
   used: number;
 }
 
 function newSegment(depth: number, bits: number): Segment {
-  return { depth, buckets: new Int32Array(1 << bits), used: 0 };
+  return { depth, mask: (1 << bits) - 1, buckets: new Int32Array(2 << bits), used: 0 };
 }
 
 /** The first `depth` bits of a hash. A shift by 32 would be one by 0: depth 0 takes two steps. */
@@ -33,22 +39,34 @@ function leadingBits(hash: number, depth: number): number {
   return (hash >>> 1) >>> (31 - depth);
 }
 
-/** The six bits above those that choose the bucket, moved to the top of the word. */
-function tagOf(hash: number): number {
-  return (hash << (SLOT_BITS - SEGMENT_BITS)) & TAG_MASK;
+/** The upper six bits of a bucket's second word. For IPv4 they tell the length exactly. */
+function kindOf(family: Family, word: number): number {
+  const length = lengthOfWord(word);
+  return (family === 4 ? length : IPV4_KINDS + (length % IPV6_KINDS)) << SLOT_BITS;
 }
 
-function place(segment: Segment, hash: number, slot: number): void {
-  const { buckets } = segment;
-  const mask = buckets.length - 1;
+function isLive(kindAndSlot: number): boolean {
+  return kindAndSlot !== EMPTY && kindAndSlot !== DELETED;
+}
+
+function place(segment: Segment, hash: number, kindAndSlot: number): void {
+  const { buckets, mask } = segment;
   let at = hash & mask;
-  while (buckets[at] !== EMPTY && buckets[at] !== DELETED) at = (at + 1) & mask;
-  if (buckets[at] === EMPTY) segment.used++;
-  buckets[at] = tagOf(hash) | (slot + 1);
+  while (isLive(buckets[2 * at + 1] ?? EMPTY)) at = (at + 1) & mask;
+  if (buckets[2 * at + 1] === EMPTY) segment.used++;
+  buckets[2 * at] = hash;
+  buckets[2 * at + 1] = kindAndSlot;
 }
 
+function countLive({ buckets, mask }: Segment): number {
+  let live = 0;
+  for (let at = 0; at <= mask; at++) if (isLive(buckets[2 * at + 1] ?? EMPTY)) live++;
+  return live;
+}
+
+/** One round; for a fixed `hash` a bijection of `word`. */
 function mix(hash: number, word: number): number {
-  const h = Math.imul(hash ^ word, 0x9e37_79b1); // 2^32 divided by the golden ratio
+  const h = Math.imul(hash ^ word, 0x9e37_79b1); // 2^32 divided by the golden ratio: odd, so it can be undone
   return h ^ (h >>> 15);
 }
 
@@ -71,13 +89,15 @@ export function familyOfWord(word: number): Family {
 /**
  * An extendible hash over keys of address words and a length word, in typed arrays. Each key has a slot.
  *
- *     hash ─► directory ─► segment ─► bucket: tag·slot ─► keys:  w0 │ length word      8 bytes a key
- *             2^depth      1,024 buckets                  wide:  w1 │ w2 │ w3          12 more for IPv6
+ *     hash ─► directory ─► segment ─► bucket: hash │ kind·slot ─► keys:  w0 │ length word      8 bytes a key
+ *             2^depth      1,024 buckets                          wide:  w1 │ w2 │ w3          12 more for IPv6
  *
- * A full segment is split in two by one more bit of the hash, so the hash grows by small steps and no insertion
- * stalls. Slots of removed keys form a list through their key rows: the last one freed is used first.
+ * For one length the hash of an IPv4 key is a bijection of its address: equal hash and kind mean equal keys, and
+ * `find` touches a single cache line. An IPv6 key is compared in full.
  *
- * `find` touches two cache lines in the common case: a bucket and a key. Index: 5 to 10 bytes a key.
+ * A full segment is split in two by one more bit of the hash. Buckets hold the whole hash, so that splitting reads
+ * no key; the hash grows by small steps and no insertion stalls. Slots of removed keys form a list through their
+ * key rows: the last one freed is used first. Index: 10 to 20 bytes a key.
  */
 export class KeyHash {
   readonly #seed: number;
@@ -116,15 +136,14 @@ export class KeyHash {
   /** The slot of a key, or -1. `words` are masked to the key's length. */
   find(words: Readonly<AddressWords>, word: number): number {
     const hash = this.#hash(words, word);
-    const { buckets } = this.#segment(hash);
-    const mask = buckets.length - 1;
-    const tag = tagOf(hash);
+    const kind = kindOf(words.family, word);
+    const { buckets, mask } = this.#segment(hash);
     for (let at = hash & mask; ; at = (at + 1) & mask) {
-      const bucket = buckets[at] ?? EMPTY;
-      if (bucket === EMPTY) return -1;
-      if ((bucket & TAG_MASK) !== tag) continue;
-      const slot = (bucket & SLOT_MASK) - 1;
-      if (this.#holds(slot, words, word)) return slot;
+      const kindAndSlot = buckets[2 * at + 1] ?? EMPTY;
+      if (kindAndSlot === EMPTY) return -1;
+      if (buckets[2 * at] !== hash || (kindAndSlot & KIND_MASK) !== kind) continue;
+      const slot = (kindAndSlot & SLOT_MASK) - 1;
+      if (words.family === 4 ? kindAndSlot !== DELETED : this.#holds(slot, words, word)) return slot;
     }
   }
 
@@ -134,7 +153,7 @@ export class KeyHash {
     this.#keys.set(slot, 0, words.w0);
     this.#keys.set(slot, 1, word);
     if (words.family === 6) this.#setWide(slot, words);
-    this.#link(this.#hash(words, word), slot);
+    this.#link(this.#hash(words, word), kindOf(words.family, word) | (slot + 1));
     this.#size++;
     return slot;
   }
@@ -170,7 +189,7 @@ export class KeyHash {
     }
   }
 
-  /** All 32 bits count: the upper ones choose the segment, the lowest the bucket, those between are the tag. */
+  /** The upper bits choose the segment, the lower ones the bucket. */
   #hash(words: Readonly<AddressWords>, word: number): number {
     let hash = mix(this.#seed ^ word, words.w0);
     if (words.family === 6) hash = mix(mix(mix(hash, words.w1), words.w2), words.w3);
@@ -180,10 +199,6 @@ export class KeyHash {
 
   #holds(slot: number, words: Readonly<AddressWords>, word: number): boolean {
     if (this.#keys.get(slot, 0) !== words.w0 || this.#keys.get(slot, 1) !== word) return false;
-    return words.family === 4 || this.#holdsWide(slot, words);
-  }
-
-  #holdsWide(slot: number, words: Readonly<AddressWords>): boolean {
     const wide = this.#wide;
     return wide.get(slot, 0) === words.w1 && wide.get(slot, 1) === words.w2 && wide.get(slot, 2) === words.w3;
   }
@@ -194,49 +209,48 @@ export class KeyHash {
     return segment;
   }
 
-  #link(hash: number, slot: number): void {
+  #link(hash: number, kindAndSlot: number): void {
     let segment = this.#segment(hash);
-    while (segment.used >= segment.buckets.length * FULL_AT) {
+    while (segment.used > segment.mask * FULL_AT) {
       this.#makeRoom(segment, leadingBits(hash, segment.depth));
       segment = this.#segment(hash);
     }
-    place(segment, hash, slot);
+    place(segment, hash, kindAndSlot);
   }
 
   #unlink(hash: number, slot: number): void {
     const segment = this.#segment(hash);
-    const { buckets } = segment;
-    const mask = buckets.length - 1;
-    const wanted = tagOf(hash) | (slot + 1);
+    const { buckets, mask } = segment;
     let at = hash & mask;
-    while (buckets[at] !== wanted) at = (at + 1) & mask;
-    const last = buckets[(at + 1) & mask] === EMPTY;
-    buckets[at] = last ? EMPTY : DELETED;
+    while (((buckets[2 * at + 1] ?? EMPTY) & SLOT_MASK) !== slot + 1) at = (at + 1) & mask;
+    const next = (at + 1) & mask;
+    const last = buckets[2 * next + 1] === EMPTY;
+    buckets[2 * at + 1] = last ? EMPTY : DELETED;
     if (last) segment.used--;
   }
 
   /** Splits a segment; or, where that cannot help, makes it anew: without deleted buckets, or larger. */
-  #makeRoom(segment: Segment, prefix: number): void {
-    const live = segment.buckets.filter((bucket) => bucket !== EMPTY && bucket !== DELETED);
-    const bits = 31 - Math.clz32(segment.buckets.length);
-    if (live.length < (segment.buckets.length * FULL_AT) / 2) {
-      this.#install(newSegment(segment.depth, bits), prefix, live);
-    } else if (segment.depth === MAX_DEPTH) {
-      this.#install(newSegment(segment.depth, bits + 1), prefix, live);
+  #makeRoom(full: Segment, prefix: number): void {
+    const bits = 32 - Math.clz32(full.mask);
+    if (countLive(full) < (full.mask * FULL_AT) / 2) {
+      this.#install(newSegment(full.depth, bits), prefix, full);
+    } else if (full.depth === MAX_DEPTH) {
+      this.#install(newSegment(full.depth, bits + 1), prefix, full);
     } else {
-      if (segment.depth === this.#depth) this.#doubleDirectory();
-      this.#install(newSegment(segment.depth + 1, bits), prefix * 2, live);
-      this.#install(newSegment(segment.depth + 1, bits), prefix * 2 + 1, live);
+      if (full.depth === this.#depth) this.#doubleDirectory();
+      this.#install(newSegment(full.depth + 1, bits), prefix * 2, full);
+      this.#install(newSegment(full.depth + 1, bits), prefix * 2 + 1, full);
     }
   }
 
-  /** Puts a segment where hashes begin with `prefix`, and those of the `live` buckets into it that belong there. */
-  #install(segment: Segment, prefix: number, live: Int32Array): void {
-    for (const bucket of live) {
-      const slot = (bucket & SLOT_MASK) - 1;
-      this.readWords(slot, this.#moved);
-      const hash = this.#hash(this.#moved, this.wordAt(slot));
-      if (leadingBits(hash, segment.depth) === prefix) place(segment, hash, slot);
+  /** Puts a segment where hashes begin with `prefix`, and those keys of `from` into it that belong there. */
+  #install(segment: Segment, prefix: number, from: Segment): void {
+    const { buckets, mask } = from;
+    for (let at = 0; at <= mask; at++) {
+      const hash = buckets[2 * at] ?? 0;
+      const kindAndSlot = buckets[2 * at + 1] ?? EMPTY;
+      if (isLive(kindAndSlot) && leadingBits(hash, segment.depth) === prefix)
+        place(segment, hash, kindAndSlot);
     }
     const span = 1 << (this.#depth - segment.depth);
     this.#directory.fill(segment, prefix * span, (prefix + 1) * span);
