@@ -65,7 +65,8 @@ export interface WatchStatus {
  * Promises: events of a key are in order; after `list-done` what was told equals the prefix at some revision,
  * and goes on to equal later and later ones; nothing is lost and nothing is invented over disconnects,
  * compactions and restores; writes of one transaction are in one batch unless one of them was overwritten
- * before it was read. A slow reader sees the last of several writes of a key only, and holds back the server
+ * before it was read. After a fault a key may be told again as it is, where the server could not prove that
+ * nothing had changed. A slow reader sees the last of several writes of a key only, and holds back the server
  * instead of filling memory.
  *
  * It never fails: what goes wrong is retried and shown in `status()`. It ends when its signal fires or its

@@ -70,7 +70,7 @@ export class WatchRecorder {
     if (type === 'create' && known) this.#breach(`create of ${key}, which exists`);
     if (type !== 'create' && !known) this.#breach(`${type} of ${key}, which does not exist`);
     const last = this.#revisions.get(key) ?? 0;
-    if (modRevision <= last && !this.#mayGoBack) this.#breach(`${key} went from ${last} to ${modRevision}`);
+    if (modRevision < last && !this.#mayGoBack) this.#breach(`${key} went from ${last} to ${modRevision}`);
     this.#revisions.set(key, modRevision);
     if (type === 'delete') this.content.delete(key);
     else this.content.set(key, textOfBytes(value) ?? Buffer.from(value).toString('hex'));

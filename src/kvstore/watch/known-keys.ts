@@ -1,10 +1,15 @@
 import type { KeyValue, TransportEvent } from '../transport.ts';
 import type { EventQueue } from './event-queue.ts';
 
-/** A key and the revision at which it was written or deleted. */
-export interface LastWrite {
+/** A key and the revision at which it was deleted. */
+export interface LastDelete {
   readonly key: string;
   readonly modRevision: number;
+}
+
+/** A write, whole: enough to recognise it in a store's history. */
+export interface LastPut extends LastDelete {
+  readonly value: Uint8Array;
 }
 
 /**
@@ -15,8 +20,9 @@ export interface LastWrite {
 export class KnownKeys {
   readonly #queue: EventQueue;
   readonly #revisions = new Map<string, number>();
-  #lastPut: LastWrite | undefined;
-  #lastDelete: LastWrite | undefined;
+  #lastPut: LastPut | undefined;
+  #sealed: LastPut | undefined;
+  #lastDelete: LastDelete | undefined;
 
   constructor(queue: EventQueue) {
     this.#queue = queue;
@@ -27,12 +33,12 @@ export class KnownKeys {
   }
 
   /** The latest write that was seen; its key may be gone by now. */
-  get lastPut(): LastWrite | undefined {
+  get lastPut(): LastPut | undefined {
     return this.#lastPut;
   }
 
   /** The latest delete that was seen; its key may be back by now. */
-  get lastDelete(): LastWrite | undefined {
+  get lastDelete(): LastDelete | undefined {
     return this.#lastDelete;
   }
 
@@ -65,6 +71,13 @@ export class KnownKeys {
     this.#lastDelete = { key, modRevision: revision };
   }
 
+  /** To be called after each batch: what is kept of it must not pin the message that it came in. */
+  sealLastPut(): void {
+    if (this.#lastPut === undefined || this.#lastPut === this.#sealed) return;
+    this.#lastPut = { ...this.#lastPut, value: Uint8Array.from(this.#lastPut.value) };
+    this.#sealed = this.#lastPut;
+  }
+
   /** Another history: what was written last in the old one says nothing of the new. */
   forgetLastWrites(): void {
     this.#lastPut = undefined;
@@ -74,6 +87,6 @@ export class KnownKeys {
   #put(key: string, value: Uint8Array, modRevision: number): void {
     this.#queue.push(key, value, modRevision, this.#revisions.has(key));
     this.#revisions.set(key, modRevision);
-    if (modRevision >= (this.#lastPut?.modRevision ?? 0)) this.#lastPut = { key, modRevision };
+    if (modRevision >= (this.#lastPut?.modRevision ?? 0)) this.#lastPut = { key, modRevision, value };
   }
 }

@@ -6,9 +6,9 @@ import { sleep } from '../../base/sleep.ts';
 import type { Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
 import { asKvstoreError, KvstoreError } from '../errors.ts';
 import { prefixRange } from '../key-range.ts';
-import type { CallOptions, ResponseHeader, Transport, TransportEvent } from '../transport.ts';
+import type { CallOptions, KeyValue, ResponseHeader, Transport, TransportEvent } from '../transport.ts';
 import { EventQueue, HIGH_WATER_BYTES, LOW_WATER_BYTES } from './event-queue.ts';
-import { type Cursor, type FenceResult, fence, reconcile, sameHistory } from './fence.ts';
+import { COMPARE_ALL_KEYS, type Cursor, type FenceResult, fence, reconcile, sameHistory } from './fence.ts';
 import { followStream } from './follow-stream.ts';
 import { KnownKeys } from './known-keys.ts';
 import { type ListRequest, listPages, type Retry } from './paged-list.ts';
@@ -27,13 +27,11 @@ export interface ListAndWatchOptions {
 /**
  * What to do next.
  *
- *            ┌────────────────────────── diverged ─────────────────────────┐
- *            ▼                                                             │
- *     ┌── list ──► follow ── stream ends ──► fence ── same ──► follow      │
- *     │             │  ▲                       ├── far behind ──► delta    │
- *     │  compacted, │  └── delta ◄─────────────┘                          │
- *     └─ more than  │                                                     │
- *        a page     └── half an hour ──► reconcile ── same ──► follow ────┘
+ *     list ──► follow ── stream ends ──► fence ── same ───────────► follow
+ *               │  ▲                       ├─ same, but far behind ► delta
+ *               │  │                       └─ diverged, compacted ─► relist-diverged ──► follow
+ *               │  └──────────── delta ◄── stream compacted
+ *               └─ half an hour ────────► reconcile (as fence, comparing every key)
  */
 type Step = 'list' | 'relist-diverged' | 'delta' | 'fence' | 'reconcile' | 'follow';
 
@@ -145,6 +143,7 @@ export class ListAndWatch implements Watch {
   }
 
   #notifyReader(): void {
+    this.#known.sealLastPut();
     this.#wakeReader?.();
     this.#wakeReader = undefined;
   }
@@ -260,6 +259,7 @@ export class ListAndWatch implements Watch {
       if (header.clusterID !== first.clusterID) return 'relist-diverged';
       if (!diverged && !sameHistory(header, this.#cursor())) return 'relist-diverged';
       for (const kv of kvs) {
+        if (!diverged && this.#contradicts(kv)) return 'relist-diverged';
         unseen.delete(kv.key);
         this.#known.list(kv, diverged);
       }
@@ -269,6 +269,11 @@ export class ListAndWatch implements Watch {
     if (first === undefined) return 'list';
     for (const key of unseen) this.#known.drop(key, first.revision);
     return this.#listedAt(first);
+  }
+
+  /** A key that was last written before the cursor, and not as it was seen then: another history. */
+  #contradicts({ key, modRevision }: KeyValue): boolean {
+    return modRevision < this.#next && this.#known.revisionOf(key) !== modRevision;
   }
 
   #pages(request: ListRequest): ReturnType<typeof listPages> {
@@ -315,7 +320,8 @@ export class ListAndWatch implements Watch {
   async #check(check: Promise<FenceResult>): Promise<Step> {
     const { outcome, revision } = await check;
     if (outcome === 'diverged') return 'relist-diverged';
-    if (outcome === 'compacted') return 'list';
+    // What cannot be told is told again if that is little, and compared revision by revision if it is much.
+    if (outcome === 'compacted') return this.#known.size <= COMPARE_ALL_KEYS ? 'relist-diverged' : 'list';
     return revision - this.#next > BACKLOG_REVISIONS ? 'delta' : 'follow';
   }
 
