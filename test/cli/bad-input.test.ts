@@ -1,0 +1,298 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../agent/temporary-folder.ts';
+import { type CommandResult, dpcache, example } from './run.ts';
+
+const IP = 'cilium/state/ip/v1/default';
+
+function line(store: string, key: string, value: unknown): string {
+  return JSON.stringify({ store, key, value: typeof value === 'string' ? value : JSON.stringify(value) });
+}
+
+/** What is right beside everything that is wrong: it must come through. */
+const GOOD = [
+  line('own', `${IP}/10.0.0.1`, { IP: '10.0.0.1', ID: 300 }),
+  line('far', 'cilium/cluster-config/far', { id: 2 }),
+  line('far', `${IP}/10.2.0.1`, { IP: '10.2.0.1', ID: 131_372 }),
+  line('far', 'cilium/state/nodes/v1/far/n1', { Name: 'n1', Cluster: 'far', ClusterID: 2 }),
+];
+
+async function once(lines: readonly string[], manifests?: string): Promise<CommandResult> {
+  const folder = temporaryFolder({ 'mesh.jsonl': lines.join('\n'), 'all.yaml': manifests ?? '' });
+  const run = await dpcache(
+    ...['agent', '--once', '-o', 'json', '--cluster', 'own', '--load', join(folder, 'mesh.jsonl')],
+    ...(manifests === undefined ? [] : ['--manifests', join(folder, 'all.yaml')]),
+  );
+  return { ...run, stderr: run.stderr.replaceAll(`${folder}/`, '') };
+}
+
+describe('an item that is no good is refused with its place and field, counted, and the rest goes on', () => {
+  it.each([
+    ['a line that is no JSON', '{"store":"own"', /mesh.jsonl:5: line ".*": not JSON/],
+    ['a line of a wrong type', '[1,2]', /mesh.jsonl:5: line \[1,2\]: not an object/],
+    ['a key that is no text', '{"store":"own","key":7,"value":"x"}', /mesh.jsonl:5: key 7: must be text/],
+    [
+      'a key of no mesh',
+      line('own', 'hello/world', ''),
+      /mesh.jsonl:5: key "hello\/world": no key of a mesh/,
+    ],
+    [
+      'a node in the kvstore of another cluster',
+      line('far', 'cilium/state/nodes/v1/own/n9', { Name: 'n9', Cluster: 'own' }),
+      /mesh.jsonl:5: key ".*\/own\/n9": the node is not of cluster far/,
+    ],
+    [
+      'an IP of another address space',
+      line('own', 'cilium/state/ip/v1/other/10.0.0.9', { IP: '10.0.0.9', ID: 300 }),
+      /mesh.jsonl:5: key ".*": the only address space is default/,
+    ],
+    ['a value that is no JSON', line('own', `${IP}/10.0.0.9`, '{"IP":'), /10.0.0.9: value "\{\\"IP\\":"/],
+    [
+      'a value of a wrong type',
+      line('own', `${IP}/10.0.0.9`, [1]),
+      /10.0.0.9: value \[1\]: must be an object/,
+    ],
+    [
+      'a field of a wrong type',
+      line('own', `${IP}/10.0.0.9`, { IP: '10.0.0.9', ID: '300' }),
+      /10.0.0.9: ID "300": must be a number/,
+    ],
+    [
+      'a key that is no IP',
+      line('own', `${IP}/10.0.0.256`, { IP: '10.0.0.256' }),
+      /10.0.0.256: key "10.0.0.256"/,
+    ],
+    ['a value that is no IP', line('own', `${IP}/10.0.0.9`, { IP: 'ten' }), /10.0.0.9: IP "ten"/],
+    [
+      'a host that is no IP',
+      line('own', `${IP}/10.0.0.9`, { IP: '10.0.0.9', HostIP: '::g' }),
+      /HostIP "::g"/,
+    ],
+    [
+      'an IP that is not that of its key',
+      line('own', `${IP}/10.0.0.9`, { IP: '10.0.0.8' }),
+      /10.0.0.9: IP "10.0.0.8"/,
+    ],
+    [
+      'a mask with a gap',
+      line('own', `${IP}/10.0.0.0/16`, { IP: '10.0.0.0', Mask: '/wD/AA==' }),
+      /10.0.0.0\/16: Mask "\/wD\/AA=="/,
+    ],
+    [
+      'an identity out of range',
+      line('own', `${IP}/10.0.0.9`, { IP: '10.0.0.9', ID: 2 ** 32 }),
+      /10.0.0.9: ID 4294967296: must be an integer from 0 to 4294967295/,
+    ],
+    [
+      "an identity out of the cluster's range",
+      line('far', `${IP}/10.2.0.9`, { IP: '10.2.0.9', ID: 300 }),
+      /10.2.0.9: ID 300: is not reserved and outside the cluster's range 131328-196607/,
+    ],
+    [
+      'a node without a name',
+      line('own', 'cilium/state/nodes/v1/own/n9', { Cluster: 'own' }),
+      /n9: Name "": must not be empty/,
+    ],
+    [
+      'a node that names another cluster',
+      line('own', 'cilium/state/nodes/v1/own/n9', { Name: 'n9', Cluster: 'far' }),
+      /n9: Cluster "far": the key says own/,
+    ],
+    [
+      'a service that names another cluster',
+      line('far', 'cilium/state/services/v1/far/shop/web', {
+        cluster: 'own',
+        namespace: 'shop',
+        name: 'web',
+      }),
+      /shop\/web: cluster "own"/,
+    ],
+    [
+      'a service with a port out of range',
+      line('far', 'cilium/state/services/v1/far/shop/web', {
+        ...{ cluster: 'far', namespace: 'shop', name: 'web' },
+        backends: { '10.2.0.1': { http: { Port: 70_000, Protocol: 'TCP' } } },
+      }),
+      /shop\/web: backends.10.2.0.1.http.Port 70000/,
+    ],
+    [
+      'an identity that is no number',
+      line('own', 'cilium/state/identities/v1/id/x', 'k8s:a=b;'),
+      /id\/x: key "x"/,
+    ],
+    ['labels that are none', line('own', 'cilium/state/identities/v1/id/300', 'a=b'), /id\/300: value "a=b"/],
+  ])('%s', async (_, bad, message) => {
+    const { status, stdout, stderr } = await once([...GOOD, bad]);
+    expect(status).toBe(0);
+    expect(stderr.trimEnd().split('\n')).toEqual([expect.stringMatching(message)]);
+    const state = JSON.parse(stdout);
+    expect(Object.keys(state.ipcache)).toEqual(['10.0.0.1/32', '10.2.0.1/32']);
+    expect(state.nodes).toHaveLength(1);
+  });
+
+  it('a name such as __proto__ is a name like any other', async () => {
+    const pod = { K8sNamespace: '__proto__', K8sPodName: 'constructor' };
+    const value = JSON.stringify({ IP: '10.0.0.9', ID: 300, ...pod }).replace('{', '{"__proto__":{"ID":7},');
+    const ports = { NamedPorts: [{ Name: '__proto__', Port: 80, Protocol: 'TCP' }] };
+    const named = { IP: '10.0.0.8', ID: 300, ...pod, ...ports };
+    const run = await once([line('own', `${IP}/10.0.0.9`, value), line('own', `${IP}/10.0.0.8`, named)]);
+    const state = JSON.parse(run.stdout);
+    expect(run.stderr).toBe('');
+    expect(state.ipcache['10.0.0.9/32']).toEqual({
+      encryptKey: 0,
+      identity: 300,
+      namespace: '__proto__',
+      podName: 'constructor',
+    });
+    expect(Object.entries(state.ipcache['10.0.0.8/32'].namedPorts)).toEqual([['__proto__', '80/6']]);
+    expect(({} as { ID?: number }).ID).toBeUndefined();
+  });
+
+  it('a manifest of an unknown kind, beside those that are known', async () => {
+    const service = (name: string): string =>
+      `apiVersion: v1\nkind: Service\nmetadata: { name: ${name}, namespace: shop }\nspec: { clusterIP: 172.16.0.1 }\n`;
+    const unknown = 'apiVersion: apps/v1\nkind: Deployment\nmetadata: { name: web }\n';
+    const knative = 'apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: { name: web }\n';
+    const noKind = 'metadata: { name: web }\n';
+    const { status, stdout, stderr } = await once(
+      GOOD,
+      [service('a'), unknown, knative, noKind, service('b')].join('---\n'),
+    );
+    expect(status).toBe(0);
+    expect(stderr.trimEnd().split('\n')).toEqual([
+      expect.stringMatching(
+        /all.yaml:6: kind "apps\/v1 Deployment": only Service, Endpoints and EndpointSlice/,
+      ),
+      expect.stringMatching(/all.yaml:10: kind "serving.knative.dev\/v1 Service": only/),
+      expect.stringMatching(/all.yaml:14: kind undefined: only/),
+    ]);
+    expect(Object.keys(JSON.parse(stdout).services)).toEqual(['shop/a', 'shop/b']);
+  });
+
+  it('a manifest with fields that are no good', async () => {
+    const { status, stdout, stderr } = await once(
+      GOOD,
+      'kind: Service\nmetadata: { name: a }\nspec: { clusterIP: 172.16.0.1, ports: [{ port: 70000 }, { port: 80 }] }\n' +
+        '---\nkind: Service\nmetadata: { namespace: shop }\n---\nkind: [Service\n',
+    );
+    expect(status).toBe(0);
+    const lines = stderr.trimEnd().split('\n');
+    expect(lines).toHaveLength(3);
+    expect(stderr).toMatch(/all.yaml:1 Service .*spec.ports\[0\].port 70000/);
+    expect(stderr).toMatch(/all.yaml:5 Service .*metadata.name undefined/);
+    expect(stderr).toMatch(/all.yaml:\d+: document "kind: \[Service"/);
+    expect(Object.keys(JSON.parse(stdout).services)).toEqual(['default/a']);
+  });
+
+  it('a recording that is cut off in the middle of a line', async () => {
+    const whole = readFileSync(example('mesh.jsonl'), 'utf8');
+    const { status, stdout, stderr } = await once([whole.slice(0, Math.floor(whole.length / 2))]);
+    expect(status).toBe(0);
+    expect(stderr).toMatch(/mesh.jsonl:\d+: line ".*": not JSON: /);
+    const prefixes = Object.keys(JSON.parse(stdout).ipcache);
+    expect(prefixes).toContain('10.10.0.12/32');
+    expect(prefixes).toContain('10.20.0.12/32');
+  });
+
+  it('a recording that is cut off before a cluster has said that it is complete', async () => {
+    const config = { id: 2, capabilities: { syncedCanaries: true } };
+    const canary = line('far', 'cilium/synced/far/cilium/state/ip/v1', '2026-11-20T12:00:00Z');
+    const run = await once([...GOOD, line('far', 'cilium/cluster-config/far', config), canary]);
+    expect(run.status).toBe(0);
+    expect(run.stderr.trimEnd().split('\n')).toEqual(
+      ['nodes', 'services', 'identities'].map((resource) =>
+        expect.stringMatching(`cluster far: key "cilium/synced/far/cilium/state/${resource}/v1": is missing`),
+      ),
+    );
+    expect(Object.keys(JSON.parse(run.stdout).ipcache)).toEqual(['10.0.0.1/32', '10.2.0.1/32']);
+  });
+
+  it('a cluster whose configuration cannot be read, told as what is not complete, status 1', async () => {
+    const bad = line('far', 'cilium/cluster-config/far', { id: 'two' });
+    const { status, stdout, stderr } = await once([...GOOD, bad]);
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/cilium\/cluster-config\/far: id "two": must be a number/);
+    expect(stderr).toMatch(/cluster far is not complete, nodes, services, identities, ip missing/);
+    expect(Object.keys(JSON.parse(stdout).ipcache)).toEqual(['10.0.0.1/32']);
+  });
+
+  it('two clusters with one id: the second is left out, both are named', async () => {
+    const twin = [
+      line('sea', 'cilium/cluster-config/sea', { id: 2 }),
+      line('sea', `${IP}/10.3.0.1`, { IP: '10.3.0.1', ID: 131_373 }),
+    ];
+    const { status, stdout, stderr } = await once([...GOOD, ...twin]);
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/cluster sea has id 2, which is that of cluster far/);
+    expect(Object.keys(JSON.parse(stdout).ipcache)).toEqual(['10.0.0.1/32', '10.2.0.1/32']);
+  });
+
+  it('a flood of one mistake is logged in part and counted in full', async () => {
+    const flood = Array.from({ length: 500 }, (_, i) => line('own', `${IP}/10.9.0.x${i}`, {}));
+    const folder = temporaryFolder({ 'mesh.jsonl': [...GOOD, ...flood].join('\n') });
+    const { stdout, stderr } = await dpcache(
+      'status',
+      '-o',
+      'json',
+      '--cluster',
+      'own',
+      '--load',
+      join(folder, 'mesh.jsonl'),
+    );
+    expect(stderr.trimEnd().split('\n')).toHaveLength(21);
+    expect(JSON.parse(stdout).refused).toMatchObject({ total: 500, byReason: { 'invalid-key': 500 } });
+  });
+});
+
+describe('an input that cannot be read at all ends the command with status 1 and says what to do', () => {
+  it.each(['--load', '--manifests', '--play'])('%s of a file that is missing', async (option) => {
+    const once = option === '--play' ? [] : ['--once'];
+    const { status, stdout, stderr } = await dpcache('agent', ...once, option, '/nowhere/file');
+    expect(status).toBe(1);
+    expect(stdout).toBe('');
+    expect(stderr).toBe(
+      `dpcache: ${option} /nowhere/file: there is no such file or folder: check the path\n`,
+    );
+  });
+});
+
+describe('a command line that is wrong ends with status 2 and usage', () => {
+  it.each([
+    [[], /Usage: dpcache/],
+    [['nope'], /unknown command 'nope'/],
+    [['agent', '--nope'], /unknown option '--nope'/],
+    [['agent', 'extra'], /too many arguments/],
+    [['agent', '--load'], /argument missing/],
+    [['agent', '--load', ''], /It must be a path/],
+    [['agent', '--cluster', ''], /It must be a name/],
+    [['agent', '--cluster', 'a/b'], /It must be a name/],
+    [['agent', '--cluster-id', '512'], /It must be a number from 0 to 511/],
+    [['agent', '--cluster-id', 'x'], /It must be a number from 0 to 511/],
+    [['agent', '--max-connected-clusters', '300'], /Allowed choices are 255, 511/],
+    [['agent', '--kvstore', 'consul'], /Allowed choices are memory/],
+    [['agent', '--once', '-o', 'yaml'], /Allowed choices are text, json/],
+    [['agent', '-o', 'json'], /-o json needs --once/],
+    [['agent', '--once', '--play', 'x'], /cannot be used with/],
+    [['agent', '--log-level', 'loud'], /Allowed choices are/],
+    [['ipcache'], /Usage: dpcache ipcache/],
+    [['ipcache', 'get'], /missing required argument 'ip'/],
+    [['ipcache', 'list', '--identity', '-1'], /It must be a number from 0 to 4294967295/],
+  ])('%j', async (words, message) => {
+    const { status, stdout, stderr } = await dpcache(...words);
+    expect(status).toBe(2);
+    expect(stdout).toBe('');
+    expect(stderr).toMatch(message);
+    expect(stderr).toMatch(/Usage: dpcache/);
+  });
+
+  it.each([['--help'], ['agent', '--help'], ['ipcache', 'explain', '--help'], ['help', 'agent']])(
+    'while help that is asked for (%j) is no mistake',
+    async (...words) => {
+      const { status, stdout, stderr } = await dpcache(...words.flat());
+      expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+      expect(stdout).toMatch(/Usage: dpcache/);
+      expect(stdout).toMatch(/Exit status: 0 done/);
+    },
+  );
+});
