@@ -18,7 +18,7 @@ function addUsage(command: Command, parents: string): void {
 
 function createProgram(io: CommandIO, run: RunAction): Command {
   const program = new Command('dpcache')
-    .description('Knows what is where in a network: IPs, services and nodes, from etcd and Kubernetes.')
+    .description('Knows what is where in a network: IPs, services and nodes of a cluster mesh.')
     .version(version(), '-V, --version')
     .exitOverride()
     .configureOutput({

@@ -1,0 +1,116 @@
+/**
+ * The public surface of `datapath-cache`: three engines that know what is where, what feeds them, and the types
+ * of what they take and give. Anything else is an inside matter and may change in any version.
+ */
+
+// ── What they have in common ───────────────────────────────────────────────────────────────────────────────
+export { AssertionError } from './base/assert.ts';
+export type { Clock, Random, Timer } from './base/clock.ts';
+export type { Rejection, RejectionStatus } from './base/rejection.ts';
+export type { Unsubscribe } from './base/subscription.ts';
+export { systemClock } from './base/system-clock.ts';
+export type { AddClusterOutcome, ClusterMeshOptions, ClusterMeshStatus } from './clustermesh/cluster-mesh.ts';
+// ── What feeds the engines ─────────────────────────────────────────────────────────────────────────────────
+export { ClusterMesh } from './clustermesh/cluster-mesh.ts';
+export type { IPSink, MeshEngines, NodeSink, ServiceSink } from './clustermesh/engines.ts';
+export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-cluster.ts';
+export { OwnCluster } from './clustermesh/own-cluster.ts';
+export type { RemoteClusterState, RemoteClusterStatus } from './clustermesh/remote-cluster.ts';
+// ── Ports of the datapath, recording ───────────────────────────────────────────────────────────────────────
+export { RecordingIPCacheListener } from './datapath/recording-ipcache-listener.ts';
+export { RecordingNodeHandler } from './datapath/recording-node-handler.ts';
+export type { Label, Labels } from './identity/labels.ts';
+export { formatLabels, parseLabels } from './identity/labels.ts';
+export type {
+  MaxConnectedClusters,
+  NumericIdentity,
+  ReservedIdentityName,
+} from './identity/numeric-identity.ts';
+export { RESERVED_IDENTITIES, reservedIdentityName } from './identity/numeric-identity.ts';
+export type { RemoteIdentityCache } from './identity/remote-identity-cache.ts';
+export type { Source } from './identity/source.ts';
+export { SOURCES } from './identity/source.ts';
+// ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
+export { IPCache } from './ipcache/ipcache.ts';
+export type { NamedPortSets } from './ipcache/named-port-index.ts';
+export type { IPCacheSnapshot } from './ipcache/snapshot.ts';
+export type { CountedOutcome, IPCacheOptions, IPCacheStatus } from './ipcache/status.ts';
+export type {
+  Claim,
+  DecidingRule,
+  DeleteOptions,
+  DeleteOutcome,
+  ExplainedClaim,
+  Explanation,
+  IPCacheChange,
+  IPCacheEntry,
+  IPCacheListener,
+  K8sMetadata,
+  KeyedEntry,
+  NamedPorts,
+  OwnerChange,
+  OwnerListener,
+  UpsertOutcome,
+  Writer,
+} from './ipcache/types.ts';
+export type { Parsed, ParseOptions } from './k8s/field-reader.ts';
+export { parseEndpointSlice, parseEndpointSliceID } from './k8s/parse-endpoint-slice.ts';
+export { parseEndpoints } from './k8s/parse-endpoints.ts';
+export { parseService, parseServiceID } from './k8s/parse-service.ts';
+export type {
+  BackendStatus,
+  KvstoreBackend,
+  Watch,
+  WatchEvent,
+  WatchStatus,
+} from './kvstore/backend.ts';
+export type { KvstoreErrorCode } from './kvstore/errors.ts';
+export { KvstoreError } from './kvstore/errors.ts';
+export type { MemoryBackendOptions } from './kvstore/memory/memory-backend.ts';
+export { MemoryBackend } from './kvstore/memory/memory-backend.ts';
+export type { KeyValue } from './kvstore/transport.ts';
+export type { PortProtocol } from './net/port.ts';
+export { Prefix } from './net/prefix.ts';
+export type { NodeConfiguration } from './nodemanager/address-claims.ts';
+export type { Node, NodeAddress, NodeAddressType, NodeName, NodeSpec } from './nodemanager/node.ts';
+export type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './nodemanager/node-handler.ts';
+export type { NodeManagerOptions, NodeSubscribeOptions, NodeWithdrawal } from './nodemanager/node-manager.ts';
+export { NodeManager } from './nodemanager/node-manager.ts';
+export type {
+  NodeDeleteOutcome,
+  NodeExplanation,
+  NodeManagerStatus,
+  NodeUpdateOutcome,
+} from './nodemanager/node-status.ts';
+export type { AnnouncedService } from './servicecache/announcement.ts';
+export type {
+  Backend,
+  BackendState,
+  Backends,
+  EndpointSlice,
+  Endpoints,
+  Ports,
+} from './servicecache/backend.ts';
+export type { BackendZone, ClusterService, ClusterServiceKey } from './servicecache/cluster-service.ts';
+export type { ServiceEvent, ServiceListener } from './servicecache/events.ts';
+export type { BackendVerdict, ExplainedBackend, ServiceExplanation } from './servicecache/explain.ts';
+export type { Frontend, FrontendKind, NodePortOptions } from './servicecache/frontends.ts';
+export type {
+  Addressing,
+  Service,
+  ServiceAffinity,
+  ServicePort,
+  ServiceType,
+  TrafficDistribution,
+  TrafficPolicy,
+} from './servicecache/service.ts';
+export { SERVICE_DEFAULTS } from './servicecache/service.ts';
+export type {
+  MergeOutcome,
+  RemoveOutcome,
+  ServiceCacheOptions,
+  UpdateServiceOutcome,
+} from './servicecache/service-cache.ts';
+export { ServiceCache } from './servicecache/service-cache.ts';
+export type { ServiceID } from './servicecache/service-id.ts';
+export type { ServiceCacheStatus } from './servicecache/status.ts';
