@@ -31,6 +31,8 @@ export interface FollowRequest {
   readonly backend: KvstoreBackend;
   readonly layout: KeyLayout;
   readonly signal: AbortSignal;
+  /** See `WatchOptions`. */
+  readonly endOnDivergence: boolean;
 }
 
 type AnyStore = Pick<WatchStore<unknown>, 'run' | 'drain' | 'status' | 'synced' | 'isSynced'>;
@@ -93,10 +95,12 @@ export class ClusterStores {
     this.#limits = limits;
   }
 
-  /** Follows one resource until the signal fires. */
-  async follow(resource: MeshResource, { backend, layout, signal }: FollowRequest): Promise<void> {
+  /** Follows one resource until the signal fires, or the store turns out to be another one. */
+  async follow(resource: MeshResource, request: FollowRequest): Promise<'ended' | 'diverged'> {
+    const { backend, layout, signal, endOnDivergence } = request;
     const prefix = resourcePrefix(resource, this.#options.cluster, layout);
-    await this.#stores.get(resource)?.run({ backend, prefix, signal });
+    const store = this.#stores.get(resource);
+    return (await store?.run({ backend, prefix, signal, endOnDivergence })) ?? 'ended';
   }
 
   /**

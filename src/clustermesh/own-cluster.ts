@@ -55,11 +55,9 @@ export class OwnCluster {
   start(): void {
     if (this.#started) return;
     this.#started = true;
-    const request = {
-      backend: this.#options.backend,
-      layout: 'state',
-      signal: this.#stopped.signal,
-    } as const;
+    const { backend } = this.#options;
+    const { signal } = this.#stopped;
+    const request = { backend, layout: 'state', signal, endOnDivergence: false } as const;
     this.#running = Promise.all(
       this.#stores.resources.map((resource) => this.#stores.follow(resource, request)),
     );

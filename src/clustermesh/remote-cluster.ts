@@ -5,16 +5,17 @@ import { sleep } from '../base/sleep.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
+import { equalBytes } from '../kvstore/bytes.ts';
 import { type ClusterConfig, decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import {
+  CLUSTER_CONFIG_PREFIX,
   clusterConfigKey,
-  type KeyLayout,
   type MeshResource,
   syncedKey,
   syncedPrefix,
 } from '../kvstore/codec/keys.ts';
 import type { WatchStoreStatus } from '../kvstore/store/watch-store.ts';
-import { ClusterStores } from './cluster-stores.ts';
+import { ClusterStores, type FollowRequest } from './cluster-stores.ts';
 import { NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 
@@ -54,8 +55,15 @@ export interface RemoteClusterStatus {
   readonly lastFailure: string | undefined;
 }
 
-const BACKOFF = { baseMs: 1000, capMs: 60_000 };
+const BACKOFF = { baseMs: 200, capMs: 15_000 };
 
+interface Handshake {
+  /** Undefined where there is no configuration: the cluster is older than 1.13. */
+  readonly bytes: Uint8Array | undefined;
+  readonly config: ClusterConfig | undefined;
+}
+
+/** The remote cluster says of itself what cannot be. */
 class HandshakeError extends Error {
   override readonly name = 'HandshakeError';
 }
@@ -152,14 +160,17 @@ export class RemoteCluster {
   }
 
   async #run(backend: KvstoreBackend, signal: AbortSignal): Promise<void> {
-    for (let failures = 1; !signal.aborted; failures++) {
+    let failures = 0;
+    while (!signal.aborted) {
       try {
         this.#state = 'handshake';
-        const config = await this.#handshake(backend, signal);
+        const handshake = await this.#handshake(backend, signal);
         this.#state = 'watching';
-        await this.#follow(backend, config, signal);
+        failures = 0;
+        await this.#follow(backend, handshake, signal);
       } catch (error) {
         if (signal.aborted) return;
+        failures++;
         this.#failures++;
         this.#lastFailure = error instanceof Error ? error.message : String(error);
         this.#state = 'failed';
@@ -168,53 +179,79 @@ export class RemoteCluster {
     }
   }
 
-  /** Reads and checks the cluster's configuration. A change of its id drains what the old id has left. */
-  async #handshake(backend: KvstoreBackend, signal: AbortSignal): Promise<ClusterConfig | undefined> {
+  /** Reads and checks the cluster's configuration; gives it with the bytes that it was read from. */
+  async #handshake(backend: KvstoreBackend, signal: AbortSignal): Promise<Handshake> {
     const key = clusterConfigKey(this.name);
-    const found = await backend.get(key, { signal });
-    const decoded = found && decodeClusterConfig(found.value, key);
+    const bytes = (await backend.get(key, { signal }))?.value;
+    const decoded = bytes && decodeClusterConfig(bytes, key);
     if (decoded?.ok === false) {
       this.#rejections.add(decoded.rejection);
       throw new HandshakeError(decoded.rejection.message);
     }
     const config = decoded?.value;
-    this.#validate(config);
+    this.#adopt(config);
+    return { bytes, config };
+  }
+
+  /**
+   * Goes over to a configuration. What was read under another id is taken back first: its identities are not
+   * this cluster's any more (SEMANTICS 6).
+   */
+  #adopt(config: ClusterConfig | undefined): void {
     const id = config?.id ?? 0;
-    if (id !== this.#id) this.#stores.withdraw();
-    this.#id = id;
+    const why = config && this.#objection(config);
+    if (why !== undefined || id !== this.#id) this.#stores.withdraw();
+    this.#id = why === undefined ? id : 0;
     this.#config = config;
-    const { maxConnectedClusters } = this.#options;
-    this.#stores.setLimits(
-      id === 0 ? NO_LIMITS : { clusterID: id, identities: clusterIdentityRange(id, maxConnectedClusters) },
-    );
-    return config;
-  }
-
-  #validate(config: ClusterConfig | undefined): void {
-    if (config === undefined) return;
-    const own = this.#options.maxConnectedClusters;
-    const theirs = config.capabilities.maxConnectedClusters ?? 255;
-    if (theirs !== own) {
-      throw new HandshakeError(`cluster ${this.name} is of a mesh of ${theirs} clusters, this one of ${own}`);
-    }
-    if (config.id > own) throw new HandshakeError(`cluster ${this.name} has id ${config.id}, above ${own}`);
-    const why = this.#options.claimID(config.id);
     if (why !== undefined) throw new HandshakeError(why);
+    const identities = clusterIdentityRange(id, this.#options.maxConnectedClusters);
+    this.#stores.setLimits(id === 0 ? NO_LIMITS : { clusterID: id, identities });
   }
 
-  async #follow(
-    backend: KvstoreBackend,
-    config: ClusterConfig | undefined,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const layout: KeyLayout = config?.capabilities.cached === true ? 'cache' : 'state';
-    const follow = (resource: MeshResource): Promise<void> =>
-      this.#stores.follow(resource, { backend, layout, signal });
-    if (config?.capabilities.syncedCanaries !== true) {
-      await Promise.all(this.#stores.resources.map(follow));
-      return;
+  /** Why a cluster with this configuration cannot be of the mesh. */
+  #objection({ id, capabilities }: ClusterConfig): string | undefined {
+    const own = this.#options.maxConnectedClusters;
+    const theirs = capabilities.maxConnectedClusters ?? 255;
+    if (theirs !== own) return `cluster ${this.name} is of a mesh of ${theirs} clusters, this one of ${own}`;
+    if (id > own) return `cluster ${this.name} has id ${id}, above ${own}`;
+    return this.#options.claimID(id);
+  }
+
+  /**
+   * Follows every resource until the signal fires, or until the kvstore turns out to be another one: then
+   * everything stops, so that the new one is met with a handshake.
+   */
+  async #follow(backend: KvstoreBackend, { bytes, config }: Handshake, signal: AbortSignal): Promise<void> {
+    const left = new AbortController();
+    const request: FollowRequest = {
+      backend,
+      layout: config?.capabilities.cached === true ? 'cache' : 'state',
+      signal: AbortSignal.any([signal, left.signal]),
+      endOnDivergence: true,
+    };
+    const follow = async (resource: MeshResource): Promise<void> => {
+      if ((await this.#stores.follow(resource, request)) === 'diverged') left.abort();
+    };
+    const canaries = config?.capabilities.syncedCanaries === true;
+    await Promise.all([
+      this.#watchConfig(request, bytes).then(() => left.abort()),
+      ...(canaries ? [this.#followCanaries(request, left, follow)] : this.#stores.resources.map(follow)),
+    ]);
+  }
+
+  /** Resolves when the configuration is not what the handshake has read any more. */
+  async #watchConfig({ backend, signal }: FollowRequest, read: Uint8Array | undefined): Promise<void> {
+    const key = clusterConfigKey(this.name);
+    let now: Uint8Array | undefined;
+    let listed = false;
+    for await (const batch of backend.watch(CLUSTER_CONFIG_PREFIX, { signal, endOnDivergence: true })) {
+      for (const event of batch) {
+        if (event.key === key) now = event.type === 'delete' ? undefined : event.value;
+        listed ||= event.type === 'list-done';
+      }
+      const same = now === undefined || read === undefined ? now === read : equalBytes(now, read);
+      if (listed && !same) return;
     }
-    await this.#followCanaries(backend, layout, signal, follow);
   }
 
   /**
@@ -222,16 +259,15 @@ export class RemoteCluster {
    * it was just restarted, and a sweep against that would remove what is valid (TRAPS, "canary missing").
    */
   async #followCanaries(
-    backend: KvstoreBackend,
-    layout: KeyLayout,
-    signal: AbortSignal,
+    { backend, layout, signal }: FollowRequest,
+    left: AbortController,
     follow: (resource: MeshResource) => Promise<void>,
   ): Promise<void> {
     const running: Promise<void>[] = [];
     const waiting = new Map(
       this.#stores.resources.map((resource) => [syncedKey(this.name, resource, layout), resource]),
     );
-    for await (const batch of backend.watch(syncedPrefix(this.name), { signal })) {
+    for await (const batch of backend.watch(syncedPrefix(this.name), { signal, endOnDivergence: true })) {
       for (const { type, key } of batch) {
         const resource = type === 'delete' ? undefined : waiting.get(key);
         if (resource === undefined) continue;
@@ -239,6 +275,7 @@ export class RemoteCluster {
         running.push(follow(resource));
       }
     }
+    left.abort();
     await Promise.all(running);
   }
 }

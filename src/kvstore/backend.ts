@@ -39,7 +39,20 @@ export type WatchState =
   /** The user may not read the prefix; tried again slowly. */
   | 'forbidden'
   /** Ended by its signal or by its reader. */
-  | 'ended';
+  | 'ended'
+  /** Ended because the store is another one, or another past of the same (`endOnDivergence`). */
+  | 'diverged';
+
+/** How to watch. */
+export interface WatchOptions {
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * End the watch, in state `diverged` and without deletes, when the store turns out to be another one or to
+   * have been restored from a backup. By default it is listed anew, and what it lacks is deleted: wrong where
+   * a new store is still being filled.
+   */
+  readonly endOnDivergence?: boolean | undefined;
+}
 
 /** A watch as data. */
 export interface WatchStatus {
@@ -114,7 +127,7 @@ export interface KvstoreBackend {
   /** Deletes every key that starts with `prefix`; gives their number. */
   deletePrefix(prefix: string, options?: CallOptions): Promise<number>;
   /** See {@link Watch}. The prefix must end in `/`: a watch of cluster `a` must never see `ab`. */
-  watch(prefix: string, options?: { readonly signal?: AbortSignal | undefined }): Watch;
+  watch(prefix: string, options?: WatchOptions): Watch;
   onLeaseLost(listener: LeaseLostListener): Unsubscribe;
   status(): BackendStatus;
   /** Ends watches, stops keepalives, gives back the leases unless `keepLeases`. Idempotent, never rejects. */

@@ -7,6 +7,7 @@ import type {
   KvstoreBackend,
   LeaseLostListener,
   Watch,
+  WatchOptions,
   WriteOptions,
 } from './backend.ts';
 import { asKvstoreError, type KvstoreError } from './errors.ts';
@@ -138,14 +139,15 @@ export class KvstoreClient implements KvstoreBackend {
     return deleted;
   }
 
-  watch(prefix: string, options: { readonly signal?: AbortSignal | undefined } = {}): Watch {
-    const { signal } = options;
+  watch(prefix: string, options: WatchOptions = {}): Watch {
+    const { signal, endOnDivergence } = options;
     const watch = new ListAndWatch({
       transport: this.#transport,
       prefix,
       clock: this.#options.clock,
       random: this.#options.random,
       signal: signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]),
+      endOnDivergence,
       onEnd: () => this.#watches.delete(watch),
     });
     this.#watches.add(watch);

@@ -80,8 +80,11 @@ export function identityValueKey(labels: string, node: string): string {
   return `${identityValuePrefix(labels)}${node}`;
 }
 
+/** The configurations of clusters. */
+export const CLUSTER_CONFIG_PREFIX = 'cilium/cluster-config/';
+
 export function clusterConfigKey(cluster: string): string {
-  return `cilium/cluster-config/${cluster}`;
+  return `${CLUSTER_CONFIG_PREFIX}${cluster}`;
 }
 
 /** The canaries of a cluster. */

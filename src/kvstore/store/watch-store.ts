@@ -31,6 +31,8 @@ export interface WatchStoreRun {
   readonly prefix: string;
   /** Ends the run. */
   readonly signal: AbortSignal;
+  /** End the run, deleting nothing, when the store is another one or was restored: see `WatchOptions`. */
+  readonly endOnDivergence?: boolean | undefined;
 }
 
 /** A store as data. */
@@ -95,14 +97,16 @@ export class WatchStore<T> {
     };
   }
 
-  /** Follows the prefix until the signal fires. One run at a time. */
-  async run({ backend, prefix, signal }: WatchStoreRun): Promise<void> {
+  /** Follows the prefix until the signal fires; says why the run has ended. One run at a time. */
+  async run({ backend, prefix, signal, endOnDivergence }: WatchStoreRun): Promise<'ended' | 'diverged'> {
     assert(this.#watch === undefined, 'the store is running already');
     this.#run++;
     this.#refused.clear();
-    this.#watch = backend.watch(prefix, { signal });
+    const watch = backend.watch(prefix, { signal, endOnDivergence });
+    this.#watch = watch;
     try {
-      for await (const batch of this.#watch) this.#inBatch(() => this.#apply(batch, prefix.length));
+      for await (const batch of watch) this.#inBatch(() => this.#apply(batch, prefix.length));
+      return watch.status().state === 'diverged' ? 'diverged' : 'ended';
     } finally {
       this.#watch = undefined;
     }

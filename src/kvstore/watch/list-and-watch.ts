@@ -7,11 +7,11 @@ import type { Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
 import { asKvstoreError, KvstoreError } from '../errors.ts';
 import { prefixRange } from '../key-range.ts';
 import type { CallOptions, KeyValue, ResponseHeader, Transport, TransportEvent } from '../transport.ts';
-import { EventQueue, HIGH_WATER_BYTES, LOW_WATER_BYTES } from './event-queue.ts';
 import { COMPARE_ALL_KEYS, type Cursor, type FenceResult, fence, reconcile, sameHistory } from './fence.ts';
 import { followStream } from './follow-stream.ts';
 import { KnownKeys } from './known-keys.ts';
 import { type ListRequest, listPages, type Retry } from './paged-list.ts';
+import { ReaderQueue } from './reader-queue.ts';
 
 /** What a {@link ListAndWatch} is made of. */
 export interface ListAndWatchOptions {
@@ -20,8 +20,10 @@ export interface ListAndWatchOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly signal?: AbortSignal | undefined;
+  /** See `WatchOptions`. */
+  readonly endOnDivergence?: boolean | undefined;
   /** Told once, when the watch has ended. */
-  readonly onEnd?: () => void;
+  readonly onEnd?: (() => void) | undefined;
 }
 
 /**
@@ -29,11 +31,12 @@ export interface ListAndWatchOptions {
  *
  *     list ──► follow ── stream ends ──► fence ── same ───────────► follow
  *               │  ▲                       ├─ same, but far behind ► delta
- *               │  │                       └─ diverged, compacted ─► relist-diverged ──► follow
+ *               │  │                       ├─ cannot be told ──────► list-afresh ──► follow
+ *               │  │                       └─ diverged ────────────► diverged ► list-afresh, or the end
  *               │  └──────────── delta ◄── stream compacted
  *               └─ half an hour ────────► reconcile (as fence, comparing every key)
  */
-type Step = 'list' | 'relist-diverged' | 'delta' | 'fence' | 'reconcile' | 'follow';
+type Step = 'list' | 'list-afresh' | 'diverged' | 'delta' | 'fence' | 'reconcile' | 'follow';
 
 const BACKOFF = { baseMs: 50, capMs: 5000 };
 // A right that is missing comes back when a person gives it: there is no hurry.
@@ -49,7 +52,7 @@ const RECONCILE_MS = 30 * 60_000;
  * The list-and-watch driver: everything that has to be right under faults, over any transport. See `Watch` for
  * what it promises. How it keeps that:
  *
- * - it remembers the mod revision of every key (`#known`); event types come from there, not from the server;
+ * - it remembers the mod revision of every key; event types come from there, not from the server;
  * - it resumes after the last *event* it has seen, never after a header's revision, which can be ahead;
  * - before it resumes, it asks the server whether that still has the history followed so far (`fence.ts`);
  * - what is learnt counts as known when it is queued, so the queue belongs to the state;
@@ -57,9 +60,10 @@ const RECONCILE_MS = 30 * 60_000;
  */
 export class ListAndWatch implements Watch {
   readonly #options: ListAndWatchOptions;
-  readonly #queue = new EventQueue();
-  readonly #known = new KnownKeys(this.#queue);
+  readonly #queue = new ReaderQueue();
+  readonly #known = new KnownKeys(this.#queue.events);
   readonly #ended = new AbortController();
+  readonly #call: CallOptions = { signal: this.#ended.signal };
   #next = 0;
   #header: ResponseHeader | undefined;
   #state: WatchState = 'listing';
@@ -70,8 +74,6 @@ export class ListAndWatch implements Watch {
   #failures = 0;
   #failuresInRow = 0;
   #lastFailure: KvstoreError | undefined;
-  #wakeReader: (() => void) | undefined;
-  #onRoom: (() => void) | undefined;
 
   constructor(options: ListAndWatchOptions) {
     assert(options.prefix.endsWith('/'), `a watched prefix must end in "/": ${options.prefix}`);
@@ -89,75 +91,52 @@ export class ListAndWatch implements Watch {
       resumptions: this.#resumptions,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
-      queuedBytes: this.#queue.bytes,
+      queuedBytes: this.#queue.events.bytes,
     };
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[]> {
     assert(!this.#started, 'a watch can be read only once');
     this.#started = true;
-    const { signal } = this.#options;
-    const end = (): void => this.#end();
-    signal?.addEventListener('abort', end);
-    if (signal?.aborted === true) end();
+    const { signal, onEnd } = this.#options;
+    const abort = (): void => this.#end('ended');
+    signal?.addEventListener('abort', abort);
+    if (signal?.aborted === true) abort();
     const running = this.#run();
     try {
-      while (!this.#ended.signal.aborted) {
-        const batch = this.#queue.take();
-        if (batch.length === 0) {
-          await this.#arrival();
-          continue;
-        }
-        if (this.#queue.bytes < LOW_WATER_BYTES) this.#onRoom?.();
+      for (;;) {
+        const batch = await this.#queue.take();
+        if (batch.length === 0) return;
         yield batch;
-        if (!this.#queue.isEmpty) await eventLoopTurn(); // let others run between two batches
+        if (!this.#queue.events.isEmpty) await eventLoopTurn(); // let others run between two batches
       }
     } finally {
-      signal?.removeEventListener('abort', end);
-      end();
+      signal?.removeEventListener('abort', abort);
+      this.#end('ended');
       await running;
-      this.#options.onEnd?.();
+      onEnd?.();
     }
   }
 
-  // ── The reader's side ──────────────────────────────────────────────────────────────────────────────────
+  #end(state: 'ended' | 'diverged'): void {
+    if (this.#ended.signal.aborted) return;
+    this.#state = state;
+    this.#ended.abort();
+    this.#queue.end();
+  }
 
   /** Ended is ended, whatever the step under way still does. */
   #enter(state: WatchState): void {
     if (!this.#ended.signal.aborted) this.#state = state;
   }
 
-  #end(): void {
-    this.#state = 'ended';
-    this.#ended.abort();
-    this.#queue.clear();
-    this.#wakeReader?.();
-    this.#onRoom?.();
-  }
-
-  #arrival(): Promise<void> {
-    if (!this.#queue.isEmpty || this.#ended.signal.aborted) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#wakeReader = resolve;
-    });
-  }
-
-  #notifyReader(): void {
+  /** What was learnt is to be told now. */
+  #flush(): void {
     this.#known.sealLastPut();
-    this.#wakeReader?.();
-    this.#wakeReader = undefined;
+    this.#queue.flush();
   }
 
-  /** Resolves once the reader has made room in the queue. */
-  async #room(): Promise<void> {
-    if (this.#queue.bytes <= HIGH_WATER_BYTES || this.#ended.signal.aborted) return;
-    await new Promise<void>((resolve) => {
-      this.#onRoom = resolve;
-    });
-    this.#onRoom = undefined;
-  }
-
-  // ── The steps ──────────────────────────────────────────────────────────────────────────────────────────
+  // ── One step after the other ───────────────────────────────────────────────────────────────────────────
 
   async #run(): Promise<void> {
     let step: Step = 'list';
@@ -165,8 +144,8 @@ export class ListAndWatch implements Watch {
       try {
         step = await this.#take(step);
       } catch (thrown) {
-        const error = asKvstoreError(thrown);
         if (this.#ended.signal.aborted) return;
+        const error = asKvstoreError(thrown);
         step = this.#stepAfter(step, error);
         await this.#failed(error);
       }
@@ -177,8 +156,11 @@ export class ListAndWatch implements Watch {
     switch (step) {
       case 'list':
         return this.#list(false);
-      case 'relist-diverged':
+      case 'list-afresh':
         return this.#list(true);
+      case 'diverged':
+        if (this.#options.endOnDivergence === true) this.#end('diverged');
+        return Promise.resolve('list-afresh');
       case 'delta':
         return this.#delta();
       case 'fence':
@@ -192,7 +174,7 @@ export class ListAndWatch implements Watch {
 
   /** What to try after a step has failed. */
   #stepAfter(step: Step, error: KvstoreError): Step {
-    if (error.code === 'future-revision') return 'relist-diverged';
+    if (error.code === 'future-revision') return 'diverged';
     if (step === 'follow') return error.code === 'compacted' ? 'delta' : 'fence';
     if (step === 'reconcile') return 'fence';
     return step;
@@ -215,18 +197,11 @@ export class ListAndWatch implements Watch {
     this.#failuresInRow = 0;
   }
 
-  get #call(): CallOptions {
-    return { signal: this.#ended.signal };
+  #cursor(): Cursor {
+    return { prefix: this.#options.prefix, next: this.#next, known: this.#known, header: this.#header };
   }
 
-  #cursor(): Cursor {
-    return {
-      prefix: this.#options.prefix,
-      next: this.#next,
-      known: this.#known,
-      header: this.#header,
-    };
-  }
+  // ── Listing ────────────────────────────────────────────────────────────────────────────────────────────
 
   /** One page, tried until it succeeds or it is no use. */
   readonly #retry: Retry = async (call) => {
@@ -244,27 +219,31 @@ export class ListAndWatch implements Watch {
     }
   };
 
+  #pages(request: ListRequest): ReturnType<typeof listPages> {
+    return listPages(this.#options.transport, request, this.#retry, this.#call);
+  }
+
   /**
-   * Reads the whole prefix. With `diverged`, what was known counts for nothing: equal mod revisions can hide
-   * different values, so every key is told again.
+   * Reads the whole prefix. `afresh`, what was known counts for nothing: equal mod revisions can hide different
+   * values, so every key is told again.
    */
-  async #list(diverged: boolean): Promise<Step> {
+  async #list(afresh: boolean): Promise<Step> {
     this.#enter('listing');
     this.#listings++;
-    if (diverged) this.#known.forgetLastWrites();
+    if (afresh) this.#known.forgetLastWrites();
     const unseen = this.#known.keys();
     let first: ResponseHeader | undefined;
     for await (const { header, kvs } of this.#pages({ prefix: this.#options.prefix, revision: 0 })) {
       first ??= header;
-      if (header.clusterID !== first.clusterID) return 'relist-diverged';
-      if (!diverged && !sameHistory(header, this.#cursor())) return 'relist-diverged';
+      if (header.clusterID !== first.clusterID) return 'diverged';
+      if (!afresh && !sameHistory(header, this.#cursor())) return 'diverged';
       for (const kv of kvs) {
-        if (!diverged && this.#contradicts(kv)) return 'relist-diverged';
+        if (!afresh && this.#contradicts(kv)) return 'diverged';
         unseen.delete(kv.key);
-        this.#known.list(kv, diverged);
+        this.#known.list(kv, afresh);
       }
-      this.#notifyReader();
-      await this.#room();
+      this.#flush();
+      await this.#queue.room();
     }
     if (first === undefined) return 'list';
     for (const key of unseen) this.#known.drop(key, first.revision);
@@ -276,18 +255,14 @@ export class ListAndWatch implements Watch {
     return modRevision < this.#next && this.#known.revisionOf(key) !== modRevision;
   }
 
-  #pages(request: ListRequest): ReturnType<typeof listPages> {
-    return listPages(this.#options.transport, request, this.#retry, this.#call);
-  }
-
   #listedAt(header: ResponseHeader): Step {
     this.#header = header;
     this.#next = header.revision + 1;
     if (!this.#listed) {
       this.#listed = true;
-      this.#queue.pushListDone();
+      this.#queue.events.pushListDone();
     }
-    this.#notifyReader();
+    this.#flush();
     return 'follow';
   }
 
@@ -298,30 +273,30 @@ export class ListAndWatch implements Watch {
   async #delta(): Promise<Step> {
     this.#enter('listing');
     const { transport, prefix } = this.#options;
-    const changed = await transport.range(
-      { ...prefixRange(prefix), minModRevision: this.#next, limit: DELTA_KEYS },
-      this.#call,
-    );
-    if (!sameHistory(changed.header, this.#cursor())) return 'relist-diverged';
-    if (changed.more) return 'list';
-    for (const kv of changed.kvs) this.#known.list(kv, false);
-    if (changed.count !== this.#known.size) await this.#dropDeleted(changed.header.revision);
-    return this.#listedAt(changed.header);
+    const request = { ...prefixRange(prefix), minModRevision: this.#next, limit: DELTA_KEYS };
+    const { header, kvs, more, count } = await transport.range(request, this.#call);
+    if (!sameHistory(header, this.#cursor())) return 'diverged';
+    if (more) return 'list';
+    for (const kv of kvs) this.#known.list(kv, false);
+    if (count !== this.#known.size) await this.#dropDeleted(header.revision);
+    return this.#listedAt(header);
   }
 
   async #dropDeleted(revision: number): Promise<void> {
     const unseen = this.#known.keys();
-    for await (const page of this.#pages({ prefix: this.#options.prefix, revision, keysOnly: true })) {
-      for (const { key } of page.kvs) unseen.delete(key);
+    for await (const { kvs } of this.#pages({ prefix: this.#options.prefix, revision, keysOnly: true })) {
+      for (const { key } of kvs) unseen.delete(key);
     }
     for (const key of unseen) this.#known.drop(key, revision);
   }
 
+  // ── Following ──────────────────────────────────────────────────────────────────────────────────────────
+
   async #check(check: Promise<FenceResult>): Promise<Step> {
     const { outcome, revision } = await check;
-    if (outcome === 'diverged') return 'relist-diverged';
+    if (outcome === 'diverged') return 'diverged';
     // What cannot be told is told again if that is little, and compared revision by revision if it is much.
-    if (outcome === 'compacted') return this.#known.size <= COMPARE_ALL_KEYS ? 'relist-diverged' : 'list';
+    if (outcome === 'compacted') return this.#known.size <= COMPARE_ALL_KEYS ? 'list-afresh' : 'list';
     return revision - this.#next > BACKLOG_REVISIONS ? 'delta' : 'follow';
   }
 
@@ -341,8 +316,8 @@ export class ListAndWatch implements Watch {
         this.#next = Math.max(this.#next, header.revision + 1);
       },
       onAlive: () => this.#succeeded(),
-      isFull: () => this.#queue.bytes > HIGH_WATER_BYTES,
-      room: () => this.#room(),
+      isFull: () => this.#queue.isFull,
+      room: () => this.#queue.room(),
     });
     return 'reconcile';
   }
@@ -359,6 +334,6 @@ export class ListAndWatch implements Watch {
     this.#header = header;
     for (const event of events) this.#known.apply(event);
     this.#next = Math.max(this.#next, (events.at(-1)?.modRevision ?? 0) + 1);
-    this.#notifyReader();
+    this.#flush();
   }
 }

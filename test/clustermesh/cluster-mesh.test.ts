@@ -1,0 +1,247 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { RemoteClusterStatus } from '../../src/clustermesh/remote-cluster.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+import { advance, settle } from '../kvstore/settle.ts';
+import { Agent, completeCluster, newCluster, OWN, write } from './mesh-world.ts';
+
+let clock: ManualClock;
+let agent: Agent;
+
+beforeEach(() => {
+  clock = new ManualClock();
+  agent = new Agent(clock);
+});
+
+afterEach(() => agent.stop());
+
+const ip = (server: MemoryServer, address: string, identity: number): void =>
+  write(server, `cilium/state/ip/v1/default/${address}`, { IP: address, ID: identity });
+
+const node = (server: MemoryServer, cluster: string, name: string, address: string, named = cluster): void =>
+  write(server, `cilium/state/nodes/v1/${cluster}/${name}`, {
+    Name: name,
+    Cluster: named,
+    IPAddresses: [{ Type: 'InternalIP', IP: address }],
+  });
+
+const service = (server: MemoryServer, cluster: string, name: string, backend: string): void =>
+  write(server, `cilium/state/services/v1/${cluster}/ns/${name}`, {
+    ...{ cluster, namespace: 'ns', name },
+    backends: { [backend]: { http: { Port: 80, Protocol: 'TCP' } } },
+  });
+
+function statusOf(name: string): RemoteClusterStatus {
+  const status = agent.mesh.status().clusters.find((cluster) => cluster.name === name);
+  if (status === undefined) throw new Error(`${name} is not in the mesh`);
+  return status;
+}
+
+/** Adds a cluster and waits until it is ready. */
+async function follow(name: string, server: MemoryServer): Promise<void> {
+  await agent.add(name, server);
+  await settle(8);
+  expect(statusOf(name).state).toBe('ready');
+}
+
+describe('a remote cluster', () => {
+  it('is followed into every engine, as claims of its own', async () => {
+    const server = newCluster(clock, 'a', 1);
+    ip(server, '10.1.0.1', 0x1_0200);
+    node(server, 'a', 'n1', '192.168.1.1');
+    service(server, 'a', 's0', '10.1.0.1');
+    write(server, `cilium/state/identities/v1/id/${0x1_0200}`, 'k8s:app=x;');
+    await follow('a', server);
+    expect(agent.ipcache.get('10.1.0.1')).toMatchObject({
+      identity: 0x1_0200,
+      source: 'clustermesh',
+      owner: 'a',
+    });
+    expect(agent.nodes.get('a/n1')).toMatchObject({ source: 'clustermesh' });
+    expect(agent.services.get({ namespace: 'ns', name: 's0' })?.endpoints.backends.size).toBe(1);
+    const labels = [{ source: 'k8s', key: 'app', value: 'x' }];
+    expect(agent.mesh.identitiesOf('a')?.lookupByID(0x1_0200)).toEqual(labels);
+    expect(agent.mesh.identitiesOf('a')?.lookupByLabels(labels)).toBe(0x1_0200);
+  });
+
+  it('of before 1.13, without configuration or canaries, is followed too', async () => {
+    const server = new MemoryServer({ clock });
+    ip(server, '10.1.0.1', 0x7_0200);
+    await follow('a', server);
+    expect(agent.ipcache.get('10.1.0.1')?.identity).toBe(0x7_0200);
+    expect(statusOf('a').config).toBeUndefined();
+  });
+
+  it('that lies in a kvstoremesh copy is read from there', async () => {
+    const server = new MemoryServer({ clock });
+    write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { cached: true, syncedCanaries: true } });
+    for (const resource of ['nodes', 'services', 'identities', 'ip']) {
+      write(server, `cilium/synced/a/cilium/cache/${resource}/v1`, '2026-01-01T00:00:00Z');
+    }
+    write(server, 'cilium/cache/ip/v1/a/10.1.0.1', { IP: '10.1.0.1', ID: 0x1_0200 });
+    write(server, 'cilium/cache/ip/v1/ab/10.1.0.2', { IP: '10.1.0.2', ID: 0x1_0200 });
+    write(server, 'cilium/cache/nodes/v1/a/n1', { Name: 'n1', Cluster: 'a' });
+    await follow('a', server);
+    expect([...agent.ipcache.entries()].map(({ key }) => key)).toEqual(['10.1.0.1']);
+    expect(agent.nodes.exists('a/n1')).toBe(true);
+  });
+
+  it('`a` does not see the nodes of `ab` (trap: prefix without slash)', async () => {
+    const server = newCluster(clock, 'a', 1);
+    node(server, 'ab', 'n1', '192.168.1.1');
+    await follow('a', server);
+    expect(agent.nodes.size).toBe(0);
+  });
+
+  it('with the own name, or one that cannot be part of a key, is not added', async () => {
+    const server = newCluster(clock, 'x', 1);
+    expect(await agent.mesh.add(OWN, agent.connect('x', server))).toBe('own-cluster');
+    for (const name of ['', 'a/b', '..', 'a b', '-a', 'x'.repeat(64)]) {
+      expect(await agent.mesh.add(name, agent.connect('x', server))).toBe('invalid-name');
+    }
+    expect(agent.mesh.status().clusters).toEqual([]);
+  });
+});
+
+describe('what a remote cluster says wrongly', () => {
+  it('is refused, counted and reported with its key; the rest goes on', async () => {
+    const server = newCluster(clock, 'a', 1);
+    ip(server, '10.1.0.1', 0x1_0200);
+    ip(server, '10.1.0.2', 0x2_0200);
+    ip(server, '10.1.0.3', 2);
+    node(server, 'a', 'n1', '192.168.1.1', 'b');
+    node(server, 'a', 'n2', '192.168.1.2');
+    write(server, 'cilium/state/services/v1/a/ns/s0', 'not json');
+    write(server, `cilium/state/identities/v1/id/${0x2_0200}`, 'k8s:app=x;');
+    await follow('a', server);
+    expect(agent.rejections.map(({ at, reason }) => [at, reason]).sort()).toEqual([
+      [`cilium/state/identities/v1/id/${0x2_0200}`, 'identity-out-of-range'],
+      ['cilium/state/ip/v1/default/10.1.0.2', 'identity-out-of-range'],
+      ['cilium/state/nodes/v1/a/n1', 'key-mismatch'],
+      ['cilium/state/services/v1/a/ns/s0', 'invalid-json'],
+    ]);
+    expect(statusOf('a').rejections.total).toBe(4);
+    expect(statusOf('a').resources.get('ip')).toMatchObject({ keys: 2, refused: 1 });
+    expect(agent.ipcache.get('10.1.0.3')?.identity).toBe(2);
+    expect(agent.nodes.exists('a/n2')).toBe(true);
+  });
+
+  it('takes the place of what it said before: a fresh agent could not know that (I9)', async () => {
+    const server = newCluster(clock, 'a', 1);
+    ip(server, '10.1.0.1', 0x1_0200);
+    await follow('a', server);
+    ip(server, '10.1.0.1', 0x2_0200);
+    await settle(4);
+    expect(agent.ipcache.get('10.1.0.1')).toBeUndefined();
+    ip(server, '10.1.0.1', 0x1_0300);
+    await settle(4);
+    expect(agent.ipcache.get('10.1.0.1')?.identity).toBe(0x1_0300);
+    expect(statusOf('a').resources.get('ip')).toMatchObject({ keys: 1, refused: 0 });
+  });
+
+  it('in its configuration fails the handshake, until it is mended', async () => {
+    const server = newCluster(clock, 'a', 1);
+    write(server, 'cilium/cluster-config/a', { id: 'one' });
+    await agent.add('a', server);
+    await settle(8);
+    expect(statusOf('a')).toMatchObject({ state: 'failed', ready: false });
+    expect(statusOf('a').lastFailure).toContain('cilium/cluster-config/a: id');
+    write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { maxConnectedClusters: 511 } });
+    await advance(clock, 20_000);
+    expect(statusOf('a').lastFailure).toContain('mesh of 511 clusters');
+    write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { syncedCanaries: true } });
+    await advance(clock, 20_000);
+    expect(statusOf('a').state).toBe('ready');
+  });
+});
+
+describe('cluster ids', () => {
+  it('are exclusive, and the message names both clusters (trap: duplicate ids)', async () => {
+    await follow('a', newCluster(clock, 'a', 1));
+    await agent.add('b', newCluster(clock, 'b', 1));
+    await agent.add('c', newCluster(clock, 'c', 9));
+    await settle(8);
+    expect(statusOf('b')).toMatchObject({ state: 'failed' });
+    expect(statusOf('b').lastFailure).toBe('cluster b has id 1, which is that of cluster a');
+    expect(statusOf('c').lastFailure).toBe('cluster c has id 9, which is that of this cluster, own');
+    await agent.mesh.remove('a');
+    await advance(clock, 20_000);
+    expect(statusOf('b').state).toBe('ready');
+  });
+
+  it('that change take back first what was read under the old id', async () => {
+    const server = newCluster(clock, 'a', 1);
+    ip(server, '10.1.0.1', 0x1_0200);
+    ip(server, '10.1.0.2', 0x3_0200);
+    await follow('a', server);
+    write(server, 'cilium/cluster-config/a', { id: 3, capabilities: { syncedCanaries: true } });
+    await settle(8);
+    expect([...agent.ipcache.entries()].map(({ key }) => key)).toEqual(['10.1.0.2']);
+    expect(statusOf('a')).toMatchObject({ state: 'ready', config: { id: 3 } });
+  });
+});
+
+describe('letting go', () => {
+  it('removing a cluster takes everything back, and the identity cache with it', async () => {
+    const server = newCluster(clock, 'a', 1);
+    ip(server, '10.1.0.1', 0x1_0200);
+    node(server, 'a', 'n1', '192.168.1.1');
+    await follow('a', server);
+    expect(await agent.mesh.remove('a')).toBe(true);
+    expect(await agent.mesh.remove('a')).toBe(false);
+    expect([...agent.ipcache.entries()]).toEqual([]);
+    expect(agent.nodes.size).toBe(0);
+    expect(agent.mesh.identitiesOf('a')).toBeUndefined();
+    expect(server.streams).toBe(0);
+  });
+
+  it('stopping withdraws nothing', async () => {
+    const server = newCluster(clock, 'a', 1);
+    ip(server, '10.1.0.1', 0x1_0200);
+    await follow('a', server);
+    await agent.mesh.stop();
+    expect(agent.ipcache.get('10.1.0.1')?.identity).toBe(0x1_0200);
+    expect(server.streams).toBe(0);
+  });
+
+  it('a new connection keeps what is known and sweeps what is gone, in the same identity cache (trap: one cache per reconnect)', async () => {
+    const server = newCluster(clock, 'a', 1);
+    ip(server, '10.1.0.1', 0x1_0200);
+    ip(server, '10.1.0.2', 0x1_0200);
+    await follow('a', server);
+    const identities = agent.mesh.identitiesOf('a');
+    const other = newCluster(clock, 'a', 1);
+    ip(other, '10.1.0.2', 0x1_0200);
+    const backend = agent.connect('a', other);
+    backendDown(agent, 'a');
+    expect(await agent.mesh.add('a', backend)).toBe('reconnected');
+    await settle(4);
+    expect(agent.ipcache.size).toBe(2);
+    agent.links.get('a')?.link.up();
+    await advance(clock, 20_000);
+    expect([...agent.ipcache.entries()].map(({ key }) => key)).toEqual(['10.1.0.2']);
+    expect(agent.mesh.identitiesOf('a')).toBe(identities);
+  });
+});
+
+function backendDown(of: Agent, name: string): void {
+  of.links.get(name)?.link.down();
+}
+
+describe('a kvstore that starts anew', () => {
+  it('sweeps nothing before its canaries say that it is complete (trap: canary missing)', async () => {
+    const server = newCluster(clock, 'a', 1);
+    const empty = server.snapshot();
+    ip(server, '10.1.0.1', 0x1_0200);
+    ip(server, '10.1.0.2', 0x1_0200);
+    await follow('a', server);
+    server.restore(empty);
+    write(server, 'cilium/synced/a/cilium/state/ip/v1', undefined);
+    await advance(clock, 20_000);
+    expect(agent.ipcache.size).toBe(2);
+    ip(server, '10.1.0.2', 0x1_0200);
+    completeCluster(server, 'a');
+    await advance(clock, 20_000);
+    expect([...agent.ipcache.entries()].map(({ key }) => key)).toEqual(['10.1.0.2']);
+  });
+});
