@@ -1,0 +1,144 @@
+import { describe, expect, it } from 'vitest';
+import { LiveView } from '../../src/agent/live-view.ts';
+import { play } from '../../src/agent/play.ts';
+import { readPlayScript } from '../../src/agent/play-script.ts';
+import { stateDocument } from '../../src/agent/state-document.ts';
+import { Terminal } from '../../src/agent/terminal.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import { example } from '../cli/run.ts';
+import { startAgent } from './agent-under-test.ts';
+import { FakeClock, settle } from './fake-clock.ts';
+
+interface View {
+  readonly ipcache: IPCache;
+  readonly clock: FakeClock;
+  readonly view: LiveView;
+  readonly printed: () => string;
+}
+
+function viewOf(isTTY: boolean): View {
+  const clock = new FakeClock();
+  const ipcache = new IPCache();
+  const services = new ServiceCache({ clusterName: 'own' });
+  const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' });
+  const written: string[] = [];
+  const output = { isTTY, write: (text: string): number => written.push(text) };
+  const knowledge = { ipcache, services, nodes, identityName: (): undefined => undefined };
+  const view = new LiveView(knowledge, new Terminal(output, {}), clock);
+  return { ipcache, clock, view, printed: () => written.join('') };
+}
+
+const CLAIM = { identity: 300, source: 'kvstore' } as const;
+
+describe('the live view', () => {
+  it('shows nothing of what was there before, and then every change', async () => {
+    const { ipcache, clock, view, printed } = viewOf(false);
+    ipcache.upsert('10.0.0.1', CLAIM);
+    const unsubscribe = view.follow();
+    ipcache.upsert('10.0.0.2', {
+      ...CLAIM,
+      hostIP: '192.168.0.1',
+      k8s: { namespace: 'shop', podName: 'web-1' },
+    });
+    ipcache.upsert('10.0.0.1', { ...CLAIM, identity: 301 });
+    ipcache.delete('10.0.0.2', { source: 'kvstore' });
+    expect(printed()).toBe('');
+    await clock.advance(100);
+    expect(printed()).toBe(
+      [
+        '  + ip  10.0.0.2/32  pod shop/web-1, identity 300, on 192.168.0.1',
+        '  ~ ip  10.0.0.1/32  identity 300 → 301',
+        '  - ip  10.0.0.2/32  pod shop/web-1, identity 300, on 192.168.0.1',
+        '           1 prefixes, 0 nodes, 0 services with 0 backends',
+        '',
+      ].join('\n'),
+    );
+    unsubscribe();
+    expect(clock.pending).toBe(0);
+  });
+
+  it('I11 bounded: of a burst it shows the beginning and the size', async () => {
+    const { ipcache, clock, view, printed } = viewOf(false);
+    using _following = view.follow();
+    for (let i = 0; i < 1000; i++) ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, CLAIM);
+    await clock.advance(100);
+    const lines = printed().trimEnd().split('\n');
+    expect(lines).toHaveLength(10);
+    expect(lines[8]).toBe('    … and 992 more prefixes: in all 1000 came, 0 changed, 0 went');
+  });
+
+  it('shows what it has gathered before a headline, and when it ends', () => {
+    const { ipcache, view, printed } = viewOf(false);
+    const unsubscribe = view.follow();
+    ipcache.upsert('10.0.0.1', CLAIM);
+    view.say('hello');
+    ipcache.upsert('10.0.0.2', CLAIM);
+    unsubscribe();
+    const lines = printed().trimEnd().split('\n');
+    expect(lines.map((line) => line.trim().split(/ {2,}/)[1] ?? line.slice(9))).toEqual([
+      '10.0.0.1/32',
+      ...[expect.anything(), '', 'hello'],
+      '10.0.0.2/32',
+      expect.anything(),
+    ]);
+  });
+
+  it('has colours on a terminal', () => {
+    const { ipcache, view, printed } = viewOf(true);
+    const unsubscribe = view.follow();
+    ipcache.upsert('10.0.0.1', CLAIM);
+    unsubscribe();
+    expect(printed()).toContain('\u001B[32m+ ip  10.0.0.1/32  identity 300\u001B[0m');
+  });
+
+  it('does not let a name steer the terminal', () => {
+    const { ipcache, view, printed } = viewOf(true);
+    const unsubscribe = view.follow();
+    ipcache.upsert('10.0.0.1', { ...CLAIM, k8s: { namespace: 'a\u001B[2J', podName: '\r' } });
+    unsubscribe();
+    expect(printed()).toContain('pod a\\u001b[2J/\\u000d,');
+  });
+});
+
+describe('the example script', () => {
+  it('plays to its end without a failure, and only what it says has changed then (I9, I10)', async () => {
+    const clock = new FakeClock();
+    const options = {
+      clusterName: 'atlantic',
+      load: [example('mesh.jsonl')],
+      manifests: [example('services.yaml')],
+    };
+    const { agent, logged } = await startAgent([], '', options);
+    const before = stateDocument(agent.contents());
+    const said: string[] = [];
+    const failures: string[] = [];
+    const steps = await readPlayScript(example('changes.yaml'));
+    const audience = {
+      onStep: ({ say }: { say: string }): void => void said.push(say),
+      onFailure: (_: unknown, why: string): void => void failures.push(why),
+    };
+    const playing = play(steps, agent, audience, clock, new AbortController().signal);
+    for (const { after } of steps) await clock.advance(after * 1000);
+    await playing;
+    await settle();
+    expect(said).toHaveLength(steps.length);
+    expect(failures).toEqual([]);
+    expect(logged).toEqual([expect.stringMatching(/refused .*10.20.3.41: IP "10.20.3.410"/)]);
+    const after = stateDocument(agent.contents());
+    expect(after.ipcache['10.10.0.12/32']).toEqual({
+      ...before.ipcache['10.10.0.12/32'],
+      podName: 'checkout-9f3c1',
+    });
+    expect(Object.keys(after.ipcache)).toHaveLength(Object.keys(before.ipcache).length + 1);
+    const caspian = (state: typeof after): unknown[] => [
+      Object.entries(state.ipcache).filter(([prefix]) =>
+        /^(10\.30|fd0\d:3|192\.168\.30|203\.0\.115|172\.22)/.test(prefix),
+      ),
+      state.nodes.filter(({ cluster }) => cluster === 'caspian'),
+      state.services['bank/ledger'],
+    ];
+    expect(caspian(after)).toEqual(caspian(before));
+  });
+});

@@ -1,0 +1,135 @@
+import { describe, expect, it } from 'vitest';
+import { ATLANTIC, dpcache, example } from './run.ts';
+
+const MESH = [...ATLANTIC, '--manifests', example('services.yaml')];
+
+async function lines(...words: readonly string[]): Promise<readonly string[]> {
+  const { status, stdout, stderr } = await dpcache(...words, ...MESH);
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  return stdout.trimEnd().split('\n');
+}
+
+async function json(...words: readonly string[]): Promise<unknown> {
+  const { status, stdout } = await dpcache(...words, ...MESH, '-o', 'json');
+  expect(status).toBe(0);
+  return JSON.parse(stdout);
+}
+
+describe('dpcache ipcache', () => {
+  it('list: every visible prefix, in the order of addresses', async () => {
+    const rows = await lines('ipcache', 'list');
+    expect(rows).toHaveLength(340);
+    expect(rows[0]).toMatch(/^PREFIX +IDENTITY +HOST +KEY +SOURCE +POD$/);
+    expect(rows[1]).toMatch(
+      /^10\.10\.0\.1\/32 +remote-node +192\.168\.10\.1 +0 +kvstore \(atlantic\/atlantic-node-1\) +-$/,
+    );
+    expect(rows.at(-1)).toMatch(/^fd01:3::4\/128 /);
+  });
+
+  it('list --identity: only prefixes of that identity', async () => {
+    const found = (await json('ipcache', 'list', '--identity', '132076')) as readonly { identity: number }[];
+    expect(found.length).toBeGreaterThan(10);
+    expect(new Set(found.map(({ identity }) => identity))).toEqual(new Set([132_076]));
+  });
+
+  it('get: what an IP belongs to, by the longest prefix', async () => {
+    expect(await json('ipcache', 'get', '172.20.7.7')).toEqual({
+      ...{ prefix: '172.20.0.0/16', encryptKey: 0, identity: 66_540, source: 'kvstore' },
+    });
+    expect(await json('ipcache', 'get', '::ffff:10.20.0.12')).toMatchObject({
+      ...{ prefix: '10.20.0.12/32', podName: 'checkout-00001', source: 'clustermesh', owner: 'baltic' },
+    });
+    expect((await lines('ipcache', 'get', '10.20.0.12'))[1]).toMatch(
+      /132072 \(app=checkout\).*shop\/checkout-00001$/,
+    );
+  });
+
+  it('explain: every claim, and the rule that decided', async () => {
+    const explained = await json('ipcache', 'explain', '10.10.0.12');
+    expect(explained).toMatchObject({
+      prefix: '10.10.0.12/32',
+      decidedBy: 'endpoint-over-cidr',
+      claims: [
+        { key: '10.10.0.12', identity: 66_536, shadowed: false },
+        { key: '10.10.0.12/32', identity: 66_539, shadowed: true },
+      ],
+    });
+    expect((await lines('ipcache', 'explain', '10.10.0.12'))[0]).toBe(
+      '10.10.0.12/32: the first claim (*) is in force, because an endpoint IP hides the CIDR of the same single address.',
+    );
+  });
+
+  it.each([
+    [['get', '9.9.9.9'], '9.9.9.9: nothing is known of it'],
+    [['get', '9.9.9.0/24'], '9.9.9.0/24: nothing is known of it'],
+    [['get', '9.9.9'], '9.9.9: is not an IP address or prefix'],
+    [['explain', '9.9.9.9'], '9.9.9.9: nothing is known of it'],
+  ])('%j of what is not there: status 1, and why', async (words, why) => {
+    expect(await dpcache('ipcache', ...words, ...MESH)).toEqual({
+      status: 1,
+      stdout: '',
+      stderr: `${why}\n`,
+    });
+    expect(await dpcache('ipcache', ...words, ...MESH, '-o', 'json')).toEqual({
+      status: 1,
+      stdout: 'null\n',
+      stderr: '',
+    });
+  });
+});
+
+describe('dpcache service list and node list', () => {
+  it('show every service with the clusters that serve it', async () => {
+    const rows = await lines('service', 'list');
+    expect(rows).toHaveLength(6);
+    expect(rows[5]).toMatch(
+      /^shop\/checkout +172\.16\.0\.10 +http:8080 +global shared +24 backends \(12 baltic, 12 caspian\)$/,
+    );
+    expect(await json('service', 'list')).toMatchObject({
+      'bank/ledger': {
+        clusterIPs: ['172.16.0.12'],
+        global: true,
+        backends: { '10.30.0.15': { pg: { Port: 5432 } } },
+      },
+    });
+  });
+
+  it('show every node of the mesh', async () => {
+    const rows = await lines('node', 'list');
+    expect(rows).toHaveLength(13);
+    expect(rows[5]).toMatch(/^baltic\/baltic-node-1 +clustermesh +InternalIP=192\.168\.20\.1 .* +3$/);
+    expect(await json('node', 'list')).toHaveLength(12);
+  });
+});
+
+describe('dpcache status', () => {
+  it('shows clusters, counts and what was refused', async () => {
+    const rows = await lines('status');
+    expect(rows[1]).toMatch(/^atlantic \(own\) +1 +ready +4 +- +5 +86 +0$/);
+    expect(rows.join('\n')).toContain(
+      '339 prefixes, 12 nodes, 5 services with 156 backends; 0 claims overruled, 3 CIDRs hidden',
+    );
+    expect(rows.at(-1)).toBe('Nothing was refused.');
+    expect(await json('status')).toMatchObject({
+      cluster: 'atlantic',
+      clusterID: 1,
+      clusters: [
+        { name: 'atlantic', own: true, ready: true },
+        { name: 'baltic', id: 2, state: 'ready', keys: { nodes: 4, services: 4, identities: 5, ip: 86 } },
+        { name: 'caspian', id: 3 },
+      ],
+      refused: { total: 0 },
+    });
+  });
+});
+
+describe('dpcache agent --once', () => {
+  it('shows a person the whole of it at a glance', async () => {
+    const rows = await lines('agent', '--once');
+    expect(rows.length).toBeLessThan(50);
+    expect(rows.filter((row) => /^\S/.test(row)).map((row) => row.replace(/ \(.*/, ''))).toEqual([
+      'What is where, as seen from cluster atlantic',
+      ...['Clusters', 'Nodes', 'Services', 'Some prefixes'],
+    ]);
+  });
+});
