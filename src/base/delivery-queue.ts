@@ -1,15 +1,12 @@
+import type { ListenerSet } from './listener-set.ts';
+
 /**
- * Runs deliveries one after the other: one that is asked for while another runs (a listener that writes) waits
- * until that one is through, so every listener is told everything in the order in which it happened.
+ * Delivers to listeners, one delivery after the other: one that is asked for while another runs (a listener that
+ * writes) waits until that one is through, so every listener is told everything in the order in which it happened.
  */
 export class DeliveryQueue {
   readonly #waiting: (() => void)[] = [];
   #running = false;
-
-  /** Whether a delivery is running: somebody down the stack is a listener. */
-  get running(): boolean {
-    return this.#running;
-  }
 
   /** Runs `deliver` now, or after those that are under way. `deliver` must not throw. */
   run(deliver: () => void): void {
@@ -18,13 +15,31 @@ export class DeliveryQueue {
       return;
     }
     this.#running = true;
-    try {
-      deliver();
-      // Deliveries may add more while this runs; the array is walked by index and emptied at the end.
-      for (let i = 0; i < this.#waiting.length; i++) this.#waiting[i]?.();
-    } finally {
-      if (this.#waiting.length > 0) this.#waiting.length = 0; // setting it is slow, and it is almost always 0
-      this.#running = false;
+    deliver();
+    if (this.#waiting.length > 0) this.#drain();
+    this.#running = false;
+  }
+
+  /**
+   * Tells `what` to those who are listeners now: at once, or after the deliveries under way. `call` is passed
+   * `what` so that it needs to be no closure. Never throws.
+   */
+  deliver<L extends object, W>(set: ListenerSet<L>, call: (listener: L, what: W) => void, what: W): void {
+    if (set.size === 0) return;
+    if (this.#running) {
+      const listeners = set.current;
+      this.#waiting.push(() => set.tell(call, what, listeners));
+      return;
     }
+    this.#running = true;
+    set.tell(call, what);
+    if (this.#waiting.length > 0) this.#drain();
+    this.#running = false;
+  }
+
+  /** Deliveries may ask for more while this runs. */
+  #drain(): void {
+    for (let i = 0; i < this.#waiting.length; i++) this.#waiting[i]?.();
+    this.#waiting.length = 0;
   }
 }

@@ -42,6 +42,21 @@ export class ListenerSet<L extends object> {
     }
   }
 
+  /**
+   * As {@link ListenerSet.notify}, for what is told very often: `what` is passed on, so that `call` needs to be no
+   * closure.
+   */
+  tell<W>(call: (listener: L, what: W) => void, what: W, listeners: readonly L[] = this.#listeners): void {
+    for (const listener of listeners) {
+      if (listeners !== this.#listeners && !this.#listeners.includes(listener)) continue;
+      try {
+        call(listener, what);
+      } catch (error) {
+        this.#report(error, listener);
+      }
+    }
+  }
+
   /** Calls one listener, under the same isolation. */
   guard(listener: L, call: (listener: L) => void): void {
     try {

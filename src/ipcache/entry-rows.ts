@@ -71,24 +71,25 @@ export class EntryRows {
     this.#rows.reserve(slot);
     const chunk = this.#rows.chunkOf(slot);
     const at = this.#rows.offsetOf(slot);
-    const first = this.#heads.exchange(claim.identity, slot + 1);
-    if (first !== 0) this.#rows.set(first - 1, PREVIOUS, slot + 1);
     chunk[at + IDENTITY] = claim.identity;
     chunk[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
     chunk[at + WRITER_AND_FLAGS] = this.writers.acquire(claim) << FLAG_BITS;
-    chunk[at + NEXT] = first;
-    chunk[at + PREVIOUS] = 0;
     this.#k8s.set(slot, metadataOrNone(claim.k8s));
+    this.#link(slot, claim.identity);
   }
 
   /** Writes other attributes of the same writer into a row, flags kept. Takes over the reference to `host`. */
   update(slot: number, claim: Claim, host: number): void {
-    this.hosts.release(this.#host(slot));
-    if (this.identity(slot) !== claim.identity) {
+    const chunk = this.#rows.chunkOf(slot);
+    const at = this.#rows.offsetOf(slot);
+    this.hosts.release((chunk[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS);
+    if (chunk[at + IDENTITY] !== (claim.identity | 0)) {
       this.#unlink(slot);
       this.#link(slot, claim.identity);
     }
-    this.#setAttributes(slot, claim, host);
+    chunk[at + IDENTITY] = claim.identity;
+    chunk[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
+    this.#k8s.set(slot, metadataOrNone(claim.k8s));
   }
 
   /** Replaces the claim in a row by another writer's, flags kept. Takes over the reference to `host`. */
@@ -190,17 +191,14 @@ export class EntryRows {
     return this.#rows.get(slot, HOST_AND_KEY) >>> KEY_BITS;
   }
 
-  #setAttributes(slot: number, claim: Claim, host: number): void {
-    this.#rows.set(slot, IDENTITY, claim.identity);
-    this.#rows.set(slot, HOST_AND_KEY, (host << KEY_BITS) | (claim.encryptKey ?? 0));
-    this.#k8s.set(slot, metadataOrNone(claim.k8s));
-  }
-
+  /** Puts a row at the front of the list of an identity. */
   #link(slot: number, identity: number): void {
     const first = this.#heads.exchange(identity, slot + 1);
-    this.#rows.set(slot, NEXT, first);
-    this.#rows.set(slot, PREVIOUS, 0);
     if (first !== 0) this.#rows.set(first - 1, PREVIOUS, slot + 1);
+    const chunk = this.#rows.chunkOf(slot);
+    const at = this.#rows.offsetOf(slot);
+    chunk[at + NEXT] = first;
+    chunk[at + PREVIOUS] = 0;
   }
 
   #unlink(slot: number): void {

@@ -26,6 +26,7 @@ import type {
   IPCacheListener,
   K8sMetadata,
   KeyedEntry,
+  OwnerChange,
   OwnerListener,
   UpsertOutcome,
   Writer,
@@ -278,23 +279,15 @@ export class IPCache {
   #tell(batched = false): void {
     if (this.#journal.inBatch) return;
     const changes = this.#journal.takeChanges(batched);
+    if (changes.length > 0) {
+      this.#revision++;
+      this.#deliveries.deliver(this.#listeners, tellChanges, changes);
+    }
     const ownerChanges = this.#journal.takeOwnerChanges(batched);
-    const namedPortsChanged = this.#namedPorts?.takeChanged() === true;
-    if (changes.length > 0) this.#revision++;
-    this.#deliver(this.#listeners, changes, (listener) => listener.onChanges(changes));
-    this.#deliver(this.#ownerListeners, ownerChanges, (listener) => listener.onOwnerChanges(ownerChanges));
-    if (namedPortsChanged) this.#deliver(this.#namedPortsListeners, [true], (listener) => listener.changed());
-  }
-
-  /** Calls those who are listeners now, unless there is nothing to tell. */
-  #deliver<L extends object>(
-    set: ListenerSet<L>,
-    what: readonly unknown[],
-    call: (listener: L) => void,
-  ): void {
-    if (what.length === 0 || set.size === 0) return;
-    const listeners = set.current;
-    this.#deliveries.run(() => set.notify(call, listeners));
+    if (ownerChanges.length > 0)
+      this.#deliveries.deliver(this.#ownerListeners, tellOwnerChanges, ownerChanges);
+    if (this.#namedPorts?.takeChanged())
+      this.#deliveries.deliver(this.#namedPortsListeners, tellChanged, undefined);
   }
 
   #replay(listener: IPCacheListener): void {
@@ -358,4 +351,16 @@ export class IPCache {
     const shadowed = rows.has(slot, FLAG.shadowed);
     return { key: this.#keyAt(slot), identity, hostIP, encryptKey, k8s, source, owner, shadowed };
   }
+}
+
+function tellChanges(listener: IPCacheListener, changes: readonly PrefixChange[]): void {
+  listener.onChanges(changes);
+}
+
+function tellOwnerChanges(listener: OwnerListener, changes: readonly OwnerChange[]): void {
+  listener.onOwnerChanges(changes);
+}
+
+function tellChanged(listener: { changed(): void }): void {
+  listener.changed();
 }

@@ -2,6 +2,7 @@ import type { AddressWords } from './address-words.ts';
 
 // Character codes. The scanner works on codes, not on slices: it runs once or twice per kvstore event.
 const DOT = 46;
+const SLASH = 47;
 const ZERO = 48;
 const COLON = 58;
 
@@ -18,35 +19,56 @@ function hexDigit(code: number): number {
 }
 
 /**
- * Four decimal octets in `text[from, to)` as a signed 32-bit word, or `undefined`. Leading zeros are refused:
- * some readers take `010` for octal 8, and an address must not mean two things.
+ * Scans four decimal octets from `from` on, up to a slash or the end of the text, into `out.w0`, and returns
+ * where it stopped; -1 when they are not there. Leading zeros are refused: some readers take `010` for octal 8,
+ * and an address must not mean two things.
  */
-function scanDotted(text: string, from: number, to: number): number | undefined {
+function scanOctets(text: string, from: number, out: AddressWords): number {
+  const end = text.length;
   let word = 0;
-  let octet = 0;
-  let digits = 0;
+  let octet = -1; // no digit yet
   let dots = 0;
-  for (let i = from; i < to; i++) {
+  let i = from;
+  for (; i < end; i++) {
     const code = text.charCodeAt(i);
-    if (code === DOT) {
-      if (digits === 0 || dots === 3) return undefined;
+    const digit = decimalDigit(code);
+    if (digit <= 9) {
+      if (octet === 0) return -1;
+      octet = octet < 0 ? digit : octet * 10 + digit;
+      if (octet > 255) return -1;
+    } else if (code === DOT) {
+      if (octet < 0 || dots === 3) return -1;
       word = (word << 8) | octet;
       dots++;
-      octet = 0;
-      digits = 0;
-      continue;
+      octet = -1;
+    } else if (code === SLASH) {
+      break;
+    } else {
+      return -1;
     }
-    const digit = decimalDigit(code);
-    if (digit > 9 || (digits > 0 && octet === 0)) return undefined;
-    octet = octet * 10 + digit;
-    digits++;
-    if (octet > 255) return undefined;
   }
-  return dots === 3 && digits > 0 ? (word << 8) | octet : undefined;
+  if (dots !== 3 || octet < 0) return -1;
+  out.w0 = (word << 8) | octet;
+  return i;
+}
+
+/**
+ * Scans an IPv4 address at the beginning of the text, up to a slash or the end, into `out`. Returns where it
+ * stopped; -1, with `out` undefined, when there is none. One pass and no allocation: most keys of most meshes.
+ */
+export function scanIPv4(text: string, out: AddressWords): number {
+  const end = scanOctets(text, 0, out);
+  out.family = 4;
+  out.w1 = 0;
+  out.w2 = 0;
+  out.w3 = 0;
+  return end;
 }
 
 // The eight groups of the address being scanned. Parsing never yields, so one buffer serves every call.
 const groups = new Uint16Array(8);
+// What a dotted tail was, likewise.
+const tail: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
 /** Moves the groups after `::` (at index `gap`) to the end and zeroes what the `::` stands for. */
 function spreadGap(count: number, gap: number): boolean {
@@ -58,10 +80,10 @@ function spreadGap(count: number, gap: number): boolean {
 }
 
 /** Colon-separated groups, at most one `::`, optionally a dotted tail; fills `groups`. Zone ids are refused. */
-function scanGroups(text: string, from: number, to: number): boolean {
+function scanGroups(text: string, to: number): boolean {
   let count = 0;
   let gap = -1;
-  let i = from;
+  let i = 0;
   if (text.charCodeAt(i) === COLON) {
     if (i + 1 >= to || text.charCodeAt(i + 1) !== COLON) return false;
     gap = 0;
@@ -77,10 +99,9 @@ function scanGroups(text: string, from: number, to: number): boolean {
       value = (value << 4) | digit;
     }
     if (i < to && text.charCodeAt(i) === DOT) {
-      const word = count <= 6 ? scanDotted(text, start, to) : undefined;
-      if (word === undefined) return false;
-      groups[count++] = word >>> 16;
-      groups[count++] = word & 0xffff;
+      if (count > 6 || scanOctets(text, start, tail) !== to) return false;
+      groups[count++] = tail.w0 >>> 16;
+      groups[count++] = tail.w0 & 0xffff;
       break;
     }
     if (i === start || i - start > 4) return false;
@@ -102,37 +123,18 @@ function group(index: number): number {
   return groups[index] ?? 0;
 }
 
-function scanIPv6(text: string, from: number, to: number, out: AddressWords): boolean {
-  if (!scanGroups(text, from, to)) return false;
+/**
+ * Parses the IPv6 address in `text[0, to)` into `out`, **without** folding an IPv4-mapped one to IPv4: a prefix
+ * needs its length for that (see `parsePrefix`). False, with `out` undefined, when it is none.
+ */
+export function scanIPv6(text: string, to: number, out: AddressWords): boolean {
+  if (to < 2 || !scanGroups(text, to)) return false;
   out.family = 6;
   out.w0 = (group(0) << 16) | group(1);
   out.w1 = (group(2) << 16) | group(3);
   out.w2 = (group(4) << 16) | group(5);
   out.w3 = (group(6) << 16) | group(7);
   return true;
-}
-
-/**
- * Parses the address in `text[from, to)` into `out`, **without** folding IPv4-mapped IPv6 to IPv4: a prefix
- * needs its length for that (see `parsePrefix`). False when it is no address; `out` is then undefined.
- */
-export function scanAddress(text: string, from: number, to: number, out: AddressWords): boolean {
-  // An IPv4 address has its first dot by the fourth character and no colon before it, as `::1.2.3.4` has.
-  const limit = Math.min(to, from + 4);
-  for (let i = from; i < limit; i++) {
-    const code = text.charCodeAt(i);
-    if (code === COLON) break;
-    if (code !== DOT) continue;
-    const word = scanDotted(text, from, to);
-    if (word === undefined) return false;
-    out.family = 4;
-    out.w0 = word;
-    out.w1 = 0;
-    out.w2 = 0;
-    out.w3 = 0;
-    return true;
-  }
-  return to - from >= 2 && scanIPv6(text, from, to, out);
 }
 
 /** Whether the words are `::ffff:a.b.c.d`. */

@@ -1,6 +1,6 @@
 import { type AddressWords, addressBits, type Family, maskWords, wordMask } from './address-words.ts';
 import { formatAddress, formatPrefix } from './format-address.ts';
-import { isMapped, scanAddress, unmap } from './parse-address.ts';
+import { isMapped, scanIPv4, scanIPv6, unmap } from './parse-address.ts';
 
 /**
  * How a key was written: a bare address names an *endpoint*, an address with a length a *CIDR*. `10.1.2.3` and
@@ -47,10 +47,25 @@ const LONGEST_TEXT = 'ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255/128'.length;
  * then undefined. Allocates nothing; about 50 ns for IPv4.
  */
 export function parsePrefix(text: string, out: PrefixRegister): boolean {
+  const end = scanIPv4(text, out);
+  if (end < 0) return parseIPv6Prefix(text, out);
+  if (end === text.length) {
+    out.form = 'endpoint';
+    out.length = 32;
+    return true;
+  }
+  const length = scanLength(text, end + 1);
+  if (length < 0 || length > 32) return false;
+  out.w0 &= wordMask(length);
+  out.form = 'cidr';
+  out.length = length;
+  return true;
+}
+
+function parseIPv6Prefix(text: string, out: PrefixRegister): boolean {
   if (text.length > LONGEST_TEXT) return false;
   const slash = text.indexOf('/');
-  const end = slash < 0 ? text.length : slash;
-  if (!scanAddress(text, 0, end, out)) return false;
+  if (!scanIPv6(text, slash < 0 ? text.length : slash, out)) return false;
   if (slash < 0) {
     if (isMapped(out)) unmap(out);
     out.form = 'endpoint';
@@ -58,7 +73,7 @@ export function parsePrefix(text: string, out: PrefixRegister): boolean {
     return true;
   }
   let length = scanLength(text, slash + 1);
-  if (length < 0 || length > addressBits(out.family)) return false;
+  if (length < 0 || length > 128) return false;
   if (length >= MAPPED_BITS && isMapped(out)) {
     unmap(out);
     length -= MAPPED_BITS;
