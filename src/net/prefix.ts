@@ -170,7 +170,9 @@ export function comparePrefixes(a: Prefix, b: Prefix): number {
  * CIDRs are refused.
  */
 export function canonicalAddress(text: string): string | undefined {
-  return parsePrefix(text, scratch) && scratch.form === 'endpoint' ? formatAddress(scratch) : undefined;
+  if (!parsePrefix(text, scratch) || scratch.form !== 'endpoint') return undefined;
+  // Dotted decimal has one spelling only (no leading zeros): what was accepted is canonical.
+  return scratch.family === 4 && !text.includes(':') ? text : formatAddress(scratch);
 }
 
 /** The canonical text of a key in its own form: an address, or a prefix with its length. */

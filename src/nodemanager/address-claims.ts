@@ -62,8 +62,11 @@ export class AddressClaim implements Claim {
 export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | undefined {
   let external: string | undefined;
   let other: string | undefined;
-  for (const { type, ip } of node.addresses) {
-    if (ip.includes(':') !== (underlay === 'ipv6') || type === 'CiliumInternalIP') continue;
+  for (let i = 0; i < node.addresses.size; i++) {
+    const address = node.addresses.get(i);
+    if (address === undefined || address.type === 'CiliumInternalIP') continue;
+    const { type, ip } = address;
+    if (ip.includes(':') !== (underlay === 'ipv6')) continue;
     if (type === 'InternalIP') return ip;
     if (type === 'ExternalIP') external = ip;
     else other ??= ip;
@@ -88,26 +91,38 @@ export function addressClaims(node: Node, configuration: NodeConfiguration): rea
       ? RESERVED_IDENTITIES['remote-node']
       : RESERVED_IDENTITIES.host;
   const allAddresses = encryption || remoteNodeIdentities;
-  for (const { type, ip } of node.addresses) {
-    const inTunnel = type === 'CiliumInternalIP';
-    if (!inTunnel && !allAddresses) continue;
+  for (let i = 0; i < node.addresses.size; i++) {
+    const address = node.addresses.get(i);
+    const inTunnel = address?.type === 'CiliumInternalIP';
+    if (address === undefined || (!inTunnel && !allAddresses)) continue;
+    const { type, ip } = address;
     const endpoint = inTunnel || encryption || hostFirewall ? tunnel : undefined;
     const plain = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
     put(claims, new AddressClaim(node, ip, identity, endpoint, plain ? 0 : node.encryptionKey));
   }
-  const inside = (ip: string | undefined, as: NumericIdentity): void => {
-    if (ip !== undefined) put(claims, new AddressClaim(node, ip, as, tunnel, node.encryptionKey));
-  };
-  inside(node.ipv4IngressIP, RESERVED_IDENTITIES.ingress);
-  inside(node.ipv6IngressIP, RESERVED_IDENTITIES.ingress);
-  inside(node.ipv4HealthIP, RESERVED_IDENTITIES.health);
-  inside(node.ipv6HealthIP, RESERVED_IDENTITIES.health);
+  putInside(claims, node, node.ipv4IngressIP, RESERVED_IDENTITIES.ingress, tunnel);
+  putInside(claims, node, node.ipv6IngressIP, RESERVED_IDENTITIES.ingress, tunnel);
+  putInside(claims, node, node.ipv4HealthIP, RESERVED_IDENTITIES.health, tunnel);
+  putInside(claims, node, node.ipv6HealthIP, RESERVED_IDENTITIES.health, tunnel);
   return claims;
+}
+
+function putInside(
+  claims: AddressClaim[],
+  node: Node,
+  ip: string | undefined,
+  identity: NumericIdentity,
+  tunnel: string | undefined,
+): void {
+  if (ip !== undefined) put(claims, new AddressClaim(node, ip, identity, tunnel, node.encryptionKey));
 }
 
 /** Adds a claim, in place of an earlier one on the same address. Nodes have a handful of addresses: a scan will do. */
 function put(claims: AddressClaim[], claim: AddressClaim): void {
-  const index = claims.findIndex(({ ip }) => ip === claim.ip);
-  if (index < 0) claims.push(claim);
-  else claims[index] = claim;
+  for (let i = 0; i < claims.length; i++) {
+    if (claims[i]?.ip !== claim.ip) continue;
+    claims[i] = claim;
+    return;
+  }
+  claims.push(claim);
 }

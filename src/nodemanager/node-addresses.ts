@@ -3,8 +3,11 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { compareWriters, sourceRank } from '../identity/source.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter, OwnerChange } from '../ipcache/types.ts';
-import type { AddressClaim } from './address-claims.ts';
+import { type AddressClaim, addressClaims, type NodeConfiguration } from './address-claims.ts';
+import type { Node } from './node.ts';
 import type { NodeEntry } from './node-entry.ts';
+
+const NONE: readonly never[] = [];
 
 /** What the node manager needs of an `IPCache`. */
 export type NodeIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch' | 'get' | 'subscribeOwners'>;
@@ -20,6 +23,7 @@ export interface LostAddress {
 
 /** What {@link NodeAddresses} needs to know of the nodes. */
 export interface NodeAddressesOptions {
+  readonly configuration: NodeConfiguration;
   /**
    * Write claims again that are there already. Needed where the IPCache keeps one claim a key and forgets
    * others: the last writer of equal rank has it.
@@ -41,12 +45,14 @@ export class NodeAddresses {
   readonly #unsubscribe: Unsubscribe;
   /** By address: the nodes that want it and do not have it. */
   readonly #losers = new Map<string, Set<NodeEntry>>();
+  #configuration: NodeConfiguration;
   #ownerChanges: OwnerChange[] = [];
   #writing = false;
 
   constructor(ipcache: NodeIPCache, options: NodeAddressesOptions) {
     this.#ipcache = ipcache;
     this.#options = options;
+    this.#configuration = options.configuration;
     this.#unsubscribe = ipcache.subscribeOwners({
       onOwnerChanges: (changes) => {
         for (const change of changes) this.#ownerChanges.push(change);
@@ -63,23 +69,41 @@ export class NodeAddresses {
     return this.#writing;
   }
 
-  /** Replaces what a node claims: nothing of what it claimed before stays unless it is claimed again. */
-  update(entry: NodeEntry, wanted: readonly AddressClaim[]): void {
-    this.#write(() => this.#replace(entry, wanted));
+  /** The switches under which nodes claim their addresses. */
+  get configuration(): NodeConfiguration {
+    return this.#configuration;
+  }
+
+  /** Claims what the effective node claims, and nothing that was claimed for another version before. */
+  update(entry: NodeEntry): void {
+    this.#begin();
+    try {
+      this.#replace(entry, this.#configuration);
+    } finally {
+      this.#end();
+    }
+    this.#review();
   }
 
   /** The same for several nodes as one batch: listeners of the IPCache are told the net effect. */
-  updateAll(entries: Iterable<readonly [NodeEntry, readonly AddressClaim[]]>): void {
-    this.#write(() =>
+  updateAll(entries: readonly NodeEntry[], configuration: NodeConfiguration = this.#configuration): void {
+    this.#begin();
+    try {
       this.#ipcache.batch(() => {
-        for (const [entry, wanted] of entries) this.#replace(entry, wanted);
-      }),
-    );
+        for (const entry of entries) this.#replace(entry, configuration);
+      });
+      this.#configuration = configuration;
+      // In a single slot one of them may have taken what another one had just written, and nobody tells.
+      if (this.#options.rewrite) for (const entry of entries) this.#verify(entry);
+    } finally {
+      this.#end();
+    }
+    this.#review();
   }
 
   /** Claims once more what the node may have lost: there may be room by now. */
   refresh(entry: NodeEntry): void {
-    if (this.#options.rewrite || entry.lost !== undefined) this.update(entry, entry.wanted);
+    if (this.#options.rewrite || entry.lost !== undefined) this.update(entry);
   }
 
   /** Whether a stronger source holds one of the node's addresses (SEMANTICS 4). */
@@ -103,39 +127,43 @@ export class NodeAddresses {
     this.#ownerChanges = [];
   }
 
-  #write(write: () => void): void {
+  #begin(): void {
     assert(!this.#writing, 'node addresses: a write within a write');
     this.#writing = true;
-    try {
-      write();
-    } finally {
-      this.#writing = false;
-    }
-    this.#review();
   }
 
-  #replace(entry: NodeEntry, wanted: readonly AddressClaim[]): void {
-    const before = entry.wanted;
-    entry.wanted = wanted;
-    const [was] = before;
-    const [is] = wanted;
-    if (was !== undefined && is !== undefined && was.source !== is.source) {
-      // Claims are kept per source. The new ones come first, so that no address is free in between.
-      this.#ipcache.batch(() => {
-        for (const claim of wanted) this.#put(entry, claim);
-        for (const claim of before) this.#ipcache.delete(claim.ip, claim);
-        for (const claim of before)
-          if (entry.wants(claim.ip) === undefined) this.#mark(entry, claim.ip, true);
-      });
+  #end(): void {
+    this.#writing = false;
+  }
+
+  #replace(entry: NodeEntry, configuration: NodeConfiguration): void {
+    const before = this.#claims(entry.written, this.#configuration);
+    const wanted = this.#claims(entry.effective, configuration);
+    const changesSource = entry.written?.source !== entry.effective?.source;
+    entry.written = entry.effective;
+    if (changesSource && before.length > 0 && wanted.length > 0) {
+      this.#replaceSource(entry, before, wanted);
       return;
     }
     for (let i = 0; i < wanted.length; i++) {
       const claim = wanted[i];
       if (claim !== undefined && !this.#stands(entry, claim, before[i])) this.#put(entry, claim);
     }
-    for (const claim of before) {
-      if (entry.wants(claim.ip) === undefined) this.#drop(entry, claim);
-    }
+    for (const claim of before) if (claimOn(claim.ip, wanted) === undefined) this.#drop(entry, claim);
+  }
+
+  /**
+   * Claims are kept per source, so those of the old one have to go. The new ones come first, so that no address is
+   * free in between, and listeners of the IPCache see the net effect.
+   */
+  #replaceSource(entry: NodeEntry, before: readonly AddressClaim[], wanted: readonly AddressClaim[]): void {
+    this.#ipcache.batch(() => {
+      for (const claim of wanted) this.#put(entry, claim);
+      for (const claim of before) {
+        if (claimOn(claim.ip, wanted) === undefined) this.#drop(entry, claim);
+        else this.#ipcache.delete(claim.ip, claim);
+      }
+    });
   }
 
   /** Whether a claim is in the IPCache as it is. Addresses rarely move within the list: compare in place. */
@@ -146,6 +174,21 @@ export class NodeAddresses {
       claim.equals(before) &&
       entry.lost?.has(claim.ip) !== true
     );
+  }
+
+  #claims(node: Node | undefined, configuration: NodeConfiguration): readonly AddressClaim[] {
+    return node === undefined ? NONE : addressClaims(node, configuration);
+  }
+
+  #verify(entry: NodeEntry): void {
+    for (const claim of this.#claims(entry.written, this.#configuration)) {
+      this.#mark(entry, claim.ip, holds(claim, this.#ipcache.get(claim.ip)));
+    }
+  }
+
+  /** What the node claims on an address, if it does. */
+  #claimOn(ip: string, entry: NodeEntry): AddressClaim | undefined {
+    return claimOn(ip, this.#claims(entry.written, this.#configuration));
   }
 
   #put(entry: NodeEntry, claim: AddressClaim): void {
@@ -189,40 +232,49 @@ export class NodeAddresses {
     const interested = new Set(this.#losers.get(key));
     for (const writer of [previous, current]) {
       const entry = writer && this.#options.entryOf(writer.owner);
-      if (entry?.wants(key) !== undefined) interested.add(entry);
+      if (entry !== undefined && this.#claimOn(key, entry) !== undefined) interested.add(entry);
     }
     if (interested.size === 0) return;
     this.#reclaim(key, interested);
     const holder = this.#ipcache.get(key);
     for (const entry of interested) {
-      const claim = entry.wants(key);
-      const holds = claim?.owner === holder?.owner && claim?.source === holder?.source;
-      this.#mark(entry, key, holds || claim === undefined);
+      const claim = this.#claimOn(key, entry);
+      this.#mark(entry, key, claim === undefined || holds(claim, holder));
     }
     for (const entry of interested) this.#options.onOwnership(entry);
   }
 
   /**
-   * Claims once more for those whose claim the IPCache does not keep: all of them on a free address, those of weaker
-   * sources on a held one where it has a single slot (only what it has overruled makes it tell of the next
-   * change). The strongest comes last: of equal rank the last writer wins there.
+   * Claims once more for those whose claim the IPCache does not keep: all of them on a free address; on a held one
+   * where it has a single slot, those of stronger sources, which win, and of weaker ones, as only what it has
+   * overruled makes it tell of the next change; not those of equal rank, which would take it from each other. The
+   * strongest comes last: of equal rank the last writer wins there.
    */
   #reclaim(key: string, interested: ReadonlySet<NodeEntry>): void {
     const holder = this.#ipcache.get(key);
     if (holder !== undefined && !this.#options.rewrite) return;
-    const rank = holder === undefined ? Number.POSITIVE_INFINITY : sourceRank(holder.source);
-    const claims = Array.from(interested, (entry) => ({ entry, claim: entry.wants(key) }))
+    const rank = holder === undefined ? undefined : sourceRank(holder.source);
+    const claims = Array.from(interested, (entry) => ({ entry, claim: this.#claimOn(key, entry) }))
       .flatMap(({ entry, claim }) => (claim === undefined ? [] : [{ entry, claim }]))
-      .filter(({ claim }) => sourceRank(claim.source) < rank)
+      .filter(({ claim }) => sourceRank(claim.source) !== rank)
       .sort((a, b) => compareWriters(b.claim, a.claim));
     if (claims.length === 0) return;
-    this.#writing = true;
+    this.#begin();
     try {
       this.#ipcache.batch(() => {
         for (const { entry, claim } of claims) this.#put(entry, claim);
       });
     } finally {
-      this.#writing = false;
+      this.#end();
     }
   }
+}
+
+function claimOn(ip: string, claims: readonly AddressClaim[]): AddressClaim | undefined {
+  for (const claim of claims) if (claim.ip === ip) return claim;
+  return undefined;
+}
+
+function holds(claim: AddressClaim, holder: ClaimWriter | undefined): boolean {
+  return claim.owner === holder?.owner && claim.source === holder.source;
 }

@@ -1,5 +1,4 @@
 import { compareSources, mayOverwrite, type Source } from '../identity/source.ts';
-import type { AddressClaim } from './address-claims.ts';
 import type { Node } from './node.ts';
 
 const NONE: readonly never[] = [];
@@ -9,8 +8,8 @@ const NONE: readonly never[] = [];
  *
  *     claims, strongest first:  effective │ overruled …
  *                                   │
- *                    wanted ◄───────┴───────► announced
- *             (claims in the IPCache)     (what handlers know; lags while an address belongs to a stronger source)
+ *                   written ◄───────┴───────► announced
+ *             (its claims are in the IPCache)     (what handlers know; lags while a stronger source has an address)
  */
 export class NodeEntry {
   /** `cluster/name`. */
@@ -19,9 +18,9 @@ export class NodeEntry {
   effective: Node | undefined;
   /** What handlers were told last, or are being told. */
   announced: Node | undefined;
-  /** What the effective node claims in the IPCache. */
-  wanted: readonly AddressClaim[] = NONE;
-  /** Addresses among `wanted` that the IPCache gives to somebody else. */
+  /** The node whose claims are in the IPCache: the effective one, but while that is being changed. */
+  written: Node | undefined;
+  /** Addresses of `written` that the IPCache gives to somebody else. */
   lost: Set<string> | undefined;
   #overruled: readonly Node[] = NONE;
 
@@ -62,7 +61,8 @@ export class NodeEntry {
   /** Withdraws a source's claim; the next one, if there is one, becomes effective. Whether there was one. */
   remove(source: Source): boolean {
     if (this.claimOf(source) === undefined) return false;
-    this.#rank(this.#without(source));
+    if (this.#overruled === NONE) this.effective = undefined;
+    else this.#rank(this.#without(source));
     return true;
   }
 
@@ -70,11 +70,6 @@ export class NodeEntry {
   removeAll(): boolean {
     this.#rank([]);
     return true;
-  }
-
-  /** The claim on an address among `wanted`. A node has a handful of them: a scan will do. */
-  wants(ip: string): AddressClaim | undefined {
-    return this.wanted.find((claim) => claim.ip === ip);
   }
 
   #without(source: Source): Node[] {

@@ -4,22 +4,25 @@ import type { Clock, Random } from '../base/clock.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { Source } from '../identity/source.ts';
-import { addressClaims, type NodeConfiguration } from './address-claims.ts';
+import type { NodeConfiguration } from './address-claims.ts';
 import { DEFAULT_CONCURRENCY } from './handler-feed.ts';
 import { type AppliedOutcome, HandlerFeeds } from './handler-feeds.ts';
-import { type Node, type NodeName, type NodeSpec, nodeFullName } from './node.ts';
-import { type LostAddress, NodeAddresses, type NodeIPCache } from './node-addresses.ts';
+import type { Node, NodeName, NodeSpec } from './node.ts';
+import { NodeAddresses, type NodeIPCache } from './node-addresses.ts';
 import { NodeEntry } from './node-entry.ts';
 import type { HandlerFault, NodeHandler } from './node-handler.ts';
-import type {
-  CountedNodeOutcome,
-  NodeDeleteOutcome,
-  NodeExplanation,
-  NodeHandlerState,
-  NodeManagerStatus,
-  NodeUpdateOutcome,
+import {
+  countNodes,
+  explainNode,
+  type NodeDeleteOutcome,
+  type NodeExplanation,
+  type NodeManagerStatus,
+  type NodeUpdateOutcome,
 } from './node-status.ts';
+import { NodeTable } from './node-table.ts';
+import { NodeOutcomeCounts } from './outcome-counts.ts';
 import { parseNode } from './parse-node.ts';
+import { saysTheSame } from './same-node.ts';
 
 /** How a {@link NodeManager} is made. */
 export interface NodeManagerOptions extends Partial<NodeConfiguration> {
@@ -78,29 +81,29 @@ const NONE: readonly never[] = [];
 export class NodeManager {
   readonly #options: NodeManagerOptions;
   readonly #retain: boolean;
-  readonly #nodes = new Map<string, NodeEntry>();
+  readonly #nodes = new NodeTable();
   readonly #addresses: NodeAddresses;
   readonly #feeds: HandlerFeeds;
   readonly #rejections: RejectionLog;
-  readonly #outcomes = new Map<CountedNodeOutcome, number>();
-  #configuration: NodeConfiguration;
+  readonly #reject = (rejection: Rejection): void => this.#rejections.add(rejection);
+  readonly #outcomes = new NodeOutcomeCounts();
   #revision = 0;
   #closed = false;
 
   constructor(options: NodeManagerOptions) {
     this.#options = options;
     this.#retain = options.retainOverruled ?? true;
-    this.#configuration = {
-      remoteNodeIdentities: options.remoteNodeIdentities ?? true,
-      encryption: options.encryption ?? false,
-      nodeEncryption: options.nodeEncryption ?? false,
-      hostFirewall: options.hostFirewall ?? false,
-      underlay: options.underlay ?? 'ipv4',
-    };
     this.#rejections = new RejectionLog(options.onReject);
     this.#addresses = new NodeAddresses(options.ipcache, {
       rewrite: !this.#retain,
-      entryOf: (owner) => this.#nodes.get(owner),
+      configuration: {
+        remoteNodeIdentities: options.remoteNodeIdentities ?? true,
+        encryption: options.encryption ?? false,
+        nodeEncryption: options.nodeEncryption ?? false,
+        hostFirewall: options.hostFirewall ?? false,
+        underlay: options.underlay ?? 'ipv4',
+      },
+      entryOf: (owner) => this.#nodes.find(owner),
       onOwnership: (entry) => this.#announce(entry),
     });
     this.#feeds = new HandlerFeeds({
@@ -113,7 +116,9 @@ export class NodeManager {
   /** A source announces a node, or a new version of it. Refused fields are counted; see {@link parseNode}. */
   nodeUpdated(spec: NodeSpec): NodeUpdateOutcome {
     this.#assertNotWriting();
-    return this.#count(this.#closed ? 'closed' : this.#update(spec));
+    const outcome = this.#closed ? 'closed' : this.#update(spec);
+    this.#outcomes.count(outcome);
+    return outcome;
   }
 
   /**
@@ -123,24 +128,21 @@ export class NodeManager {
   nodeDeleted(node: NodeName & { readonly source: Source }): NodeDeleteOutcome {
     this.#assertNotWriting();
     const outcome = this.#closed ? 'closed' : this.#delete(node);
-    this.#count(outcome === 'applied' ? 'deleted' : outcome);
+    this.#outcomes.count(outcome === 'applied' ? 'deleted' : outcome);
     return outcome;
   }
 
   /**
    * Withdraws every claim of a source, on nodes of one cluster if one is given, and says how many there were: a
-   * cluster that is removed leaves nothing behind (I10). Cost: one pass over all nodes.
+   * cluster that is removed leaves nothing behind (I10). Cost: one pass over the nodes of the cluster, or all.
    */
   withdraw({ source, cluster }: NodeWithdrawal): number {
-    return this.#withdraw((entry) => {
-      if (cluster !== undefined && !entry.fullName.startsWith(`${cluster}/`)) return false;
-      return entry.remove(source);
-    });
+    return this.#withdraw(cluster, (entry) => entry.remove(source));
   }
 
   /** Withdraws every claim of every source. */
   deleteAllNodes(): void {
-    this.#withdraw((entry) => entry.removeAll());
+    this.#withdraw(undefined, (entry) => entry.removeAll());
   }
 
   /**
@@ -150,16 +152,15 @@ export class NodeManager {
   configure(changes: Partial<NodeConfiguration>): void {
     this.#assertNotWriting();
     if (this.#closed) return;
-    this.#configuration = { ...this.#configuration, ...changes };
-    this.#feeds.configure(this.#configuration);
-    for (const entry of [...this.#nodes.values()]) {
-      this.#addresses.update(entry, this.#claims(entry));
-      this.#announce(entry);
-    }
+    const configuration = { ...this.configuration, ...changes };
+    const entries = [...this.#nodes.entries()];
+    this.#addresses.updateAll(entries, configuration);
+    this.#feeds.configure(configuration);
+    for (const entry of entries) this.#announce(entry);
   }
 
   get configuration(): NodeConfiguration {
-    return this.#configuration;
+    return this.#addresses.configuration;
   }
 
   /**
@@ -171,8 +172,8 @@ export class NodeManager {
     { concurrency = DEFAULT_CONCURRENCY }: NodeSubscribeOptions = {},
   ): Unsubscribe {
     return this.#feeds.subscribe(handler, concurrency, () => ({
-      configuration: this.#configuration,
-      nodes: this.#closed ? NONE : this.#nodes.values(),
+      configuration: this.configuration,
+      nodes: this.#closed ? NONE : this.#nodes.entries(),
       revision: this.#revision,
     }));
   }
@@ -203,16 +204,16 @@ export class NodeManager {
 
   /** The effective node of this full name, `cluster/name`. */
   get(fullName: string): Node | undefined {
-    return this.#nodes.get(fullName)?.effective;
+    return this.#nodes.find(fullName)?.effective;
   }
 
   exists(fullName: string): boolean {
-    return this.#nodes.has(fullName);
+    return this.#nodes.find(fullName) !== undefined;
   }
 
   /** The effective nodes, in no order that is promised. Nodes may change meanwhile. */
   *nodes(): Generator<Node, void, void> {
-    for (const { effective } of this.#nodes.values()) if (effective !== undefined) yield effective;
+    for (const { effective } of this.#nodes.entries()) if (effective !== undefined) yield effective;
   }
 
   /** The effective nodes by full name, as they are now. Cost: one pass over all nodes. */
@@ -222,23 +223,8 @@ export class NodeManager {
 
   /** Every claim on a node, what was told of it and what is in the way; `undefined` when nobody knows it. */
   explain(fullName: string): NodeExplanation | undefined {
-    const entry = this.#nodes.get(fullName);
-    if (entry?.effective === undefined) return undefined;
-    return {
-      fullName,
-      claims: [entry.effective, ...entry.overruled],
-      announced: entry.announced,
-      heldBack: entry.announced !== entry.effective,
-      lostAddresses: this.#addresses.lost(entry),
-      handlers: this.#feeds.current.map((feed): NodeHandlerState => {
-        const lane = feed.lane(fullName);
-        const handler = feed.handler.name;
-        if (lane === undefined) return { handler, applied: true };
-        const call = (lane.running ?? lane.nextStep())?.call;
-        const { failures, error } = lane;
-        return { handler, applied: false, ...(call && { call }), ...(failures > 0 && { failures, error }) };
-      }),
-    };
+    const entry = this.#nodes.find(fullName);
+    return entry && explainNode(entry, this.#addresses, this.#feeds);
   }
 
   /**
@@ -258,64 +244,56 @@ export class NodeManager {
     if (this.#closed) return;
     this.#closed = true;
     this.#addresses.close();
-    this.#feeds.stop(this.#options.deleteOnClose === true ? [...this.#nodes.values()] : NONE);
+    this.#feeds.stop(this.#options.deleteOnClose === true ? [...this.#nodes.entries()] : NONE);
   }
 
   status(): NodeManagerStatus {
-    const nodesBySource = new Map<Source, number>();
-    const lostAddresses = new Map<string, readonly LostAddress[]>();
-    const heldBack: string[] = [];
-    let overruledClaims = 0;
-    for (const entry of this.#nodes.values()) {
-      const source = entry.effective?.source;
-      if (source !== undefined) nodesBySource.set(source, (nodesBySource.get(source) ?? 0) + 1);
-      overruledClaims += entry.overruled.length;
-      if (entry.announced !== entry.effective) heldBack.push(entry.fullName);
-      if (entry.lost !== undefined) lostAddresses.set(entry.fullName, this.#addresses.lost(entry));
-    }
     return {
+      ...countNodes(this.#nodes.entries(), this.#addresses),
       closed: this.#closed,
       nodes: this.#nodes.size,
-      nodesBySource,
-      overruledClaims,
       revision: this.#revision,
-      heldBack,
-      lostAddresses,
-      outcomes: new Map(this.#outcomes),
+      outcomes: this.#outcomes.seen(),
       rejections: this.#rejections.status(),
       handlers: this.#feeds.status(),
     };
   }
 
   #update(spec: NodeSpec): NodeUpdateOutcome {
-    const node = parseNode(spec, (rejection) => this.#rejections.add(rejection));
+    const known = this.#nodes.get(spec);
+    const claim = known?.claimOf(spec.source);
+    if (known !== undefined && claim !== undefined && saysTheSame(claim, spec))
+      return this.#repeated(known, claim);
+    const node = parseNode(spec, this.#reject);
     if (node === undefined) return 'invalid';
-    const entry = this.#nodes.get(node.fullName) ?? new NodeEntry(node.fullName);
+    if (known !== undefined && claim?.equals(node)) return this.#repeated(known, claim);
+    const entry = known ?? new NodeEntry(node.fullName);
     const before = entry.effective;
-    if (entry.claimOf(node.source)?.equals(node)) {
-      // In single-slot mode somebody else may have taken the addresses since.
-      if (before?.source !== node.source) return 'overruled';
-      this.#addresses.refresh(entry);
-      this.#announce(entry);
-      return 'unchanged';
-    }
     entry.put(node, this.#retain);
-    this.#nodes.set(node.fullName, entry);
+    if (known === undefined) this.#nodes.add(node, entry);
     if (entry.effective === before) return 'overruled';
     this.#changed(entry);
     return 'applied';
   }
 
-  #delete({ source, ...name }: NodeName & { readonly source: Source }): NodeDeleteOutcome {
-    const entry = this.#nodes.get(nodeFullName(name));
+  /** A source says what it has said before. In single-slot mode somebody may have taken the addresses since. */
+  #repeated(entry: NodeEntry, claim: Node): NodeUpdateOutcome {
+    if (entry.effective !== claim) return 'overruled';
+    this.#addresses.refresh(entry);
+    this.#announce(entry);
+    return 'unchanged';
+  }
+
+  #delete(node: NodeName & { readonly source: Source }): NodeDeleteOutcome {
+    const entry = this.#nodes.get(node);
     if (entry === undefined) return 'not-found';
-    if (source === 'k8s' && entry.effective?.source !== source && this.#isLocal(name)) {
+    if (node.source === 'k8s' && entry.effective?.source !== 'k8s' && this.#isLocal(node)) {
       this.close();
       this.#options.onLocalNodeDeleted?.();
       return 'closed';
     }
     const before = entry.effective;
-    if (!entry.remove(source)) return 'not-owner';
+    if (!entry.remove(node.source)) return 'not-owner';
     if (entry.effective !== before) this.#changed(entry);
     return 'applied';
   }
@@ -324,32 +302,28 @@ export class NodeManager {
     return cluster === this.#options.clusterName && name === this.#options.localNodeName;
   }
 
-  #withdraw(remove: (entry: NodeEntry) => boolean): number {
+  #withdraw(cluster: string | undefined, remove: (entry: NodeEntry) => boolean): number {
     this.#assertNotWriting();
     if (this.#closed) return 0;
     const changed: NodeEntry[] = [];
     let count = 0;
-    for (const entry of this.#nodes.values()) {
+    for (const entry of this.#nodes.entries(cluster)) {
       const before = entry.effective;
       if (!remove(entry)) continue;
       count++;
       if (entry.effective === before) continue;
       changed.push(entry);
-      if (entry.effective === undefined) this.#nodes.delete(entry.fullName);
+      if (before !== undefined && entry.effective === undefined) this.#nodes.remove(before);
     }
-    this.#addresses.updateAll(changed.map((entry) => [entry, this.#claims(entry)]));
+    this.#addresses.updateAll(changed);
     for (const entry of changed) this.#announce(entry);
     return count;
   }
 
-  #claims({ effective }: NodeEntry): ReturnType<typeof addressClaims> {
-    return effective === undefined ? NONE : addressClaims(effective, this.#configuration);
-  }
-
   /** The effective node has changed: first the IPCache, then the handlers. */
   #changed(entry: NodeEntry): void {
-    if (entry.effective === undefined) this.#nodes.delete(entry.fullName);
-    this.#addresses.update(entry, this.#claims(entry));
+    if (entry.effective === undefined && entry.written !== undefined) this.#nodes.remove(entry.written);
+    this.#addresses.update(entry);
     this.#announce(entry);
   }
 
@@ -362,11 +336,6 @@ export class NodeManager {
     if (announced?.equals(effective) === true) return; // it has changed back while it was held back
     this.#revision++;
     this.#feeds.tell(entry.fullName, announced, effective, this.#revision);
-  }
-
-  #count<O extends CountedNodeOutcome>(outcome: O): O {
-    this.#outcomes.set(outcome, (this.#outcomes.get(outcome) ?? 0) + 1);
-    return outcome;
   }
 
   #assertNotWriting(): void {

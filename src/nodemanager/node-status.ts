@@ -1,8 +1,10 @@
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { Source } from '../identity/source.ts';
-import type { HandlerFailure, HandlerStatus } from './handler-feed.ts';
+import type { HandlerFailure, HandlerFeed, HandlerStatus } from './handler-feed.ts';
+import type { HandlerFeeds } from './handler-feeds.ts';
 import type { Node } from './node.ts';
-import type { LostAddress } from './node-addresses.ts';
+import type { LostAddress, NodeAddresses } from './node-addresses.ts';
+import type { NodeEntry } from './node-entry.ts';
 
 /**
  * What became of `nodeUpdated`. `applied` and `unchanged`: this source's node is the effective one. `overruled`: a
@@ -42,6 +44,32 @@ export interface NodeExplanation {
   readonly handlers: readonly NodeHandlerState[];
 }
 
+/** Gathers what is known of one node. */
+export function explainNode(
+  entry: NodeEntry,
+  addresses: NodeAddresses,
+  feeds: HandlerFeeds,
+): NodeExplanation {
+  const { fullName, effective, announced, overruled } = entry;
+  return {
+    fullName,
+    claims: effective === undefined ? overruled : [effective, ...overruled],
+    announced,
+    heldBack: announced !== effective,
+    lostAddresses: addresses.lost(entry),
+    handlers: feeds.current.map((feed) => handlerState(feed, fullName)),
+  };
+}
+
+function handlerState(feed: HandlerFeed, fullName: string): NodeHandlerState {
+  const handler = feed.handler.name;
+  const lane = feed.lane(fullName);
+  if (lane === undefined) return { handler, applied: true };
+  const call = (lane.running ?? lane.nextStep())?.call;
+  const { failures, error } = lane;
+  return { handler, applied: false, ...(call && { call }), ...(failures > 0 && { failures, error }) };
+}
+
 /** Counts, and everything that is not as it should be, as plain data (I12). */
 export interface NodeManagerStatus {
   readonly closed: boolean;
@@ -58,4 +86,23 @@ export interface NodeManagerStatus {
   readonly outcomes: ReadonlyMap<CountedNodeOutcome, number>;
   readonly rejections: RejectionStatus;
   readonly handlers: readonly HandlerStatus[];
+}
+
+/** The part of the status that takes a pass over all nodes. */
+export function countNodes(
+  entries: Iterable<NodeEntry>,
+  addresses: NodeAddresses,
+): Pick<NodeManagerStatus, 'nodesBySource' | 'overruledClaims' | 'heldBack' | 'lostAddresses'> {
+  const nodesBySource = new Map<Source, number>();
+  const lostAddresses = new Map<string, readonly LostAddress[]>();
+  const heldBack: string[] = [];
+  let overruledClaims = 0;
+  for (const entry of entries) {
+    const source = entry.effective?.source;
+    if (source !== undefined) nodesBySource.set(source, (nodesBySource.get(source) ?? 0) + 1);
+    overruledClaims += entry.overruled.length;
+    if (entry.announced !== entry.effective) heldBack.push(entry.fullName);
+    if (entry.lost !== undefined) lostAddresses.set(entry.fullName, addresses.lost(entry));
+  }
+  return { nodesBySource, overruledClaims, heldBack, lostAddresses };
 }

@@ -1,5 +1,6 @@
-import { hash, type Map as ImmutableMap, is, type List, type ValueObject } from 'immutable';
+import { hash, type Map as ImmutableMap, type List, type ValueObject } from 'immutable';
 import type { Source } from '../identity/source.ts';
+import { sameNode } from './same-node.ts';
 
 /** What an address is for, as nodes are announced (WIRE, "Node"). Other types are kept and treated like `Hostname`. */
 export type NodeAddressType =
@@ -79,8 +80,8 @@ export interface NodeFields extends NodeName {
 }
 
 /**
- * A node (SEMANTICS 4): an immutable value, safe to keep. Equal when every field is, the source and the order of
- * addresses included; `is`, `Map` and `Set` of `immutable` know it by value.
+ * A node (SEMANTICS 4): an immutable value, safe to keep. Equal when every field is, with the source and the
+ * order of addresses; `is`, `Map` and `Set` of `immutable` know it by value.
  */
 export class Node implements NodeFields, ValueObject {
   /** `cluster/name`. */
@@ -130,46 +131,10 @@ export class Node implements NodeFields, ValueObject {
   }
 
   equals(other: unknown): boolean {
-    if (this === other) return true;
-    return (
-      other instanceof Node &&
-      sameScalars(this, other) &&
-      sameAddresses(this.addresses, other.addresses) &&
-      is(this.ipv4SecondaryAllocCIDRs, other.ipv4SecondaryAllocCIDRs) &&
-      is(this.ipv6SecondaryAllocCIDRs, other.ipv6SecondaryAllocCIDRs) &&
-      is(this.labels, other.labels) &&
-      is(this.annotations, other.annotations)
-    );
+    return this === other || (other instanceof Node && sameNode(this, other));
   }
 
   hashCode(): number {
     return hash(this.fullName);
   }
-}
-
-function sameScalars(a: NodeFields, b: NodeFields): boolean {
-  return (
-    a.name === b.name &&
-    a.cluster === b.cluster &&
-    a.source === b.source &&
-    a.clusterID === b.clusterID &&
-    a.ipv4AllocCIDR === b.ipv4AllocCIDR &&
-    a.ipv6AllocCIDR === b.ipv6AllocCIDR &&
-    a.ipv4HealthIP === b.ipv4HealthIP &&
-    a.ipv6HealthIP === b.ipv6HealthIP &&
-    a.ipv4IngressIP === b.ipv4IngressIP &&
-    a.ipv6IngressIP === b.ipv6IngressIP &&
-    a.encryptionKey === b.encryptionKey &&
-    a.nodeIdentity === b.nodeIdentity &&
-    a.wireguardPubKey === b.wireguardPubKey &&
-    a.bootID === b.bootID
-  );
-}
-
-function sameAddresses(a: List<NodeAddress>, b: List<NodeAddress>): boolean {
-  if (a.size !== b.size) return false;
-  return a.every((address, i) => {
-    const other = b.get(i);
-    return other !== undefined && address.type === other.type && address.ip === other.ip;
-  });
 }

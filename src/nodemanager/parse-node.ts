@@ -8,6 +8,8 @@ import { Node, type NodeAddress, type NodeSpec, nodeFullName } from './node.ts';
 /** The largest cluster id that an identity has room for, in a mesh of 511 clusters. */
 const MAX_CLUSTER_ID = 511;
 
+const NO_STRINGS: ImmutableMap<string, string> = ImmutableMap();
+
 /** Told of each field that is refused. */
 export type RejectField = (rejection: Rejection) => void;
 
@@ -38,8 +40,8 @@ export function parseNode(spec: NodeSpec, reject: RejectField): Node | undefined
     ipv4IngressIP: address(spec, 'ipv4IngressIP', spec.ipv4IngressIP, reject),
     ipv6IngressIP: address(spec, 'ipv6IngressIP', spec.ipv6IngressIP, reject),
     encryptionKey: spec.encryptionKey ?? 0,
-    labels: ImmutableMap(spec.labels ?? []),
-    annotations: ImmutableMap(spec.annotations ?? []),
+    labels: stringMap(spec.labels),
+    annotations: stringMap(spec.annotations),
     nodeIdentity: spec.nodeIdentity ?? 0,
     wireguardPubKey: spec.wireguardPubKey ?? '',
     bootID: spec.bootID ?? '',
@@ -49,26 +51,21 @@ export function parseNode(spec: NodeSpec, reject: RejectField): Node | undefined
 /** Why a node is refused as a whole. */
 function nodeFault(spec: NodeSpec): Rejection | undefined {
   const { cluster, name, source, clusterID = 0, encryptionKey = 0, nodeIdentity = 0 } = spec;
-  const at = `node ${nodeFullName(spec)}`;
-  if (typeof name !== 'string' || name === '')
-    return rejection('invalid-node', 'name', name, 'must not be empty', at);
+  const refuse = (field: string, value: unknown, why: string, reason = 'invalid-node'): Rejection =>
+    rejection(reason, field, value, why, `node ${nodeFullName(spec)}`);
+  if (typeof name !== 'string' || name === '') return refuse('name', name, 'must not be empty');
   if (typeof cluster !== 'string' || cluster === '' || cluster.includes('/')) {
-    return rejection('invalid-node', 'cluster', cluster, "must be a cluster's name, without '/'", at);
+    return refuse('cluster', cluster, "must be a cluster's name, without '/'");
   }
-  if (!isSource(source)) return rejection('unknown-source', 'source', source, 'is no source', at);
-  if (!isBelow(clusterID, MAX_CLUSTER_ID)) {
-    return rejection('invalid-node', 'clusterID', clusterID, `must be 0 to ${MAX_CLUSTER_ID}`, at);
-  }
-  if (!isBelow(encryptionKey, 255)) {
-    return rejection('invalid-node', 'encryptionKey', encryptionKey, 'must be 0 to 255', at);
-  }
-  if (!isNumericIdentity(nodeIdentity)) {
-    return rejection('invalid-node', 'nodeIdentity', nodeIdentity, 'must be an identity', at);
-  }
+  if (!isSource(source)) return refuse('source', source, 'is no source', 'unknown-source');
+  if (!isUpTo(MAX_CLUSTER_ID, clusterID))
+    return refuse('clusterID', clusterID, `must be 0 to ${MAX_CLUSTER_ID}`);
+  if (!isUpTo(255, encryptionKey)) return refuse('encryptionKey', encryptionKey, 'must be 0 to 255');
+  if (!isNumericIdentity(nodeIdentity)) return refuse('nodeIdentity', nodeIdentity, 'must be an identity');
   return undefined;
 }
 
-function isBelow(value: unknown, max: number): boolean {
+function isUpTo(max: number, value: unknown): boolean {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= max;
 }
 
@@ -78,8 +75,9 @@ function addressList(spec: NodeSpec, reject: RejectField): List<NodeAddress> {
   const kept: NodeAddress[] = [];
   for (let i = 0; i < addresses.length; i++) {
     const given = addresses[i];
-    const ip = address(spec, `addresses.${i}`, given?.ip ?? '', reject);
-    if (given !== undefined && ip !== undefined) kept.push({ type: given.type, ip });
+    if (given === undefined) continue;
+    const ip = canonicalAddress(given.ip) ?? refusedAddress(spec, `addresses.${i}`, given.ip, reject);
+    if (ip !== undefined) kept.push({ type: given.type, ip });
   }
   return List(kept);
 }
@@ -90,11 +88,17 @@ function address(
   text: string | undefined,
   reject: RejectField,
 ): string | undefined {
-  if (text === undefined) return undefined;
-  const canonical = typeof text === 'string' ? canonicalAddress(text) : undefined;
-  if (canonical !== undefined) return canonical;
+  return text === undefined
+    ? undefined
+    : (canonicalAddress(text) ?? refusedAddress(spec, field, text, reject));
+}
+
+function refusedAddress(spec: NodeSpec, field: string, text: string, reject: RejectField): undefined {
   reject(rejection('invalid-address', field, text, 'is no IP address', `node ${nodeFullName(spec)}`));
-  return undefined;
+}
+
+function stringMap(given: ReadonlyMap<string, string> | undefined): ImmutableMap<string, string> {
+  return given === undefined || given.size === 0 ? NO_STRINGS : ImmutableMap(given);
 }
 
 function cidr(

@@ -78,12 +78,15 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   { weight: 3, arbitrary: fc.record({ op: fc.constant('free' as const), key, source }) },
 );
 
+/** Now and then the same thing is said twice in a row. */
+const saidOnceOrTwice = fc
+  .tuple(operation, fc.constantFrom(1, 1, 1, 2))
+  .map(([said, times]): readonly Operation[] => (times === 1 ? [said] : [said, said]));
+
 /** Histories over a handful of nodes, sources and addresses: collisions of every kind are common. */
-export const history: fc.Arbitrary<readonly Operation[]> = fc.array(operation, {
-  minLength: 1,
-  maxLength: 24,
-  size: 'max',
-});
+export const history: fc.Arbitrary<readonly Operation[]> = fc
+  .array(saidOnceOrTwice, { minLength: 1, maxLength: 20, size: 'max' })
+  .map((said) => said.flat());
 
 /** Does it to the engines; gives what was returned. */
 export function apply(

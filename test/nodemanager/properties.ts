@@ -166,7 +166,7 @@ export const addresses: Law = (make, retain) =>
   });
 
 export const I7_isolation: Law = (make, retain) =>
-  fc.property(history, fc.array(fc.boolean(), { minLength: 24, maxLength: 24 }), (operations, moods) => {
+  fc.property(history, fc.array(fc.boolean(), { minLength: 40, maxLength: 40 }), (operations, moods) => {
     const rig = make(retain);
     let broken = true;
     const sound = new FoldingHandler();

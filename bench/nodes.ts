@@ -1,0 +1,138 @@
+import { performance } from 'node:perf_hooks';
+import type { Clock } from '../src/base/clock.ts';
+import { IPCache } from '../src/ipcache/ipcache.ts';
+import type { NodeSpec } from '../src/nodemanager/node.ts';
+import { NodeManager } from '../src/nodemanager/node-manager.ts';
+
+/** Microseconds for one node with three addresses, from DESIGN; the Go original needs 7.7 / 4.3 / 6.8. */
+const BUDGET_US: Readonly<Record<string, number>> = { add: 3.5, unchanged: 1, delete: 3 };
+
+/** A clock that never rings: synchronous handlers that succeed need none. */
+const STILL: Clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
+
+/** What one operation cost. */
+export interface NodeBenchRow {
+  readonly operation: string;
+  /** Best round, microseconds a node. */
+  readonly bestUs: number;
+  /** Median round. */
+  readonly medianUs: number;
+  readonly budgetUs: number | undefined;
+}
+
+/** What {@link benchNodes} measured. */
+export interface NodeBenchReport {
+  readonly nodes: number;
+  readonly rounds: number;
+  /** With the bare work on three fresh address strings for comparison, in the same run. */
+  readonly rows: readonly NodeBenchRow[];
+}
+
+/** A node as if just decoded: every string fresh. */
+function decoded(i: number, bootID: string): NodeSpec {
+  const [high, low] = [(i >> 8) & 255, i & 255];
+  const json = JSON.stringify({
+    name: `node-${i}`,
+    cluster: 'east',
+    source: 'kvstore',
+    clusterID: 1,
+    addresses: [
+      { type: 'InternalIP', ip: `172.${16 + (i >> 16)}.${high}.${low}` },
+      { type: 'ExternalIP', ip: `198.${18 + (i >> 16)}.${high}.${low}` },
+      { type: 'CiliumInternalIP', ip: `10.${high}.${low}.${1 + (i >> 16)}` },
+    ],
+    ipv4AllocCIDR: `10.${high}.${low}.0/24`,
+    ipv4SecondaryAllocCIDRs: [],
+    ipv6SecondaryAllocCIDRs: [],
+    encryptionKey: 0,
+    nodeIdentity: 0,
+    wireguardPubKey: '',
+    bootID,
+  });
+  return {
+    ...(JSON.parse(json) as NodeSpec),
+    labels: new Map([['zone', `zone-${i % 3}`]]),
+    annotations: new Map(),
+  };
+}
+
+/** Runs `work` on `count` fresh nodes and gives microseconds a node; making the nodes does not count. */
+function timed(count: number, bootID: string, work: (node: NodeSpec) => unknown): number {
+  const nodes = Array.from({ length: count }, (_, i) => decoded(i, bootID));
+  const start = performance.now();
+  for (const node of nodes) work(node);
+  return ((performance.now() - start) * 1000) / count;
+}
+
+/** One life of `count` nodes; the engines have a listener and a handler that count. */
+function round(count: number): Readonly<Record<string, number>> {
+  let told = 0;
+  const ipcache = new IPCache();
+  ipcache.subscribe({ onChanges: (changes) => (told += changes.length) });
+  const manager = new NodeManager({ ipcache, clock: STILL, clusterName: 'east', localNodeName: 'me' });
+  const count1 = (): void => {
+    told++;
+  };
+  manager.subscribe({ nodeAdd: count1, nodeUpdate: count1, nodeDelete: count1 });
+  const map = new Map<string, NodeSpec>();
+  const setThree = (node: NodeSpec): void => {
+    for (const { ip } of node.addresses ?? []) map.set(ip, node);
+  };
+  const bare = new IPCache();
+  bare.subscribe({ onChanges: () => {} });
+  const upsertThree = (node: NodeSpec): void => {
+    for (const { ip } of node.addresses ?? [])
+      bare.upsert(ip, { identity: 6, source: node.source, owner: node.name });
+  };
+  const result = {
+    'Map.set × 3': timed(count, '1', setThree),
+    'IPCache.upsert × 3': timed(count, '1', upsertThree),
+    add: timed(count, '1', (node) => manager.nodeUpdated(node)),
+    unchanged: timed(count, '1', (node) => manager.nodeUpdated(node)),
+    update: timed(count, '2', (node) => manager.nodeUpdated(node)),
+    delete: timed(count, '2', (node) => manager.nodeDeleted(node)),
+  };
+  // 3 addresses and the node appear and go; the update is told to the handler alone.
+  if (told !== count * 9) throw new Error(`told ${told} changes, expected ${count * 9}`);
+  return result;
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[sorted.length >> 1] ?? Number.NaN;
+}
+
+/** Measures the node manager with a real IPCache (DESIGN, "Budgets"). Prints a table unless `json` is set. */
+export async function benchNodes(
+  options: { readonly n?: number; readonly rounds?: number; readonly json?: boolean } = {},
+): Promise<NodeBenchReport> {
+  const { n = 20_000, rounds = 9, json = false } = options;
+  round(n); // warm up
+  const measured: Readonly<Record<string, number>>[] = [];
+  for (let i = 0; i < rounds; i++) {
+    measured.push(round(n));
+    await new Promise((resolve) => setImmediate(resolve)); // let the collector's helpers finish
+  }
+  const rows = Object.keys(measured[0] ?? {}).map((operation): NodeBenchRow => {
+    const values = measured.map((one) => one[operation] ?? Number.NaN);
+    return {
+      operation,
+      bestUs: Math.min(...values),
+      medianUs: median(values),
+      budgetUs: BUDGET_US[operation],
+    };
+  });
+  if (!json) print(n, rows);
+  return { nodes: n, rounds, rows };
+}
+
+function print(nodes: number, rows: readonly NodeBenchRow[]): void {
+  console.log(`\nnode manager, ${nodes} nodes with 3 addresses, µs a node`);
+  console.log('operation             best  median  budget');
+  for (const { operation, bestUs, medianUs, budgetUs } of rows) {
+    const verdict = budgetUs === undefined ? '' : bestUs <= budgetUs ? ' ok' : ' OVER';
+    console.log(
+      `${operation.padEnd(18)} ${bestUs.toFixed(2).padStart(7)} ${medianUs.toFixed(2).padStart(7)} ${(budgetUs?.toFixed(1) ?? '–').padStart(7)}${verdict}`,
+    );
+  }
+}
