@@ -167,17 +167,23 @@ export class Agent implements Knowledge, PlayStage {
   }
 
   async #follow(): Promise<Followed> {
-    const { clusterName, maxConnectedClusters } = this.#options;
+    const { clusterName, maxConnectedClusters, network } = this.#options;
+    const { remoteNodeIdentities } = network;
     const { clock, random } = this.#context;
     const { ipcache, nodes, services } = this;
     const onReject = this.#refuse;
     const backend = this.#recorded.open(clusterName);
     const ownID = this.#options.clusterID ?? (await this.#recorded.clusterID(clusterName));
-    const own = new OwnCluster({ clusterName, engines: { ipcache, nodes }, backend, onReject });
+    const own = new OwnCluster({
+      clusterName,
+      engines: { ipcache, nodes, remoteNodeIdentities },
+      backend,
+      onReject,
+    });
     own.start();
     const mesh = new ClusterMesh({
       ...{ clusterName, clusterID: ownID, maxConnectedClusters },
-      ...{ ipcache, nodes, services, clock, random, onReject },
+      ...{ ipcache, nodes, services, remoteNodeIdentities, clock, random, onReject },
     });
     for (const cluster of this.#recorded.clusters) {
       if (cluster !== clusterName) await this.#add(mesh, cluster);

@@ -5,7 +5,7 @@ import type { Node } from '../nodemanager/node.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
-import { backendsText, type IdentityName, identityText } from './change-text.ts';
+import { backendsText, type IdentityName, identityText, podText } from './change-text.ts';
 import {
   ascending,
   backendsDocument,
@@ -52,7 +52,7 @@ function prefixRow(entry: KeyedEntry, nameOf: IdentityName): readonly string[] {
     entry.hostIP ?? '-',
     String(entry.encryptKey),
     entry.owner === '' ? entry.source : `${entry.source} (${entry.owner})`,
-    entry.k8s === undefined ? '-' : `${entry.k8s.namespace}/${entry.k8s.podName}`,
+    podText(entry) ?? '-',
   ];
 }
 

@@ -27,8 +27,10 @@ const NAMED_BACKENDS = 3;
 
 const ARROW = '→';
 
-function podText({ k8s }: IPCacheEntry): string | undefined {
-  return k8s === undefined ? undefined : `${k8s.namespace}/${k8s.podName}`;
+/** `shop/checkout-1`; `undefined` when no pod is known. */
+export function podText({ k8s }: IPCacheEntry): string | undefined {
+  if (k8s === undefined || (k8s.namespace === '' && k8s.podName === '')) return undefined;
+  return `${k8s.namespace}/${k8s.podName}`;
 }
 
 /** `66536 (app=checkout)`, `health`. */

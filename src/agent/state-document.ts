@@ -70,8 +70,8 @@ export function prefixDocument(entry: IPCacheEntry): PrefixDocument {
     ...(namedPorts === undefined || namedPorts.size === 0
       ? {}
       : { namedPorts: sortedRecord(namedPorts, ({ port, protocol }) => `${port}/${protocol}`) }),
-    ...(namespace === undefined ? {} : { namespace }),
-    ...(podName === undefined ? {} : { podName }),
+    ...(namespace && { namespace }),
+    ...(podName && { podName }),
   };
 }
 

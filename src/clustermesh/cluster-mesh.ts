@@ -96,10 +96,11 @@ export class ClusterMesh {
   }
 
   #newCluster(name: string): RemoteCluster {
-    const { clock, random, onReject, ipcache, services, nodes, maxConnectedClusters = 255 } = this.#options;
+    const { clock, random, onReject, maxConnectedClusters = 255 } = this.#options;
+    const { ipcache, services, nodes, remoteNodeIdentities } = this.#options;
     return new RemoteCluster({
       name,
-      engines: { ipcache, services, nodes },
+      engines: { ipcache, services, nodes, remoteNodeIdentities },
       clock,
       random,
       maxConnectedClusters,

@@ -1,4 +1,5 @@
 import type { RejectionLog } from '../base/rejection.ts';
+import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { Writer } from '../ipcache/types.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
@@ -67,7 +68,8 @@ export class ClusterStores {
     }
     add('identities', { decode: identityDecoder(limits), observer: identityObserver(identities) });
     if (ipcache !== undefined) {
-      add('ip', { decode: ipDecoder(limits), observer: ipObserver(ipcache, writer) });
+      const peerHost = RESERVED_IDENTITIES[engines.remoteNodeIdentities === false ? 'host' : 'remote-node'];
+      add('ip', { decode: ipDecoder(limits), observer: ipObserver(ipcache, writer, peerHost) });
     }
   }
 

@@ -30,4 +30,9 @@ export interface MeshEngines {
   readonly ipcache?: IPSink | undefined;
   readonly services?: ServiceSink | undefined;
   readonly nodes?: NodeSink | undefined;
+  /**
+   * As the node manager is configured (SEMANTICS 4); default true. A peer that says `host` of an IP means *its*
+   * host, which is a `remote-node` here; without remote-node identities all nodes are `host`.
+   */
+  readonly remoteNodeIdentities?: boolean | undefined;
 }

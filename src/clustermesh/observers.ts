@@ -1,3 +1,4 @@
+import { type NumericIdentity, RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { Source } from '../identity/source.ts';
 import type { Writer } from '../ipcache/types.ts';
@@ -9,11 +10,19 @@ import type { StoreObserver } from '../kvstore/store/watch-store.ts';
 import { splitServiceName } from './decoders.ts';
 import type { IPSink, NodeSink, ServiceSink } from './engines.ts';
 
-/** IPs into the ipcache, as claims of `writer`, one engine batch for each kvstore batch. */
-export function ipObserver(ipcache: IPSink, writer: Writer): StoreObserver<IPIdentityPair> {
+/**
+ * IPs into the ipcache, as claims of `writer`, one engine batch for each kvstore batch. What their writer calls
+ * `host` becomes `peerHost` (upstream pkg/ipcache/kvstore.go, `peerIdentity`).
+ */
+export function ipObserver(
+  ipcache: IPSink,
+  writer: Writer,
+  peerHost: NumericIdentity,
+): StoreObserver<IPIdentityPair> {
   const { source, owner } = writer;
   return {
-    onUpdate: (_name, { key, identity, hostIP, encryptKey, k8s }) => {
+    onUpdate: (_name, { key, identity: said, hostIP, encryptKey, k8s }) => {
+      const identity = said === RESERVED_IDENTITIES.host ? peerHost : said;
       ipcache.upsert(key, { source, owner, identity, hostIP, encryptKey, k8s });
     },
     onDelete: (name) => {

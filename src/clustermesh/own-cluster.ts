@@ -41,11 +41,11 @@ export class OwnCluster {
   constructor(options: OwnClusterOptions) {
     this.#options = options;
     this.#rejections = new RejectionLog(options.onReject);
-    const { ipcache, nodes } = options.engines;
+    const { ipcache, nodes, remoteNodeIdentities } = options.engines;
     this.#stores = new ClusterStores({
       cluster: options.clusterName,
       writer: { source: 'kvstore' },
-      engines: { ipcache, nodes },
+      engines: { ipcache, nodes, remoteNodeIdentities },
       identities: this.identities,
       rejections: this.#rejections,
     });

@@ -161,6 +161,24 @@ describe('an entry of a kvstore', () => {
     });
   });
 
+  it("whose writer calls it host is a remote-node here: it was the writer's own host", async () => {
+    const key: TestKey = ['own', `${IP}/10.0.0.1`, { IP: '10.0.0.1', ID: 1, HostIP: '192.168.0.1' }];
+    expect(await ipcacheOf(key)).toEqual({ '10.0.0.1/32': remote(0, '192.168.0.1') });
+    expect(await ipcacheOf(key, { remoteNodeIdentities: false })).toEqual({
+      '10.0.0.1/32': host(0, '192.168.0.1'),
+    });
+    const far: TestKey = ['far', `${IP}/10.2.0.1`, { IP: '10.2.0.1', ID: 1 }];
+    expect(await ipcacheOf(far)).toEqual({ '10.2.0.1/32': remote(0) });
+    expect(await ipcacheOf(far, { remoteNodeIdentities: false })).toEqual({ '10.2.0.1/32': host(0) });
+  });
+
+  it('without a pod may have named ports', async () => {
+    const NamedPorts = [{ Name: 'http', Port: 80, Protocol: 'TCP' }];
+    const key: TestKey = ['own', `${IP}/10.0.0.7`, { IP: '10.0.0.7', ID: 300, NamedPorts }];
+    const entry = { encryptKey: 0, identity: 300, namedPorts: { http: '80/6' } };
+    expect(await ipcacheOf(key)).toEqual({ '10.0.0.7/32': entry });
+  });
+
   it('may have any reserved identity, also in a remote cluster', async () => {
     const { state, logged } = await startAgent([
       OWN,

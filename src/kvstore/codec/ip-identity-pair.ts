@@ -34,7 +34,7 @@ export interface IPIdentityPair {
   /** Canonical; undefined when the writer left it empty. */
   readonly hostIP?: string;
   readonly encryptKey: number;
-  /** Undefined when both names are empty; named ports without a pod are dropped, as upstream. */
+  /** Undefined when there are neither names nor named ports, as upstream (pkg/ipcache/kvstore.go, 1.8 to 1.17). */
   readonly k8s?: PodMetadata;
 }
 
@@ -111,7 +111,7 @@ function readPod(json: JsonObject): PodMetadata | undefined {
   const namespace = readString(json, 'K8sNamespace');
   const podName = readString(json, 'K8sPodName');
   const namedPorts = readNamedPorts(json);
-  if (namespace === '' && podName === '') return undefined;
+  if (namespace === '' && podName === '' && namedPorts === undefined) return undefined;
   return namedPorts === undefined ? { namespace, podName } : { namespace, podName, namedPorts };
 }
 
