@@ -10,8 +10,3 @@ export class AssertionError extends Error {
 export function assert(condition: unknown, message: string): asserts condition {
   if (!condition) throw new AssertionError(message);
 }
-
-/** Marks a branch that the type checker has proved empty; throws should it ever be reached. */
-export function unreachable(value: never): never {
-  throw new AssertionError(`unreachable value: ${String(value)}`);
-}

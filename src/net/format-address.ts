@@ -1,4 +1,4 @@
-import type { AddressWords, Family } from './address-words.ts';
+import type { AddressWords } from './address-words.ts';
 
 // Octets as text, with and without a dot behind: joining ready pieces is several times faster than making them.
 const OCTETS: readonly string[] = Array.from({ length: 256 }, (_, octet) => String(octet));
@@ -39,9 +39,4 @@ export function formatAddress(words: Readonly<AddressWords>): string {
 /** The canonical text of a prefix, always with its length: `10.1.2.3/32`. */
 export function formatPrefix(words: Readonly<AddressWords>, length: number): string {
   return `${formatAddress(words)}/${length}`;
-}
-
-/** Names a family for people: `IPv4`. */
-export function familyName(family: Family): 'IPv4' | 'IPv6' {
-  return family === 4 ? 'IPv4' : 'IPv6';
 }

@@ -2,7 +2,7 @@
 export const PROTOCOL_NUMBERS = { ANY: 0, ICMP: 1, TCP: 6, UDP: 17, ICMPv6: 58, SCTP: 132 } as const;
 
 /** Name of a protocol, exactly as in the kvstore formats. */
-export type ProtocolName = keyof typeof PROTOCOL_NUMBERS;
+type ProtocolName = keyof typeof PROTOCOL_NUMBERS;
 
 const NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries(PROTOCOL_NUMBERS));
 const NAMES: ReadonlyMap<number, string> = new Map(
