@@ -1,9 +1,6 @@
 /** Names of the IP protocols that ports and policies know, with their IANA numbers; `ANY` is 0. */
 export const PROTOCOL_NUMBERS = { ANY: 0, ICMP: 1, TCP: 6, UDP: 17, ICMPv6: 58, SCTP: 132 } as const;
 
-/** Name of a protocol, exactly as in the kvstore formats. */
-type ProtocolName = keyof typeof PROTOCOL_NUMBERS;
-
 const NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries(PROTOCOL_NUMBERS));
 const NAMES: ReadonlyMap<number, string> = new Map(
   Object.entries(PROTOCOL_NUMBERS).map(([name, n]) => [n, name]),
