@@ -100,5 +100,6 @@ export async function followMesh(
     if (steps.length > 0 && !signal.aborted)
       view.say('The script is over; the agent goes on. Ctrl-C ends it.');
     await until(signal);
+    view.say('Stopped.');
   });
 }
