@@ -9,13 +9,6 @@ export function serviceKey(id: ServiceID): string {
   return `${id.namespace}/${id.name}`;
 }
 
-/** Orders services by namespace, then name, by UTF-16 code unit. */
-export function compareServiceIDs(a: ServiceID, b: ServiceID): number {
-  if (a.namespace !== b.namespace) return a.namespace < b.namespace ? -1 : 1;
-  if (a.name === b.name) return 0;
-  return a.name < b.name ? -1 : 1;
-}
-
 /**
  * The service that a DNS name stands for: `name.namespace`, with whatever follows (`.svc.cluster.local`).
  * `undefined` when there is no dot. Says nothing about whether there is such a service, and takes empty parts

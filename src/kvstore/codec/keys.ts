@@ -12,17 +12,8 @@ export const MESH_RESOURCES: readonly MeshResource[] = ['nodes', 'services', 'id
 /** Written every 60 s, leased, as a sign of life. */
 export const HEARTBEAT_KEY = 'cilium/.heartbeat';
 
-/** Where clients probe at connect whether they may lock. */
-export const INIT_LOCK_PREFIX = 'cilium/.initlock/';
-
-/** Written as `true` for a while (up to 1.16-pre), read by nobody now. */
-export const HAS_CLUSTER_CONFIG_KEY = 'cilium/.has-cluster-config';
-
 /** Own identities: `id/` master keys, `value/` slave keys, `locks/`. */
 export const IDENTITIES_PREFIX = 'cilium/state/identities/v1/';
-
-/** Locks of the identity allocator. */
-export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
 
 /** The one address space there is. */
 export const DEFAULT_ADDRESS_SPACE = 'default';
