@@ -1,9 +1,9 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import { type PortProtocol, PROTOCOL_NUMBERS } from '../net/port.ts';
 import {
-  BACKEND_DEFAULTS,
   type Backend,
   type BackendState,
+  createBackend,
   type EndpointSlice,
   NO_PORTS,
   NO_ZONES,
@@ -94,7 +94,7 @@ function readEndpoint(
   path: string,
   ports: Ports,
   reader: FieldReader,
-): Omit<Backend, 'address'> {
+): Pick<Backend, 'ports' | 'state'> & Partial<Backend> {
   const topology = reader.object(
     field(endpoint, 'topology') ?? field(endpoint, 'deprecatedTopology'),
     `${path}.topology`,
@@ -102,7 +102,6 @@ function readEndpoint(
   const text = (name: string, fallback: string): string =>
     reader.string(field(endpoint, name) ?? field(topology, fallback), `${path}.${name}`) ?? '';
   return {
-    ...BACKEND_DEFAULTS,
     ports,
     nodeName: text('nodeName', HOSTNAME_TOPOLOGY),
     zone: text('zone', ZONE_TOPOLOGY),
@@ -127,7 +126,7 @@ function readSliceBackends(object: unknown, reader: FieldReader): SliceBackends 
       const address = readAddress(text, `${path}.addresses[${position}]`, reader);
       if (address === undefined) return;
       const target = endpoint.state === 'not-ready' ? notReady : backends;
-      if (!target.has(address)) target.set(address, { ...endpoint, address });
+      if (!target.has(address)) target.set(address, createBackend({ ...endpoint, address }));
     });
   });
   for (const address of backends.keys()) notReady.delete(address);

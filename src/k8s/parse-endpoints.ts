@@ -1,9 +1,9 @@
 import { Map as ImmutableMap } from 'immutable';
 import type { PortProtocol } from '../net/port.ts';
 import {
-  BACKEND_DEFAULTS,
   type Backend,
   type BackendState,
+  createBackend,
   type EndpointSlice,
   NO_PORTS,
   type Ports,
@@ -25,12 +25,12 @@ function readPorts(value: unknown, path: string, reader: FieldReader): Ports {
 /** One address of a subset, merged into what other subsets have said of it: ports add up, the last node counts. */
 function mergeAddress(known: Backend | undefined, next: Backend): Backend {
   if (known === undefined) return next;
-  return {
+  return createBackend({
     ...known,
     ports: known.ports.merge(next.ports),
     nodeName: next.nodeName === '' ? known.nodeName : next.nodeName,
     hostname: next.hostname === '' ? known.hostname : next.hostname,
-  };
+  });
 }
 
 interface Subset {
@@ -65,7 +65,7 @@ function readAddressList(
       if (address === undefined) return;
       const nodeName = reader.string(field(item, 'nodeName'), `${at}.nodeName`) ?? '';
       const hostname = reader.string(field(item, 'hostname'), `${at}.hostname`) ?? '';
-      const backend: Backend = { ...BACKEND_DEFAULTS, address, ports, nodeName, hostname, state };
+      const backend = createBackend({ address, ports, nodeName, hostname, state });
       backends.set(address, mergeAddress(backends.get(address), backend));
     });
   }

@@ -7,7 +7,7 @@ import type {
   ServiceType,
   TrafficDistribution,
 } from '../servicecache/service.ts';
-import { SERVICE_DEFAULTS } from '../servicecache/service.ts';
+import { createService } from '../servicecache/service.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import { readAddress, readAddresses, readCIDR } from './addresses.ts';
 import { type FieldReader, field, type Parsed, type ParseOptions } from './field-reader.ts';
@@ -162,8 +162,7 @@ function readSpec(id: ServiceID, object: unknown, reader: FieldReader): Service 
   const policy = (name: string): 'Cluster' | 'Local' =>
     reader.word(field(spec, name), `spec.${name}`, POLICIES) ?? 'Cluster';
   const labels = field(field(object, 'metadata'), 'labels');
-  return {
-    ...SERVICE_DEFAULTS,
+  return createService({
     ...readAnnotated(object, reader),
     ...readClusterIPs(spec, reader),
     id,
@@ -181,7 +180,7 @@ function readSpec(id: ServiceID, object: unknown, reader: FieldReader): Service 
       reader.boolean(field(spec, 'publishNotReadyAddresses'), 'spec.publishNotReadyAddresses') ?? false,
     labels: ImmutableMap(reader.strings(labels, 'metadata.labels')),
     selector: ImmutableMap(reader.strings(field(spec, 'selector'), 'spec.selector')),
-  };
+  });
 }
 
 /**

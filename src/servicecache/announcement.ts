@@ -1,7 +1,7 @@
 import { type Endpoints, equalBackendMaps } from './backend.ts';
 import type { ServiceEvent } from './events.ts';
 import { equalServices, type Service } from './service.ts';
-import type { ServiceState } from './service-state.ts';
+import { type ServiceState, withAnnouncedParts } from './service-state.ts';
 
 /** An announced service and where its traffic goes. Immutable. */
 export interface AnnouncedService {
@@ -54,5 +54,5 @@ export function shareAnnounced(old: ServiceState | undefined, next: ServiceState
   const sameEndpoints = equalBackendMaps(before.endpoints.backends, after.endpoints.backends);
   const endpoints = sameEndpoints ? before.endpoints : after.endpoints;
   if (service === after.service && endpoints === after.endpoints) return next;
-  return { ...next, service, endpoints };
+  return withAnnouncedParts(next, service, endpoints);
 }

@@ -1,11 +1,18 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import type { PortProtocol } from '../net/port.ts';
-import { BACKEND_DEFAULTS, type Backend, type Backends, NO_PORTS, type Ports } from './backend.ts';
+import {
+  type Backend,
+  createBackend,
+  NO_PORTS,
+  NO_ZONES,
+  type OfferedBackends,
+  type Ports,
+} from './backend.ts';
 
 /** Where a remote backend runs, as its cluster says. */
 export interface BackendZone {
   readonly zone: string;
-  readonly hintsForZones?: readonly string[] | undefined;
+  readonly forZones?: readonly string[] | undefined;
 }
 
 /**
@@ -45,25 +52,46 @@ function samePorts(a: ReadonlyMap<string, PortProtocol>, b: Ports): boolean {
   return true;
 }
 
+function sameZones(backend: Backend, zone: BackendZone | undefined): boolean {
+  if (backend.zone !== (zone?.zone ?? '')) return false;
+  const forZones = zone?.forZones ?? [];
+  return (
+    backend.forZones.size === new Set(forZones).size && forZones.every((each) => backend.forZones.has(each))
+  );
+}
+
+/**
+ * Whether an offer says what `known`, made of an earlier offer of that cluster, says. Costs the size of the
+ * offer and builds nothing.
+ */
+export function isSameOffer(known: OfferedBackends, service: ClusterService): boolean {
+  if (known.size !== service.backends.size) return false;
+  for (const [address, offered] of service.backends) {
+    const backend = known.get(address);
+    if (backend === undefined || !samePorts(offered, backend.ports)) return false;
+    if (backend.hostname !== (service.hostnames?.get(address) ?? '')) return false;
+    if (!sameZones(backend, service.zones?.get(address))) return false;
+  }
+  return true;
+}
+
 /**
  * The backends that a remote cluster offers. Backends with the same ports share one map of them: nearly all
  * services have one set of ports, and comparing them is then comparing two pointers.
  */
-export function remoteBackends(service: ClusterService): Backends {
+export function remoteBackends(service: ClusterService): OfferedBackends {
+  const { cluster, hostnames, zones } = service;
+  const backends = new Map<string, Backend>();
   let ports = NO_PORTS;
-  return ImmutableMap<string, Backend>().withMutations((backends) => {
-    for (const [address, offered] of service.backends) {
-      if (!samePorts(offered, ports)) ports = ImmutableMap(offered);
-      const zone = service.zones?.get(address);
-      backends.set(address, {
-        ...BACKEND_DEFAULTS,
-        address,
-        ports,
-        zone: zone?.zone ?? '',
-        hostname: service.hostnames?.get(address) ?? '',
-        forZones: zone?.hintsForZones?.length ? ImmutableSet(zone.hintsForZones) : BACKEND_DEFAULTS.forZones,
-        cluster: service.cluster,
-      });
-    }
-  });
+  for (const [address, offered] of service.backends) {
+    if (!samePorts(offered, ports)) ports = ImmutableMap(offered);
+    const hostname = hostnames?.get(address) ?? '';
+    const zone = zones?.get(address);
+    const forZones = zone?.forZones?.length ? ImmutableSet(zone.forZones) : NO_ZONES;
+    backends.set(
+      address,
+      createBackend({ address, ports, hostname, zone: zone?.zone ?? '', forZones, cluster }),
+    );
+  }
+  return backends;
 }

@@ -1,6 +1,14 @@
-import { Map as ImmutableMap } from 'immutable';
+import { Map as ImmutableMap, isMap } from 'immutable';
 import { assert } from '../base/assert.ts';
-import { type Backend, type Backends, equalBackends, NO_BACKENDS } from './backend.ts';
+import { isOnSide, type PreferredSide } from './affinity.ts';
+import {
+  type Backend,
+  type Backends,
+  backendComparison,
+  equalBackends,
+  NO_BACKENDS,
+  type OfferedBackends,
+} from './backend.ts';
 
 /** Who claims a backend: a slice of this cluster (`cluster` is `''`), or a remote cluster (`slice` is `''`). */
 export interface Origin {
@@ -30,10 +38,16 @@ export interface Correlation {
   readonly backends: Backends;
   /** All claims of each address that has several, the winner first. */
   readonly contested: ImmutableMap<string, readonly BackendClaim[]>;
+  /** The winners on the side that the service prefers; undefined when it prefers none. */
+  readonly preferred: PreferredSide | undefined;
 }
 
 /** No origins, no backends. */
-export const NO_CORRELATION: Correlation = { backends: NO_BACKENDS, contested: ImmutableMap() };
+export const NO_CORRELATION: Correlation = {
+  backends: NO_BACKENDS,
+  contested: ImmutableMap(),
+  preferred: undefined,
+};
 
 /** I4: this cluster first, then clusters by name, then slices by name, by UTF-16 code unit. */
 export function compareOrigins(a: Origin, b: Origin): number {
@@ -45,8 +59,8 @@ export function compareOrigins(a: Origin, b: Origin): number {
 /** What one origin offered before and offers now. */
 export interface OriginChange {
   readonly origin: Origin;
-  readonly before: Backends;
-  readonly after: Backends;
+  readonly before: OfferedBackends;
+  readonly after: OfferedBackends;
 }
 
 /**
@@ -55,27 +69,62 @@ export interface OriginChange {
  */
 export type HolderLookup = (address: string, except: Origin) => BackendClaim | undefined;
 
+/** What `draft` has become, or `original` when nothing has changed it. */
+function finished(draft: Backends, original: Backends): Backends {
+  return draft.wasAltered() ? draft.asImmutable() : original;
+}
+
+/** The winners of the preferred side, being changed. */
+class SideDraft {
+  readonly #original: PreferredSide;
+  readonly #backends: Backends;
+  #active: number;
+
+  constructor(original: PreferredSide) {
+    this.#original = original;
+    this.#backends = original.backends.asMutable();
+    this.#active = original.active;
+  }
+
+  replace(address: string, old: Backend | undefined, next: Backend | undefined): void {
+    const { remote } = this.#original;
+    const was = old !== undefined && isOnSide(old, remote) ? old : undefined;
+    const is = next !== undefined && isOnSide(next, remote) ? next : undefined;
+    if (was?.state === 'active') this.#active--;
+    if (is?.state === 'active') this.#active++;
+    if (is !== undefined) this.#backends.set(address, is);
+    else if (was !== undefined) this.#backends.delete(address);
+  }
+
+  finish(): PreferredSide {
+    const backends = finished(this.#backends, this.#original.backends);
+    return { remote: this.#original.remote, backends, active: this.#active };
+  }
+}
+
 /** The correlation being changed; its maps are mutable until it is done. */
 class Correlator {
   readonly #current: Correlation;
   readonly #change: OriginChange;
   readonly #backends: Backends;
+  readonly #side: SideDraft | undefined;
   readonly #findHolder: HolderLookup;
   #contested: Correlation['contested'];
 
   constructor(current: Correlation, change: OriginChange, findHolder: HolderLookup) {
     this.#current = current;
     this.#backends = current.backends.asMutable();
+    this.#side = current.preferred && new SideDraft(current.preferred);
     this.#contested = current.contested;
     this.#change = change;
     this.#findHolder = findHolder;
   }
 
-  /** This origin offers `backend` now, and may have offered another one at that address before. */
-  claim(address: string, backend: Backend): void {
-    const claims = this.#contested.get(address) ?? this.#rivalOf(address);
+  /** This origin offers `backend` now; `isNew` when it has not offered that address before. */
+  claim(address: string, backend: Backend, isNew: boolean): void {
+    const claims = this.#contested.get(address) ?? (isNew ? this.#rivalOf(address) : undefined);
     if (claims === undefined) {
-      this.#backends.set(address, backend);
+      this.#setWinner(address, backend);
       return;
     }
     const others = claims.filter((claim) => compareOrigins(claim.origin, this.#change.origin) !== 0);
@@ -90,6 +139,7 @@ class Correlator {
   release(address: string): void {
     const claims = this.#contested.get(address);
     if (claims === undefined) {
+      this.#side?.replace(address, this.#backends.get(address), undefined);
       this.#backends.delete(address);
       return;
     }
@@ -100,15 +150,17 @@ class Correlator {
   }
 
   finish(): Correlation {
-    const backends = this.#backends.wasAltered() ? this.#backends.asImmutable() : this.#current.backends;
-    return { backends, contested: this.#contested };
+    return {
+      backends: finished(this.#backends, this.#current.backends),
+      contested: this.#contested,
+      preferred: this.#side?.finish(),
+    };
   }
 
-  /** The one claim of another origin on an address that this origin has not claimed before. */
+  /** The one claim of another origin on an uncontested address that this origin has not claimed before. */
   #rivalOf(address: string): readonly BackendClaim[] | undefined {
-    const { before, origin } = this.#change;
-    if (before.has(address) || !this.#backends.has(address)) return undefined;
-    const holder = this.#findHolder(address, origin);
+    if (!this.#backends.has(address)) return undefined;
+    const holder = this.#findHolder(address, this.#change.origin);
     assert(holder !== undefined, `nobody claims the backend ${address}`);
     return [holder];
   }
@@ -121,9 +173,34 @@ class Correlator {
       second === undefined ? this.#contested.delete(address) : this.#contested.set(address, claims);
     const current = this.#backends.get(address);
     if (current === undefined || !equalBackends(current, winner.backend)) {
-      this.#backends.set(address, winner.backend);
+      this.#setWinner(address, winner.backend);
     }
   }
+
+  #setWinner(address: string, winner: Backend): void {
+    this.#side?.replace(address, this.#backends.get(address), winner);
+    this.#backends.set(address, winner);
+  }
+}
+
+/** Whether an offer is an immutable map, so that it can be the backends of the service as it is. */
+function isImmutable(offered: OfferedBackends): offered is Backends {
+  return isMap(offered);
+}
+
+/** Visits what differs between two offers, each address once. Costs their sizes. */
+function visitDifferences({ before, after }: OriginChange, correlator: Correlator): void {
+  const equal = backendComparison();
+  let kept = 0;
+  after.forEach((backend, address) => {
+    const old = before.size === 0 ? undefined : before.get(address);
+    if (old !== undefined) kept++;
+    if (old === undefined || !equal(old, backend)) correlator.claim(address, backend, old === undefined);
+  });
+  if (kept === before.size) return;
+  before.forEach((_backend, address) => {
+    if (!after.has(address)) correlator.release(address);
+  });
 }
 
 /**
@@ -139,15 +216,11 @@ export function applyOriginChange(
   const { before, after } = change;
   if (before === after) return current;
   // The only origin that offers anything: what it offers is the whole service.
-  if (current.backends === before && current.contested.size === 0)
-    return { ...NO_CORRELATION, backends: after };
+  const alone = current.backends === before && current.contested.size === 0;
+  if (alone && current.preferred === undefined && isImmutable(after)) {
+    return { backends: after, contested: current.contested, preferred: undefined };
+  }
   const correlator = new Correlator(current, change, findHolder);
-  before.forEach((_backend, address) => {
-    if (!after.has(address)) correlator.release(address);
-  });
-  after.forEach((backend, address) => {
-    const old = before.get(address);
-    if (old === undefined || !equalBackends(old, backend)) correlator.claim(address, backend);
-  });
+  visitDifferences(change, correlator);
   return correlator.finish();
 }

@@ -3,13 +3,18 @@ import { assert } from '../base/assert.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type AnnouncedService, announcedPart, changeBetween } from './announcement.ts';
-import { type EndpointSlice, equalBackendMaps, shareSlice } from './backend.ts';
-import { type ClusterService, type ClusterServiceKey, remoteBackends } from './cluster-service.ts';
+import { type EndpointSlice, shareSlice } from './backend.ts';
+import {
+  type ClusterService,
+  type ClusterServiceKey,
+  isSameOffer,
+  remoteBackends,
+} from './cluster-service.ts';
 import { EventQueue } from './event-queue.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
 import { explainState, type ServiceExplanation } from './explain.ts';
 import { type Frontend, formatFrontend, frontendsOf, type NodePortOptions } from './frontends.ts';
-import { equalServices, type Service } from './service.ts';
+import { equalServices, type Service, withoutNodePorts } from './service.ts';
 import { type ServiceID, serviceKey } from './service-id.ts';
 import { emptyState, type ServiceState, withRemote, withService, withSlice } from './service-state.ts';
 import { ServiceTable } from './service-table.ts';
@@ -128,10 +133,9 @@ export class ServiceCache {
     if (!offer.shared) return this.#removeOffer(offer) ? 'applied' : 'unchanged';
     const old = this.#stateOf(offer);
     const previous = old?.remotes.get(offer.cluster);
-    const offered = remoteBackends(offer);
-    if (previous !== undefined && equalBackendMaps(previous, offered)) return 'unchanged';
+    if (previous !== undefined && isSameOffer(previous, offer)) return 'unchanged';
     const id = { namespace: offer.namespace, name: offer.name };
-    this.#table.put(withRemote(old ?? emptyState(id), offer.cluster, offered));
+    this.#table.put(withRemote(old ?? emptyState(id), offer.cluster, remoteBackends(offer)));
     return 'applied';
   }
 
@@ -255,14 +259,7 @@ export class ServiceCache {
 
   /** The service without what is not served here, so that no event tells of it (I3). */
   #asServed(service: Service): Service {
-    if (this.#nodePort.enabled) return service;
-    return {
-      ...service,
-      type: 'ClusterIP',
-      ports: service.ports.map((port) => (port.nodePort === 0 ? port : { ...port, nodePort: 0 })),
-      externalIPs: service.externalIPs.clear(),
-      ingressIPs: service.ingressIPs.clear(),
-    };
+    return this.#nodePort.enabled ? service : withoutNodePorts(service);
   }
 
   /** Whether an offer is from another cluster; refuses it when not. */

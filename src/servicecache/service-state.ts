@@ -1,6 +1,6 @@
 import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
-import { selectByAffinity } from './affinity.ts';
+import { preferenceOf, preferredSide, selectSide } from './affinity.ts';
 import {
   type Backends,
   type EndpointSlice,
@@ -8,6 +8,7 @@ import {
   equalBackendMaps,
   NO_BACKENDS,
   NO_ENDPOINTS,
+  type OfferedBackends,
 } from './backend.ts';
 import {
   applyOriginChange,
@@ -35,7 +36,7 @@ export interface ServiceState {
   /** Local endpoints by slice name. */
   readonly slices: ImmutableMap<string, EndpointSlice>;
   /** Offers of remote clusters by cluster name, counted in or not. */
-  readonly remotes: ImmutableMap<string, Backends>;
+  readonly remotes: ImmutableMap<string, OfferedBackends>;
   readonly correlation: Correlation;
   readonly endpoints: Endpoints;
   /** Whether listeners know of the service (SEMANTICS 3.3). */
@@ -73,8 +74,11 @@ export function offeredBySlice(slice: EndpointSlice | undefined, service: Servic
 }
 
 /** What a remote cluster offers to this service: nothing unless the service is global. */
-function offeredByCluster(backends: Backends | undefined, service: Service | undefined): Backends {
-  return service?.global === true ? (backends ?? NO_BACKENDS) : NO_BACKENDS;
+function offeredByCluster(
+  offered: OfferedBackends | undefined,
+  service: Service | undefined,
+): OfferedBackends {
+  return service?.global === true ? (offered ?? NO_BACKENDS) : NO_BACKENDS;
 }
 
 /** Finds the one other claim of an uncontested address; see {@link applyOriginChange}. */
@@ -93,60 +97,102 @@ function holderIn(state: ServiceState): (address: string, except: Origin) => Bac
   };
 }
 
-/** Puts a new correlation in place, and with it the endpoints; those stay one object while they say the same. */
-function withCorrelation(state: ServiceState, correlation: Correlation): ServiceState {
-  const selected = selectByAffinity(state.service, correlation.backends);
-  const old = state.endpoints.backends;
-  const filtered = selected !== correlation.backends || old !== state.correlation.backends;
-  const same = selected === old || (filtered && equalBackendMaps(selected, old));
-  return { ...state, correlation, endpoints: same ? state.endpoints : { backends: selected } };
+/** `state` with some parts replaced; always in one shape, as `createBackend`, for the same reason. */
+function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id'>>): ServiceState {
+  return {
+    id: state.id,
+    service: 'service' in parts ? parts.service : state.service,
+    slices: parts.slices ?? state.slices,
+    remotes: parts.remotes ?? state.remotes,
+    correlation: parts.correlation ?? state.correlation,
+    endpoints: parts.endpoints ?? state.endpoints,
+    announced: parts.announced ?? state.announced,
+  };
+}
+
+/**
+ * The endpoints that follow from a correlation: the same object while the same backends are selected. Asks the
+ * correlation before, not the endpoints: they may hold an equal map, kept because it was the one that was told.
+ */
+function endpointsOf(state: ServiceState, correlation: Correlation): Endpoints {
+  const selected = selectSide(correlation);
+  return selected === selectSide(state.correlation) ? state.endpoints : { backends: selected };
+}
+
+/** As {@link endpointsOf}, for a correlation that was made anew: compares what the endpoints say. */
+function comparedEndpoints(state: ServiceState, correlation: Correlation): Endpoints {
+  const endpoints = endpointsOf(state, correlation);
+  return equalBackendMaps(endpoints.backends, state.endpoints.backends) ? state.endpoints : endpoints;
 }
 
 /** The state with another slice of that name, or without it. Costs what the slice held and holds. */
 export function withSlice(state: ServiceState, name: string, slice: EndpointSlice | undefined): ServiceState {
   const before = offeredBySlice(state.slices.get(name), state.service);
   const after = offeredBySlice(slice, state.service);
-  const slices = slice === undefined ? state.slices.delete(name) : state.slices.set(name, slice);
   const origin = { cluster: '', slice: name };
   const correlation = applyOriginChange(state.correlation, { origin, before, after }, holderIn(state));
-  return withCorrelation({ ...state, slices }, correlation);
+  return change(state, {
+    slices: slice === undefined ? state.slices.delete(name) : state.slices.set(name, slice),
+    correlation,
+    endpoints: endpointsOf(state, correlation),
+  });
 }
 
 /** The state with another offer of that cluster, or without it. Costs what the offer held and holds. */
 export function withRemote(
   state: ServiceState,
   cluster: string,
-  offered: Backends | undefined,
+  offered: OfferedBackends | undefined,
 ): ServiceState {
   const before = offeredByCluster(state.remotes.get(cluster), state.service);
   const after = offeredByCluster(offered, state.service);
-  const remotes = offered === undefined ? state.remotes.delete(cluster) : state.remotes.set(cluster, offered);
   const origin = { cluster, slice: '' };
   const correlation = applyOriginChange(state.correlation, { origin, before, after }, holderIn(state));
-  return withCorrelation({ ...state, remotes }, correlation);
+  return change(state, {
+    remotes: offered === undefined ? state.remotes.delete(cluster) : state.remotes.set(cluster, offered),
+    correlation,
+    endpoints: endpointsOf(state, correlation),
+  });
+}
+
+/** The correlation with the side that the service prefers set apart. */
+function steered(correlation: Correlation, service: Service | undefined): Correlation {
+  const { backends, contested } = correlation;
+  const preference = preferenceOf(service);
+  const preferred = preference === undefined ? undefined : preferredSide(backends, preference === 'remote');
+  return { backends, contested, preferred };
 }
 
 /** Correlates all over again. Costs the whole service; needed when the service changes what counts. */
-function correlateAll(state: ServiceState): ServiceState {
-  let fresh: ServiceState = { ...emptyState(state.id), service: state.service };
+function correlateAll(state: ServiceState): Correlation {
+  let fresh = change(emptyState(state.id), { service: state.service });
   for (const [name, slice] of state.slices) fresh = withSlice(fresh, name, slice);
   for (const [cluster, offered] of state.remotes) fresh = withRemote(fresh, cluster, offered);
-  const same = equalBackendMaps(fresh.endpoints.backends, state.endpoints.backends);
-  return {
-    ...state,
-    correlation: fresh.correlation,
-    endpoints: same ? state.endpoints : fresh.endpoints,
-  };
+  return fresh.correlation;
 }
 
 /** The state with another service object, or without it. Recounts only what the change makes necessary. */
 export function withService(state: ServiceState, service: Service | undefined): ServiceState {
   const old = state.service;
-  const next: ServiceState = { ...state, service };
+  const next = change(state, { service });
   const globalChanged = (old?.global ?? false) !== (service?.global ?? false) && state.remotes.size > 0;
   const publishChanged = (old?.publishNotReady ?? false) !== (service?.publishNotReady ?? false);
-  if (globalChanged || publishChanged) return correlateAll(next);
-  return (old?.affinity ?? 'none') === (service?.affinity ?? 'none')
-    ? next
-    : withCorrelation(next, state.correlation);
+  const recount = globalChanged || publishChanged;
+  if (!recount && preferenceOf(old) === preferenceOf(service)) return next;
+  const correlation = steered(recount ? correlateAll(next) : state.correlation, service);
+  return change(next, { correlation, endpoints: comparedEndpoints(state, correlation) });
+}
+
+/** The state, announced or not. */
+export function withAnnounced(state: ServiceState, announced: boolean): ServiceState {
+  return announced === state.announced ? state : change(state, { announced });
+}
+
+/** The state with what it announces replaced by equal objects, so that they stay the ones that were told. */
+export function withAnnouncedParts(
+  state: ServiceState,
+  service: Service,
+  endpoints: Endpoints,
+): ServiceState {
+  return change(state, { service, endpoints });
 }

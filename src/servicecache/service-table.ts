@@ -3,7 +3,7 @@ import { assert } from '../base/assert.ts';
 import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
 import type { ServiceEvent } from './events.ts';
 import { serviceKey } from './service-id.ts';
-import { isEmptyState, isReady, type ServiceState } from './service-state.ts';
+import { isEmptyState, isReady, type ServiceState, withAnnounced } from './service-state.ts';
 
 /** What a batch has touched: the states as they were, `undefined` where there was none. */
 type Undo = Map<string, ServiceState | undefined>;
@@ -118,8 +118,8 @@ export class ServiceTable {
 
   /** Announced: known and ready, or known once the inputs are complete; and then until it is gone. */
   #settle(state: ServiceState): ServiceState {
-    const announced = state.service !== undefined && (state.announced || this.#synced || isReady(state));
-    return announced === state.announced ? state : { ...state, announced };
+    const known = state.service !== undefined;
+    return withAnnounced(state, known && (state.announced || this.#synced || isReady(state)));
   }
 
   #write(key: string, state: ServiceState): void {

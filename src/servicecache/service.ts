@@ -1,4 +1,4 @@
-import { Map as ImmutableMap, Set as ImmutableSet, is, List } from 'immutable';
+import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from './service-id.ts';
 
@@ -63,27 +63,49 @@ export interface Service {
   readonly selector: ImmutableMap<string, string>;
 }
 
-/** A cluster-internal service without addresses, ports or anything else: what a new one starts from. */
-export const SERVICE_DEFAULTS: Omit<Service, 'id'> = {
-  type: 'ClusterIP',
-  addressing: 'unassigned',
-  clusterIPs: List(),
-  ports: ImmutableMap(),
-  externalIPs: ImmutableSet(),
-  ingressIPs: ImmutableSet(),
-  sourceRanges: ImmutableSet(),
-  externalTrafficPolicy: 'Cluster',
-  internalTrafficPolicy: 'Cluster',
-  healthCheckNodePort: 0,
-  sessionAffinitySeconds: 0,
-  publishNotReady: false,
-  global: false,
-  shared: false,
-  affinity: 'none',
-  trafficDistribution: 'none',
-  labels: ImmutableMap(),
-  selector: ImmutableMap(),
-};
+const NO_TEXTS: ImmutableMap<string, string> = ImmutableMap();
+const NO_ADDRESSES: ImmutableSet<string> = ImmutableSet();
+
+/**
+ * Makes a service; what is left out is as for a cluster-internal one without addresses and ports. Always in one
+ * shape, as `createBackend`, for the same reason.
+ */
+export function createService(fields: Pick<Service, 'id'> & Partial<Service>): Service {
+  return {
+    id: fields.id,
+    type: fields.type ?? 'ClusterIP',
+    addressing: fields.addressing ?? 'unassigned',
+    clusterIPs: fields.clusterIPs ?? List(),
+    ports: fields.ports ?? ImmutableMap(),
+    externalIPs: fields.externalIPs ?? NO_ADDRESSES,
+    ingressIPs: fields.ingressIPs ?? NO_ADDRESSES,
+    sourceRanges: fields.sourceRanges ?? NO_ADDRESSES,
+    externalTrafficPolicy: fields.externalTrafficPolicy ?? 'Cluster',
+    internalTrafficPolicy: fields.internalTrafficPolicy ?? 'Cluster',
+    healthCheckNodePort: fields.healthCheckNodePort ?? 0,
+    sessionAffinitySeconds: fields.sessionAffinitySeconds ?? 0,
+    publishNotReady: fields.publishNotReady ?? false,
+    global: fields.global ?? false,
+    shared: fields.shared ?? false,
+    affinity: fields.affinity ?? 'none',
+    trafficDistribution: fields.trafficDistribution ?? 'none',
+    labels: fields.labels ?? NO_TEXTS,
+    selector: fields.selector ?? NO_TEXTS,
+  };
+}
+
+/** The service as a cluster-internal one: no node ports, external IPs or ingress IPs. Itself if it is one. */
+export function withoutNodePorts(service: Service): Service {
+  const isInternal = service.type === 'ClusterIP' && service.ports.every((port) => port.nodePort === 0);
+  if (isInternal && service.externalIPs.size === 0 && service.ingressIPs.size === 0) return service;
+  return createService({
+    ...service,
+    type: 'ClusterIP',
+    ports: service.ports.map(({ port, protocol }) => ({ port, protocol, nodePort: 0 })),
+    externalIPs: NO_ADDRESSES,
+    ingressIPs: NO_ADDRESSES,
+  });
+}
 
 function equalServicePorts(
   a: ImmutableMap<string, ServicePort>,
@@ -100,6 +122,18 @@ function equalServicePorts(
       other.nodePort === port.nodePort
     );
   });
+}
+
+function equalTexts(a: ImmutableMap<string, string>, b: ImmutableMap<string, string>): boolean {
+  return a === b || (a.size === b.size && a.every((text, key) => b.get(key) === text));
+}
+
+function equalAddresses(a: ImmutableSet<string>, b: ImmutableSet<string>): boolean {
+  return a === b || (a.size === b.size && a.every((address) => b.has(address)));
+}
+
+function equalLists(a: List<string>, b: List<string>): boolean {
+  return a === b || (a.size === b.size && a.every((address, index) => b.get(index) === address));
 }
 
 /** Whether two services say the same, annotations' effects included (I3). Allocates nothing. */
@@ -120,11 +154,11 @@ export function equalServices(a: Service, b: Service): boolean {
       a.affinity === b.affinity &&
       a.trafficDistribution === b.trafficDistribution &&
       equalServicePorts(a.ports, b.ports) &&
-      is(a.clusterIPs, b.clusterIPs) &&
-      is(a.externalIPs, b.externalIPs) &&
-      is(a.ingressIPs, b.ingressIPs) &&
-      is(a.sourceRanges, b.sourceRanges) &&
-      is(a.labels, b.labels) &&
-      is(a.selector, b.selector))
+      equalLists(a.clusterIPs, b.clusterIPs) &&
+      equalAddresses(a.externalIPs, b.externalIPs) &&
+      equalAddresses(a.ingressIPs, b.ingressIPs) &&
+      equalAddresses(a.sourceRanges, b.sourceRanges) &&
+      equalTexts(a.labels, b.labels) &&
+      equalTexts(a.selector, b.selector))
   );
 }

@@ -132,7 +132,7 @@ export class NaiveServiceCache {
     for (const [cluster, offer] of service?.global ? (this.#offers.get(key) ?? []) : []) {
       for (const [address, ports] of offer.backends) {
         const zone = offer.zones?.get(address)?.zone ?? '';
-        const forZones = offer.zones?.get(address)?.hintsForZones ?? [];
+        const forZones = offer.zones?.get(address)?.forZones ?? [];
         const hostname = offer.hostnames?.get(address) ?? '';
         const backend = { address, ports, nodeName: '', zone, hostname, state: 'active', forZones, cluster };
         claims.push([address, { cluster, slice: '', backend: plain(backend), active: true }]);

@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import {
-  BACKEND_DEFAULTS,
   type Backend,
   type Backends,
+  createBackend,
   type EndpointSlice,
   type Ports,
 } from '../../src/servicecache/backend.ts';
 import type { ClusterService, ClusterServiceKey } from '../../src/servicecache/cluster-service.ts';
-import { SERVICE_DEFAULTS, type Service } from '../../src/servicecache/service.ts';
+import { createService, type Service } from '../../src/servicecache/service.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import type { ServiceID } from '../../src/servicecache/service-id.ts';
 import type { NaiveServiceCache } from './naive-service-cache.ts';
@@ -43,15 +43,15 @@ const id = fc.constantFrom(...IDS);
 const ports = fc.constantFrom(HTTP, HTTP_DNS);
 const clusters = fc.constantFrom(...CLUSTERS);
 
-const backend = (state: fc.Arbitrary<Backend['state']>): fc.Arbitrary<Omit<Backend, 'address'>> =>
-  fc
-    .record({
-      ports,
-      nodeName: fc.constantFrom('', 'n1'),
-      zone: fc.constantFrom('', 'z1'),
-      state,
-    })
-    .map((fields) => ({ ...BACKEND_DEFAULTS, ...fields }));
+const backend = (
+  state: fc.Arbitrary<Backend['state']>,
+): fc.Arbitrary<Pick<Backend, 'ports' | 'nodeName' | 'zone' | 'state'>> =>
+  fc.record({
+    ports,
+    nodeName: fc.constantFrom('', 'n1'),
+    zone: fc.constantFrom('', 'z1'),
+    state,
+  });
 
 const backends = (state: fc.Arbitrary<Backend['state']>): fc.Arbitrary<Backends> =>
   fc
@@ -59,7 +59,9 @@ const backends = (state: fc.Arbitrary<Backend['state']>): fc.Arbitrary<Backends>
       selector: ([ip]) => ip,
       maxLength: 3,
     })
-    .map((entries) => ImmutableMap(entries.map(([address, rest]) => [address, { ...rest, address }])));
+    .map((entries) =>
+      ImmutableMap(entries.map(([address, rest]) => [address, createBackend({ ...rest, address })])),
+    );
 
 /** Any slice of the tiny world. */
 export const slices: fc.Arbitrary<EndpointSlice> = fc
@@ -102,12 +104,13 @@ export const services: fc.Arbitrary<Service> = fc
     affinity: fc.constantFrom<Service['affinity'][]>('none', 'none', 'local', 'remote'),
     labels: fc.constantFrom(ImmutableMap<string, string>(), ImmutableMap({ v: '1' })),
   })
-  .map((fields) => ({
-    ...SERVICE_DEFAULTS,
-    ...fields,
-    clusterIPs: fields.addressing === 'assigned' ? List(['172.16.0.1']) : List<string>(),
-    ports: ImmutableMap({ http: { port: 80, protocol: TCP, nodePort: 30080 } }),
-  }));
+  .map((fields) =>
+    createService({
+      ...fields,
+      clusterIPs: fields.addressing === 'assigned' ? List(['172.16.0.1']) : List<string>(),
+      ports: ImmutableMap({ http: { port: 80, protocol: TCP, nodePort: 30080 } }),
+    }),
+  );
 
 const offers = (cluster: fc.Arbitrary<string>): fc.Arbitrary<ClusterService> =>
   fc
@@ -127,7 +130,7 @@ const offers = (cluster: fc.Arbitrary<string>): fc.Arbitrary<ClusterService> =>
       name,
       frontends: new Map(),
       backends: new Map(entries.map(([ip, offered]) => [ip, new Map(offered)])),
-      zones: zone === '' ? undefined : new Map(entries.map(([ip]) => [ip, { zone, hintsForZones: [zone] }])),
+      zones: zone === '' ? undefined : new Map(entries.map(([ip]) => [ip, { zone, forZones: [zone] }])),
       labels: new Map(),
       selector: new Map(),
       includeExternal: true,

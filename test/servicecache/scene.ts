@@ -1,8 +1,8 @@
 import { Map as ImmutableMap, List } from 'immutable';
-import { BACKEND_DEFAULTS, type Backend, type EndpointSlice } from '../../src/servicecache/backend.ts';
+import { type Backend, createBackend, type EndpointSlice } from '../../src/servicecache/backend.ts';
 import type { ClusterService } from '../../src/servicecache/cluster-service.ts';
 import type { ServiceEvent } from '../../src/servicecache/events.ts';
-import { SERVICE_DEFAULTS, type Service } from '../../src/servicecache/service.ts';
+import { createService, type Service } from '../../src/servicecache/service.ts';
 import { ServiceCache, type ServiceCacheOptions } from '../../src/servicecache/service-cache.ts';
 import { type ServiceID, serviceKey } from '../../src/servicecache/service-id.ts';
 
@@ -18,14 +18,13 @@ export function cacheOf(options: Partial<ServiceCacheOptions> = {}): ServiceCach
 
 /** `shop/checkout` on 172.16.0.10:80, changed as the test needs it. */
 export function service(fields: Partial<Service> = {}): Service {
-  return {
-    ...SERVICE_DEFAULTS,
+  return createService({
     id: SHOP,
     addressing: 'assigned',
     clusterIPs: List(['172.16.0.10']),
     ports: ImmutableMap({ http: { port: 80, protocol: TCP, nodePort: 0 } }),
     ...fields,
-  };
+  });
 }
 
 /** A slice of that service with active backends on port 8080, or with the fields given for an address. */
@@ -38,12 +37,8 @@ export function slice(
     ? addresses.map((address) => [address, {}])
     : Object.entries(addresses);
   const all = entries.map(
-    ([address, fields]): Backend => ({
-      ...BACKEND_DEFAULTS,
-      address,
-      ports: ImmutableMap({ http: { port, protocol: TCP } }),
-      ...fields,
-    }),
+    ([address, fields]): Backend =>
+      createBackend({ address, ports: ImmutableMap({ http: { port, protocol: TCP } }), ...fields }),
   );
   const byAddress = (notReady: boolean): EndpointSlice['backends'] =>
     ImmutableMap(

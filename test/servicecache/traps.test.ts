@@ -106,6 +106,16 @@ describe('traps that other systems have fallen into', () => {
     expect(told).toHaveLength(1);
   });
 
+  it('a recount that changes no backend leaves no echo in the next change', () => {
+    const cache = cacheOf();
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    cache.updateService(service());
+    cache.updateService(service({ publishNotReady: true }));
+    const told = transcript(cache);
+    cache.updateEndpoints(slice('a-2', []));
+    expect(told).toHaveLength(1);
+  });
+
   it('affinity keeps traffic flowing: the other side serves while the preferred one has nobody active', () => {
     const cache = cacheOf();
     cache.updateService(service({ global: true, affinity: 'local' }));

@@ -1,0 +1,302 @@
+import { Map as ImmutableMap, List } from 'immutable';
+import { type Backend, createBackend, type EndpointSlice, type Ports } from '../src/servicecache/backend.ts';
+import type { ClusterService } from '../src/servicecache/cluster-service.ts';
+import { createService, type Service } from '../src/servicecache/service.ts';
+import { ServiceCache } from '../src/servicecache/service-cache.ts';
+import type { ServiceID } from '../src/servicecache/service-id.ts';
+
+/** What to measure, and how to say it. */
+export interface ServiceBenchOptions {
+  /** How many services the budget rows cycle through; default 2,000. */
+  readonly n?: number | undefined;
+  /** Measures only the rows whose text contains this. */
+  readonly only?: string | undefined;
+  /** Prints nothing when true: the caller shows the result. */
+  readonly json?: boolean | undefined;
+}
+
+/** One row: what, how long, and what DESIGN allows. */
+export interface ServiceBenchRow {
+  readonly what: string;
+  /** Median over the runs, microseconds per operation. */
+  readonly micros: number;
+  readonly budget?: number | undefined;
+}
+
+const SLICE_SIZE = 100;
+const RUNS = 6;
+/** At least so many operations for each row, in several runs. */
+const OPERATIONS = 30_000;
+const TCP = 6;
+
+/** A string that is no slice of another and has no hash yet, as if it had just been parsed. */
+function fresh(text: string): string {
+  return Buffer.from(text).toString('latin1');
+}
+
+function idOf(index: number): ServiceID {
+  return { namespace: fresh(`namespace-${index % 100}`), name: fresh(`service-${index}`) };
+}
+
+function addressOf(index: number): string {
+  return fresh(`10.${(index >>> 16) & 255}.${(index >>> 8) & 255}.${index & 255}`);
+}
+
+function portsOf(port: number): Ports {
+  return ImmutableMap({ http: { port, protocol: TCP } });
+}
+
+function serviceOf(index: number, fields: Partial<Service> = {}): Service {
+  return createService({
+    id: idOf(index),
+    addressing: 'assigned',
+    clusterIPs: List([addressOf(index + 0xac10_0000)]),
+    ports: ImmutableMap({ http: { port: 80, protocol: TCP, nodePort: 0 } }),
+    labels: ImmutableMap({ app: fresh(`app-${index}`) }),
+    selector: ImmutableMap({ app: fresh(`app-${index}`) }),
+    ...fields,
+  });
+}
+
+/** A slice with backends from `first` on; `changed` of them run on another node than by default. */
+function sliceOf(
+  index: number,
+  name: string,
+  first: number,
+  size: number,
+  changed = 0,
+  run = 0,
+): EndpointSlice {
+  const ports = portsOf(8080);
+  const backends = ImmutableMap<string, Backend>().withMutations((map) => {
+    for (let i = 0; i < size; i++) {
+      const address = addressOf(first + i);
+      const nodeName = i < changed ? fresh(`other-${run}`) : fresh('node');
+      map.set(address, createBackend({ address, ports, nodeName }));
+    }
+  });
+  return { service: idOf(index), name: fresh(name), backends, notReady: ImmutableMap() };
+}
+
+/** The offer of a remote cluster as its decoder gives it: native maps, nothing shared. */
+function offerOf(index: number, cluster: string, first: number, size: number, port = 8080): ClusterService {
+  const backends = new Map<string, ReadonlyMap<string, { port: number; protocol: number }>>();
+  for (let i = 0; i < size; i++) {
+    backends.set(addressOf(first + i), new Map([[fresh('http'), { port, protocol: TCP }]]));
+  }
+  return {
+    cluster: fresh(cluster),
+    ...idOf(index),
+    frontends: new Map(),
+    backends,
+    labels: new Map(),
+    selector: new Map(),
+    includeExternal: true,
+    shared: true,
+    clusterID: 2,
+  };
+}
+
+function cacheWithListener(): ServiceCache {
+  const cache = new ServiceCache({ clusterName: 'own' });
+  const count = { events: 0 };
+  cache.subscribe({
+    onEvents: (events) => {
+      count.events += events.length;
+    },
+  });
+  return cache;
+}
+
+/** What to time. */
+interface Scenario {
+  readonly what: string;
+  readonly budget?: number | undefined;
+  readonly operations: number;
+  /** Makes the state of a run; what it returns makes the input of one operation, and the call to time. */
+  prepare(run: number): (operation: number) => () => void;
+}
+
+/** Operations that are timed in one piece: inputs are made just before, so that the heap stays that of the cache. */
+const CHUNK = 200;
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[sorted.length >>> 1] ?? Number.NaN;
+}
+
+/** Microseconds per operation of each chunk of one run. */
+function timeRun(scenario: Scenario, run: number): readonly number[] {
+  const prepared = scenario.prepare(run);
+  const times: number[] = [];
+  for (let done = 0; done < scenario.operations; done += CHUNK) {
+    const calls = Array.from({ length: CHUNK }, (_, at) => prepared(done + at));
+    const start = process.hrtime.bigint();
+    for (const call of calls) call();
+    times.push(Number(process.hrtime.bigint() - start) / 1000 / CHUNK);
+  }
+  return times;
+}
+
+/** The median over the chunks of all runs but the first third, which warms up: robust against a busy machine. */
+function measure(scenario: Scenario): ServiceBenchRow {
+  const runs = Math.max(RUNS, Math.ceil(OPERATIONS / scenario.operations));
+  const times = Array.from({ length: runs }, (_, run) => timeRun(scenario, run));
+  const warm = times.slice(Math.ceil(runs / 3)).flat();
+  return { what: scenario.what, micros: median(warm), budget: scenario.budget };
+}
+
+/** Makes a value on its first use and keeps it: building it anew for each run would measure the collector. */
+function once<T>(make: () => T): () => T {
+  let made: { readonly value: T } | undefined;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
+}
+
+/** For orientation: what a native map costs in the same run. */
+function baselineScenario(n: number): Scenario {
+  return {
+    what: 'Map.set of a fresh key, for orientation',
+    operations: n,
+    prepare: () => {
+      const map = new Map<string, number>();
+      return (at) => {
+        const key = fresh(`namespace-${at % 100}/service-${at}`);
+        return () => {
+          map.set(key, at);
+        };
+      };
+    },
+  };
+}
+
+/** The budget rows of DESIGN: services of 10 backends. */
+function budgetScenarios(n: number): readonly Scenario[] {
+  const filled = once(() => {
+    const cache = cacheWithListener();
+    for (let index = 0; index < n; index++) {
+      cache.updateService(serviceOf(index, { global: true }));
+      cache.updateEndpoints(sliceOf(index, 'slice', index * 10, 10));
+    }
+    return cache;
+  });
+  const update = (cache: ServiceCache, index: number): (() => void) => {
+    const [service, slice] = [serviceOf(index, { global: true }), sliceOf(index, 'slice', index * 10, 10)];
+    return () => {
+      cache.updateService(service);
+      cache.updateEndpoints(slice);
+    };
+  };
+  return [
+    {
+      what: '10 backends: update + endpoints add',
+      budget: 4,
+      operations: n,
+      prepare: () => {
+        const cache = cacheWithListener();
+        return (at) => update(cache, at);
+      },
+    },
+    {
+      what: '10 backends: external merge, 3 clusters in turn',
+      budget: 4,
+      operations: n * 3,
+      prepare: (run) => {
+        const cache = filled();
+        return (at) => {
+          const [index, cluster] = [Math.floor(at / 3) % n, at % 3];
+          const offer = offerOf(index, `c${cluster}`, (cluster + 1) * 1_000_000 + index * 10, 10, 80 + run);
+          return () => {
+            cache.mergeExternalServiceUpdate(offer);
+          };
+        };
+      },
+    },
+    {
+      what: '10 backends: unchanged update + endpoints',
+      budget: 2,
+      operations: n,
+      prepare: () => {
+        const cache = filled();
+        return (at) => update(cache, at % n);
+      },
+    },
+  ];
+}
+
+/** One service of `size` backends in slices of 100, and what a change of one slice costs. */
+function sizeScenarios(size: number): readonly Scenario[] {
+  const slices = size / SLICE_SIZE;
+  const filledWith = (fields: Partial<Service>): ServiceCache => {
+    const cache = cacheWithListener();
+    cache.updateService(serviceOf(0, { global: true, ...fields }));
+    for (let at = 0; at < slices; at++) {
+      cache.updateEndpoints(sliceOf(0, `slice-${at}`, at * SLICE_SIZE, SLICE_SIZE));
+    }
+    return cache;
+  };
+  const plain = once(() => filledWith({}));
+  const steered = once(() => filledWith({ affinity: 'local' }));
+  const row = (what: string, changed: number, filled = plain): Scenario => ({
+    what: `${size} backends: ${what}`,
+    operations: 1000,
+    prepare: (run) => {
+      const cache = filled();
+      return (at) => {
+        const which = at % slices;
+        const slice = sliceOf(0, `slice-${which}`, which * SLICE_SIZE, SLICE_SIZE, changed, run * 1000 + at);
+        return () => {
+          cache.updateEndpoints(slice);
+        };
+      };
+    },
+  });
+  return [
+    row('slice unchanged', 0),
+    row('slice with 1 of 100 changed', 1),
+    row('slice with 100 of 100 changed', SLICE_SIZE),
+    row('slice with 1 changed, affinity local', 1, steered),
+    {
+      what: `${size} backends: remote offer of 100 comes and goes`,
+      operations: 400,
+      prepare: () => {
+        const cache = plain();
+        return (at) => {
+          const offer = offerOf(0, `cluster-${at % 250}`, 5_000_000 + at * SLICE_SIZE, SLICE_SIZE);
+          return () => {
+            cache.mergeExternalServiceUpdate(offer);
+            cache.mergeExternalServiceDelete(offer);
+          };
+        };
+      },
+    },
+  ];
+}
+
+function show(row: ServiceBenchRow): string {
+  const budget =
+    row.budget === undefined ? '' : `   budget ${row.budget} µs${row.micros > row.budget ? '  OVER' : ''}`;
+  return `${row.what.padEnd(52)} ${row.micros.toFixed(2).padStart(9)} µs${budget}`;
+}
+
+/**
+ * What the service cache costs: the budget rows of DESIGN, and the cost of a change against the size of the
+ * service. Parsing and decoding are not timed; every string is fresh; one listener counts.
+ */
+export async function benchServices(options: ServiceBenchOptions = {}): Promise<readonly ServiceBenchRow[]> {
+  const { n = 2_000, json = false, only = '' } = options;
+  const scenarios = [
+    baselineScenario(n),
+    ...budgetScenarios(n),
+    ...[100, 1_000, 10_000].flatMap(sizeScenarios),
+  ].filter(({ what }) => what.includes(only));
+  const rows: ServiceBenchRow[] = [];
+  for (const scenario of scenarios) {
+    const row = measure(scenario);
+    rows.push(row);
+    if (!json) process.stdout.write(`${show(row)}\n`);
+  }
+  return rows;
+}
