@@ -91,6 +91,7 @@ export type {
   Endpoints,
   Ports,
 } from './servicecache/backend.ts';
+export { createBackend } from './servicecache/backend.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './servicecache/cluster-service.ts';
 export type { ServiceEvent, ServiceListener } from './servicecache/events.ts';
 export type { BackendVerdict, ExplainedBackend, ServiceExplanation } from './servicecache/explain.ts';
@@ -104,7 +105,7 @@ export type {
   TrafficDistribution,
   TrafficPolicy,
 } from './servicecache/service.ts';
-export { SERVICE_DEFAULTS } from './servicecache/service.ts';
+export { createService } from './servicecache/service.ts';
 export type {
   MergeOutcome,
   RemoveOutcome,
