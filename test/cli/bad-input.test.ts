@@ -245,6 +245,36 @@ describe('an item that is no good is refused with its place and field, counted, 
   });
 });
 
+describe('the log', () => {
+  const bad = [...GOOD, '{"store":"own"'].join('\n');
+
+  it('is JSON for a collector, with the rejection as data', async () => {
+    const load = join(temporaryFolder({ 'mesh.jsonl': bad }), 'mesh.jsonl');
+    const { stderr } = await dpcache('status', '--cluster', 'own', '--load', load, '--log-format', 'json');
+    expect(JSON.parse(stderr)).toMatchObject({
+      level: 'warn',
+      time: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
+      rejection: { reason: 'malformed-line', field: 'line', at: `${load}:5` },
+      msg: expect.stringContaining(`refused (malformed-line) ${load}:5: line`),
+    });
+  });
+
+  it('may be silent; what was refused is in the status all the same', async () => {
+    const load = join(temporaryFolder({ 'mesh.jsonl': bad }), 'mesh.jsonl');
+    const { stdout, stderr } = await dpcache(
+      'status',
+      '--cluster',
+      'own',
+      '--load',
+      load,
+      '--log-level',
+      'silent',
+    );
+    expect(stderr).toBe('');
+    expect(stdout).toContain('1 item was refused: 1 malformed-line.');
+  });
+});
+
 describe('an input that cannot be read at all ends the command with status 1 and says what to do', () => {
   it.each(['--load', '--manifests', '--play'])('%s of a file that is missing', async (option) => {
     const once = option === '--play' ? [] : ['--once'];
