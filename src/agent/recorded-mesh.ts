@@ -12,20 +12,17 @@ import {
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
 
-function wrongCluster(field: string, store: string): Rejection['message'] {
-  return `the ${field} is not of cluster ${store}, whose kvstore this is`;
-}
-
 /**
  * Why nobody would ever read a key, if so. A mesh watches whole prefixes, so what lies beside them would be
  * dropped without a word.
  */
-function strayKey({ store, key }: RecordedKey, at: string): Rejection | undefined {
+function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
   const parsed = parseKey(key);
   if (parsed === undefined) return rejection('unknown-key', 'key', key, 'no key of a mesh', at);
   const isOwn = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
   if (isOwn && parsed.cluster !== store) {
-    return rejection('wrong-cluster', 'key', key, wrongCluster(parsed.kind, store), at);
+    const why = `the ${parsed.kind} is not of cluster ${store}, whose kvstore this is`;
+    return rejection('wrong-cluster', 'key', key, why, at);
   }
   if (parsed.kind !== 'ip' || parsed.layout !== 'state') return undefined;
   if (parsed.addressSpace === DEFAULT_ADDRESS_SPACE) return undefined;
@@ -70,7 +67,7 @@ export class RecordedMesh {
   async load(path: string, onReject: (rejection: Rejection) => void, signal: AbortSignal): Promise<void> {
     for await (const recorded of readRecordedKeys(path, onReject)) {
       if (signal.aborted) return;
-      const stray = strayKey(recorded, recorded.at);
+      const stray = strayKey(recorded);
       if (stray === undefined)
         await this.open(recorded.store).update(recorded.key, bytesOfText(recorded.value));
       else onReject(stray);

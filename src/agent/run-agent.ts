@@ -37,7 +37,8 @@ async function withAgent<T>(
   const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
   try {
     const missing = await agent.start(signal);
-    for (const sentence of missing) log.error(sentence);
+    // Who was interrupted knows that it is not complete.
+    if (!signal.aborted) for (const sentence of missing) log.error(sentence);
     return await use(agent, missing.length === 0);
   } finally {
     await agent.stop();
@@ -62,6 +63,7 @@ export function printState(
 ): Promise<Completeness> {
   const { output, env } = context;
   return withAgent(options, context, (agent, complete) => {
+    if (context.signal.aborted && !complete) return 'incomplete';
     if (format === 'text') showState(agent, agent.status(), new Terminal(output, env));
     else output.write(`${JSON.stringify(stateDocument(agent.contents()), null, 1)}\n`);
     return complete ? 'complete' : 'incomplete';
