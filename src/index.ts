@@ -74,8 +74,12 @@ export { Prefix } from './net/prefix.ts';
 export type { NodeConfiguration } from './nodemanager/address-claims.ts';
 export type { Node, NodeAddress, NodeAddressType, NodeName, NodeSpec } from './nodemanager/node.ts';
 export type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './nodemanager/node-handler.ts';
-export type { NodeManagerOptions, NodeSubscribeOptions, NodeWithdrawal } from './nodemanager/node-manager.ts';
 export { NodeManager } from './nodemanager/node-manager.ts';
+export type {
+  NodeManagerOptions,
+  NodeSubscribeOptions,
+  NodeWithdrawal,
+} from './nodemanager/node-manager-options.ts';
 export type {
   NodeDeleteOutcome,
   NodeExplanation,

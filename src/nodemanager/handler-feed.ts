@@ -1,7 +1,8 @@
 import { type Backoff, backoffDelay } from '../base/backoff.ts';
-import type { Clock, Random, Timer } from '../base/clock.ts';
+import type { Clock, Random } from '../base/clock.ts';
 import type { DeliveryQueue } from '../base/delivery-queue.ts';
 import type { NodeConfiguration } from './address-claims.ts';
+import { ConfigurationTurn } from './configuration-turn.ts';
 import type { Node } from './node.ts';
 import type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './node-handler.ts';
 import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
@@ -66,13 +67,19 @@ export class HandlerFeed {
   readonly #lanes = new Map<string, NodeLane>();
   /** Lanes that wait for their turn, in order. */
   readonly #ready = new Set<NodeLane>();
-  readonly #configuration: ConfigurationTurn = { target: undefined, running: false, failures: 0 };
+  readonly #configuration: ConfigurationTurn;
   #running = 0;
   #faults = 0;
 
   constructor(handler: NodeHandler, env: FeedEnvironment) {
     this.handler = handler;
     this.#env = env;
+    this.#configuration = new ConfigurationTurn({
+      clock: env.clock,
+      call: (configuration) => handler.nodeConfigurationChanged?.(configuration, this.#abort.signal),
+      onFailure: (error, failures) => this.#report('configuration', undefined, error, failures),
+      resume: () => this.#pump(),
+    });
   }
 
   get stopped(): boolean {
@@ -122,9 +129,7 @@ export class HandlerFeed {
   /** Tells the configuration once what runs has ended; nodes wait until that has succeeded. */
   configure(configuration: NodeConfiguration): void {
     if (this.stopped || this.handler.nodeConfigurationChanged === undefined) return;
-    this.#configuration.target = configuration;
-    this.#configuration.timer?.cancel();
-    this.#configuration.timer = undefined;
+    this.#configuration.set(configuration);
     this.#startWhatMay();
   }
 
@@ -138,7 +143,7 @@ export class HandlerFeed {
       return lane === undefined ? announced : (lane.told ?? lane.residue);
     });
     this.#abort.abort();
-    this.#configuration.timer?.cancel();
+    this.#configuration.stop();
     const lanes = [...this.#lanes.values()];
     this.#lanes.clear();
     this.#ready.clear();
@@ -152,8 +157,8 @@ export class HandlerFeed {
 
   status(): HandlerStatus {
     const failing: HandlerFailure[] = [];
-    const { failures, error } = this.#configuration;
-    if (failures > 0) failing.push({ call: 'configuration', node: undefined, error, failures });
+    const { failure } = this.#configuration;
+    if (failure !== undefined) failing.push({ call: 'configuration', node: undefined, ...failure });
     for (const lane of this.#lanes.values()) {
       const call = (lane.running ?? lane.nextStep())?.call;
       if (lane.failures > 0 && call !== undefined) {
@@ -170,7 +175,17 @@ export class HandlerFeed {
   }
 
   #deleteFinally(node: Node): void {
-    const failed = (error: unknown): void => this.#report('delete', node.fullName, error, 1, undefined);
+    const failed = (error: unknown): void => {
+      this.#faults++;
+      this.#env.onFault({
+        handler: this.handler,
+        call: 'delete',
+        node: node.fullName,
+        error,
+        failures: 1,
+        retryInMs: undefined,
+      });
+    };
     try {
       this.handler.nodeDelete(node, new AbortController().signal)?.catch(failed);
     } catch (error) {
@@ -179,7 +194,7 @@ export class HandlerFeed {
   }
 
   #mayStart(): boolean {
-    return this.#configuration.target === undefined && this.#running < this.#env.concurrency;
+    return !this.#configuration.pending && this.#running < this.#env.concurrency;
   }
 
   #addLane(node: string, told: Node | undefined): NodeLane {
@@ -233,7 +248,7 @@ export class HandlerFeed {
 
   /** Call within a delivery. */
   #startWhatMay(): void {
-    if (this.#configuration.target !== undefined) this.#startConfiguration();
+    if (this.#running === 0) this.#configuration.start();
     for (const lane of this.#ready) {
       if (this.stopped || !this.#mayStart()) return;
       this.#ready.delete(lane);
@@ -292,79 +307,19 @@ export class HandlerFeed {
   #fail(lane: NodeLane, step: NodeStep, error: unknown): void {
     if (this.stopped) return;
     lane.failed(step, error);
-    const retryInMs = this.#backoff(lane.failures);
+    const retryInMs = this.#report(step.call, lane.node, error, lane.failures);
     lane.timer = this.#env.clock.after(retryInMs, () => {
       lane.timer = undefined;
       this.#ready.add(lane);
       this.#pump();
     });
-    this.#report(step.call, lane.node, error, lane.failures, retryInMs);
   }
 
-  #startConfiguration(): void {
-    const turn = this.#configuration;
-    if (turn.target === undefined || turn.running || turn.timer !== undefined || this.#running > 0) return;
-    const told = turn.target;
-    const done = (): void => {
-      turn.running = false;
-      turn.failures = 0;
-      turn.error = undefined;
-      if (turn.target === told) turn.target = undefined;
-    };
-    try {
-      const result = this.handler.nodeConfigurationChanged?.(told, this.#abort.signal);
-      if (result === undefined) {
-        done();
-        return;
-      }
-      turn.running = true;
-      result.then(
-        () => {
-          done();
-          if (!this.stopped) this.#pump();
-        },
-        (error: unknown) => this.#failConfiguration(error),
-      );
-    } catch (error) {
-      this.#failConfiguration(error);
-    }
-  }
-
-  #failConfiguration(error: unknown): void {
-    const turn = this.#configuration;
-    turn.running = false;
-    if (this.stopped) return;
-    turn.failures++;
-    turn.error = error;
-    const retryInMs = this.#backoff(turn.failures);
-    turn.timer = this.#env.clock.after(retryInMs, () => {
-      turn.timer = undefined;
-      this.#pump();
-    });
-    this.#report('configuration', undefined, error, turn.failures, retryInMs);
-  }
-
-  #backoff(failures: number): number {
-    return backoffDelay(failures, HANDLER_BACKOFF, this.#env.random);
-  }
-
-  #report(
-    call: NodeCall,
-    node: string | undefined,
-    error: unknown,
-    failures: number,
-    retryInMs: number | undefined,
-  ): void {
+  /** Counts a failure and tells it; gives how long to wait before the next try. */
+  #report(call: NodeCall, node: string | undefined, error: unknown, failures: number): number {
+    const retryInMs = backoffDelay(failures, HANDLER_BACKOFF, this.#env.random);
     this.#faults++;
     this.#env.onFault({ handler: this.handler, call, node, error, failures, retryInMs });
+    return retryInMs;
   }
-}
-
-/** The configuration on its way to the handler. */
-interface ConfigurationTurn {
-  target: NodeConfiguration | undefined;
-  running: boolean;
-  failures: number;
-  error?: unknown;
-  timer?: Timer | undefined;
 }

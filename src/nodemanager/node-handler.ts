@@ -12,11 +12,9 @@ export type HandlerResult = void | Promise<void>;
  * merged: `old` is always what this handler was last told with success. Between nodes no order is promised.
  *
  * A call that throws or rejects is repeated with exponential backoff and full jitter until it succeeds, so it must be
- * harmless when repeated. It may have done a part of its work; when the node has changed since, that part is seen to:
- * - a failed `nodeDelete` is repeated first; a node that has come back is added after it;
- * - a failed `nodeAdd` is undone by `nodeDelete` with the same node, before another version is added;
- * - after a failed `nodeUpdate`, the next one goes from the version before it to the newest, and a second one from the
- *   version that failed.
+ * harmless when repeated. It may have done a part of its work, so when the node has changed meanwhile, that is seen to
+ * before anything else: a failed `nodeDelete` is finished, a failed `nodeAdd` undone by `nodeDelete`, a failed
+ * `nodeUpdate` undone by a `nodeUpdate` back (or, when the node is gone, by a `nodeDelete` of either version).
  *
  * Handlers may call the node manager; what they change is told after what is being told.
  *

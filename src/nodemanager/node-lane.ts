@@ -64,12 +64,12 @@ export class NodeLane {
   nextStep(): NodeStep | undefined {
     const { told, target, residue } = this;
     if (told !== undefined && this.#deleting) return { call: 'delete', node: told };
-    if (residue !== undefined && told === undefined && target?.equals(residue) !== true) {
-      return { call: 'delete', node: residue };
+    if (residue !== undefined && target?.equals(residue) !== true) {
+      if (told === undefined) return { call: 'delete', node: residue };
+      if (target !== undefined) return { call: 'update', old: residue, node: told };
     }
     const step = stepBetween(told, target);
     if (step !== undefined) return step;
-    if (residue !== undefined && target !== undefined) return { call: 'update', old: residue, node: target };
     return this.validate && told !== undefined ? { call: 'validate', node: told } : undefined;
   }
 

@@ -1,16 +1,24 @@
 import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
-import type { Clock, Random } from '../base/clock.ts';
-import { type Rejection, RejectionLog } from '../base/rejection.ts';
-import type { Unsubscribe } from '../base/subscription.ts';
+import type { Random } from '../base/clock.ts';
+import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { Source } from '../identity/source.ts';
 import type { NodeConfiguration } from './address-claims.ts';
+import { BackgroundValidation } from './background-validation.ts';
 import { DEFAULT_CONCURRENCY } from './handler-feed.ts';
 import { type AppliedOutcome, HandlerFeeds } from './handler-feeds.ts';
 import type { Node, NodeName, NodeSpec } from './node.ts';
-import { NodeAddresses, type NodeIPCache } from './node-addresses.ts';
+import { NodeAddresses } from './node-addresses.ts';
+import { type NodeCheckpoint, nodesOfCheckpoint, plainNode, specOfPlainNode } from './node-checkpoint.ts';
 import { NodeEntry } from './node-entry.ts';
 import type { HandlerFault, NodeHandler } from './node-handler.ts';
+import {
+  configurationOf,
+  type NodeManagerOptions,
+  type NodeSubscribeOptions,
+  type NodeWithdrawal,
+} from './node-manager-options.ts';
 import {
   countNodes,
   explainNode,
@@ -24,47 +32,10 @@ import { NodeOutcomeCounts } from './outcome-counts.ts';
 import { parseNode } from './parse-node.ts';
 import { saysTheSame } from './same-node.ts';
 
-/** How a {@link NodeManager} is made. */
-export interface NodeManagerOptions extends Partial<NodeConfiguration> {
-  /** Where the nodes' addresses go. In single-slot mode it must be an IPCache in that mode. */
-  readonly ipcache: NodeIPCache;
-  readonly clock: Clock;
-  /** Jitter of retries; `Math.random` by default. */
-  readonly random?: Random | undefined;
-  /** Which node is the local one. */
-  readonly clusterName: string;
-  readonly localNodeName: string;
-  /**
-   * Keep claims that a stronger source overrules, and reveal them when it goes (the default). `false` gives the
-   * classic single slot: a weaker update is ignored, a stronger or equal one replaces the node.
-   */
-  readonly retainOverruled?: boolean | undefined;
-  /**
-   * Tell handlers `nodeDelete` for every node when the manager is closed, once, as upstream does. By default
-   * closing leaves the datapath as it is, so that traffic goes on while the agent is restarted.
-   */
-  readonly deleteOnClose?: boolean | undefined;
-  /** Told of every refused input, for logs. */
-  readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Told of every handler call that failed, for logs. */
-  readonly onHandlerFault?: ((fault: HandlerFault) => void) | undefined;
-  /** Told that Kubernetes has deleted the local node, after the manager has closed itself. */
-  readonly onLocalNodeDeleted?: (() => void) | undefined;
-}
-
-/** How a handler wants to be called. */
-export interface NodeSubscribeOptions {
-  /** Asynchronous calls that may run at a time, each for another node; 16 by default. */
-  readonly concurrency?: number | undefined;
-}
-
-/** Which claims to withdraw: all of a source, or those of one cluster's nodes. */
-export interface NodeWithdrawal {
-  readonly source: Source;
-  readonly cluster?: string | undefined;
-}
-
 const NONE: readonly never[] = [];
+
+/** Upstream's `baseBackgroundSyncInterval`: a minute for a cluster of one to two nodes, ten for 20,000. */
+const VALIDATION_BASE_MS = 60_000;
 
 /**
  * Which nodes exist and how to reach them (SEMANTICS 4).
@@ -81,34 +52,31 @@ const NONE: readonly never[] = [];
 export class NodeManager {
   readonly #options: NodeManagerOptions;
   readonly #retain: boolean;
+  readonly #random: Random;
   readonly #nodes = new NodeTable();
   readonly #addresses: NodeAddresses;
   readonly #feeds: HandlerFeeds;
   readonly #rejections: RejectionLog;
   readonly #reject = (rejection: Rejection): void => this.#rejections.add(rejection);
   readonly #outcomes = new NodeOutcomeCounts();
+  #validation: BackgroundValidation<NodeEntry> | undefined;
   #revision = 0;
   #closed = false;
 
   constructor(options: NodeManagerOptions) {
     this.#options = options;
     this.#retain = options.retainOverruled ?? true;
+    this.#random = options.random ?? Math.random;
     this.#rejections = new RejectionLog(options.onReject);
     this.#addresses = new NodeAddresses(options.ipcache, {
       rewrite: !this.#retain,
-      configuration: {
-        remoteNodeIdentities: options.remoteNodeIdentities ?? true,
-        encryption: options.encryption ?? false,
-        nodeEncryption: options.nodeEncryption ?? false,
-        hostFirewall: options.hostFirewall ?? false,
-        underlay: options.underlay ?? 'ipv4',
-      },
+      configuration: configurationOf(options),
       entryOf: (owner) => this.#nodes.find(owner),
       onOwnership: (entry) => this.#announce(entry),
     });
     this.#feeds = new HandlerFeeds({
       clock: options.clock,
-      random: options.random ?? Math.random,
+      random: this.#random,
       onFault: (fault) => this.#report(fault),
     });
   }
@@ -138,6 +106,26 @@ export class NodeManager {
    */
   withdraw({ source, cluster }: NodeWithdrawal): number {
     return this.#withdraw(cluster, (entry) => entry.remove(source));
+  }
+
+  /** The nodes to restore after a restart: all but the local one, which announces itself. */
+  checkpoint(): NodeCheckpoint {
+    const nodes = Array.from(this.nodes()).filter((node) => node.source !== 'local' && !this.#isLocal(node));
+    return { version: 1, nodes: nodes.map(plainNode) };
+  }
+
+  /**
+   * Claims the nodes of a checkpoint with source `restored`, which any real source overrules; gives how many there
+   * were. Withdraw what is left of them once the sources of a cluster have reported synced:
+   * `withdraw({ source: 'restored', cluster })`. What is no node is refused and counted.
+   */
+  restore(checkpoint: unknown): number {
+    const nodes = nodesOfCheckpoint(checkpoint);
+    if (nodes === undefined) {
+      this.#rejections.add(rejection('invalid-checkpoint', 'version', checkpoint, 'is no node checkpoint'));
+      return 0;
+    }
+    return nodes.filter((node) => this.#restore(specOfPlainNode(node))).length;
   }
 
   /** Withdraws every claim of every source. */
@@ -176,6 +164,25 @@ export class NodeManager {
       nodes: this.#closed ? NONE : this.#nodes.entries(),
       revision: this.#revision,
     }));
+  }
+
+  /**
+   * Has handlers validate every node once in `base` × ln(1 + nodes) milliseconds, spread evenly, until it is ended
+   * or the manager closed; base is a minute by default (SEMANTICS 4). Starting it again replaces the one before.
+   */
+  startValidation(baseMs: number = VALIDATION_BASE_MS): Unsubscribe {
+    this.#validation?.stop();
+    const validation = new BackgroundValidation<NodeEntry>({
+      clock: this.#options.clock,
+      random: this.#random,
+      intervalMs: () => this.clusterSizeDependantInterval(baseMs),
+      size: () => this.#nodes.size,
+      items: () => this.#nodes.entries(),
+      validate: (entry) => this.#validate(entry),
+    });
+    this.#validation = validation;
+    if (!this.#closed) validation.start();
+    return unsubscribeOnce(() => validation.stop());
   }
 
   /**
@@ -244,6 +251,7 @@ export class NodeManager {
     if (this.#closed) return;
     this.#closed = true;
     this.#addresses.close();
+    this.#validation?.stop();
     this.#feeds.stop(this.#options.deleteOnClose === true ? [...this.#nodes.entries()] : NONE);
   }
 
@@ -284,6 +292,12 @@ export class NodeManager {
     return 'unchanged';
   }
 
+  #restore(node: NodeSpec | Rejection): boolean {
+    if (!('reason' in node)) return this.nodeUpdated(node) !== 'invalid';
+    this.#rejections.add(node);
+    return false;
+  }
+
   #delete(node: NodeName & { readonly source: Source }): NodeDeleteOutcome {
     const entry = this.#nodes.get(node);
     if (entry === undefined) return 'not-found';
@@ -296,6 +310,13 @@ export class NodeManager {
     if (!entry.remove(node.source)) return 'not-owner';
     if (entry.effective !== before) this.#changed(entry);
     return 'applied';
+  }
+
+  /** Claims addresses again that there was no room for, and has handlers look after the node. */
+  #validate(entry: NodeEntry): void {
+    this.#addresses.refresh(entry);
+    this.#announce(entry);
+    if (entry.announced !== undefined) this.#feeds.validate(entry.fullName, entry.announced);
   }
 
   #isLocal({ cluster, name }: NodeName): boolean {

@@ -5,11 +5,8 @@ import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { addressClaims } from '../../src/nodemanager/address-claims.ts';
 import type { NodeSpec } from '../../src/nodemanager/node.ts';
 import type { HandlerResult, NodeHandler } from '../../src/nodemanager/node-handler.ts';
-import {
-  NodeManager,
-  type NodeManagerOptions,
-  type NodeWithdrawal,
-} from '../../src/nodemanager/node-manager.ts';
+import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import type { NodeManagerOptions, NodeWithdrawal } from '../../src/nodemanager/node-manager-options.ts';
 import type { NodeExplanation, NodeUpdateOutcome } from '../../src/nodemanager/node-status.ts';
 import { parseNode } from '../../src/nodemanager/parse-node.ts';
 import { ManualClock } from '../base/manual-clock.ts';

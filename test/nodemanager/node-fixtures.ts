@@ -1,6 +1,7 @@
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { NodeSpec } from '../../src/nodemanager/node.ts';
-import { NodeManager, type NodeManagerOptions } from '../../src/nodemanager/node-manager.ts';
+import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import type { NodeManagerOptions } from '../../src/nodemanager/node-manager-options.ts';
 import { ManualClock } from '../base/manual-clock.ts';
 
 /** A node `east/<name>` announced by the kvstore, unless `fields` say otherwise. */
@@ -17,13 +18,16 @@ export function addresses(...given: string[]): NonNullable<NodeSpec['addresses']
 }
 
 /** A manager of cluster `east` whose local node is `me`, with an IPCache in the same mode. */
-export function fresh(options: Partial<NodeManagerOptions> = {}): {
+export function fresh(
+  options: Partial<NodeManagerOptions> = {},
+  { maxEntries }: { readonly maxEntries?: number } = {},
+): {
   readonly manager: NodeManager;
   readonly ipcache: IPCache;
   readonly clock: ManualClock;
 } {
   const clock = new ManualClock();
-  const ipcache = new IPCache({ retainOverruled: options.retainOverruled });
+  const ipcache = new IPCache({ retainOverruled: options.retainOverruled, maxEntries });
   const manager = new NodeManager({
     ipcache,
     clock,

@@ -1,0 +1,473 @@
+import { describe, expect, it } from 'vitest';
+import { HANDLER_BACKOFF } from '../../src/nodemanager/handler-feed.ts';
+import type { HandlerFault } from '../../src/nodemanager/node-handler.ts';
+import { ConfiguredHandler, DeferredHandler, settled } from './deferred-handler.ts';
+import { addresses, fresh, node } from './node-fixtures.ts';
+
+const gone = (name: string) => ({ cluster: 'east', name, source: 'kvstore' }) as const;
+
+describe('an asynchronous handler', () => {
+  it('is called one at a time for a node; what comes meanwhile is merged, with the right old node', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    for (const bootID of ['1', '2', '3']) manager.nodeUpdated(node('a', { bootID }));
+    expect(handler.running).toEqual(['add a 1']);
+    await handler.succeed();
+    expect(handler.running).toEqual(['update a 1→3']);
+    manager.nodeUpdated(node('a', { bootID: '4' }));
+    await handler.succeed();
+    await handler.succeed();
+    expect(handler.take()).toEqual(['add a 1', 'update a 1→3', 'update a 3→4']);
+  });
+
+  it('hears nothing of a node that came and went while it was its turn', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler, { concurrency: 1 });
+    manager.nodeUpdated(node('a'));
+    manager.nodeUpdated(node('b'));
+    manager.nodeDeleted(gone('b'));
+    await handler.succeed();
+    expect(handler.take()).toEqual(['add a ']);
+    expect(manager.status().handlers[0]).toMatchObject({ pending: 0, running: 0 });
+  });
+
+  it('hears nothing of a change that was taken back meanwhile', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    await handler.succeed();
+    expect(handler.take()).toEqual(['add a 1']);
+  });
+
+  it('is told of a node that goes and comes back as two things, or as an update when it has not begun', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    manager.nodeDeleted(gone('a'));
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    await handler.succeed();
+    expect(handler.take()).toEqual(['add a 1', 'update a 1→2']);
+    await handler.succeed();
+    manager.nodeDeleted(gone('a'));
+    manager.nodeUpdated(node('a', { bootID: '3' }));
+    await handler.succeed();
+    expect(handler.take()).toEqual(['delete a 2', 'add a 3']);
+  });
+
+  it('runs no more calls at a time than it asked for, and takes nodes in turn', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    for (const name of ['a', 'b', 'c', 'd']) manager.nodeUpdated(node(name));
+    manager.subscribe(handler, { concurrency: 2 });
+    expect(handler.running).toEqual(['add a ', 'add b ']);
+    await handler.succeed('b');
+    expect(handler.running).toEqual(['add a ', 'add c ']);
+    await handler.succeed('a');
+    await handler.succeed('c');
+    expect(handler.running).toEqual(['add d ']);
+  });
+
+  it('does not hold up other nodes or other handlers', async () => {
+    const { manager } = fresh();
+    const [slow, quick] = [new DeferredHandler(), new DeferredHandler()];
+    manager.subscribe(slow);
+    manager.subscribe(quick);
+    manager.nodeUpdated(node('a'));
+    await quick.succeed('a');
+    manager.nodeUpdated(node('b'));
+    expect(slow.running).toEqual(['add a ', 'add b ']);
+    expect(quick.running).toEqual(['add b ']);
+  });
+});
+
+describe('a call that fails', () => {
+  it('is repeated with exponential backoff and full jitter, on the clock that was given', () => {
+    const faults: HandlerFault[] = [];
+    const { manager, clock } = fresh({ random: () => 0.5, onHandlerFault: (fault) => faults.push(fault) });
+    let attempts = 0;
+    manager.subscribe({
+      nodeAdd: () => {
+        attempts++;
+        throw new Error('no netlink');
+      },
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+    });
+    manager.nodeUpdated(node('a'));
+    for (let i = 0; i < 12; i++) clock.advance(faults.at(-1)?.retryInMs ?? 0);
+    expect(attempts).toBe(13);
+    const { baseMs, capMs } = HANDLER_BACKOFF;
+    const expected = faults.map((_, i) => 0.5 * Math.min(capMs, baseMs * 2 ** i));
+    expect(faults.map(({ retryInMs }) => retryInMs)).toEqual(expected);
+    expect(expected.at(-1)).toBe(30_000);
+    expect(clock.pending).toBe(1);
+  });
+
+  it('is repeated with the node as it is by then, and at once when that has changed', async () => {
+    const { manager, clock } = fresh();
+    const handler = new DeferredHandler();
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    manager.subscribe(handler);
+    await handler.succeed();
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    await handler.fail();
+    handler.take();
+    manager.nodeUpdated(node('a', { bootID: '3' }));
+    expect(handler.take(), 'undone without waiting').toEqual(['update a 2→1']);
+    await handler.succeed();
+    expect(handler.take()).toEqual(['update a 1→3']);
+    await handler.succeed();
+    expect(manager.status().handlers[0]).toMatchObject({ pending: 0, faults: 1, failing: [] });
+    expect(clock.pending).toBe(0);
+  });
+
+  it('of a delete is finished before the node is added again', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    manager.subscribe(handler);
+    await handler.succeed();
+    manager.nodeDeleted(gone('a'));
+    await handler.fail();
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    await handler.succeed();
+    await handler.succeed();
+    expect(handler.take()).toEqual(['add a 1', 'delete a 1', 'delete a 1', 'add a 2']);
+  });
+
+  it('of an add is undone when the node has gone', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    await handler.fail();
+    manager.nodeDeleted(gone('a'));
+    await handler.succeed();
+    expect(handler.take()).toEqual(['add a 1', 'delete a 1']);
+    expect(manager.status().handlers[0]?.pending).toBe(0);
+  });
+
+  it('of an update is put right when the node is what it was before', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    await handler.succeed();
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    await handler.fail();
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    await handler.succeed();
+    expect(handler.take()).toEqual(['add a 1', 'update a 1→2', 'update a 2→1']);
+    expect(manager.status().handlers[0]?.pending).toBe(0);
+  });
+
+  it('shows in the status of its handler and in the explanation of its node', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a'));
+    await handler.fail();
+    const error = new Error('no netlink');
+    expect(manager.status().handlers).toEqual([
+      {
+        name: 'deferred',
+        pending: 1,
+        running: 0,
+        faults: 1,
+        failing: [{ call: 'add', node: 'east/a', error, failures: 1 }],
+      },
+    ]);
+    expect(manager.explain('east/a')?.handlers).toEqual([
+      { handler: 'deferred', applied: false, call: 'add', failures: 1, error },
+    ]);
+  });
+
+  it('does no harm when even the report of it fails', () => {
+    const { manager, clock } = fresh({
+      onHandlerFault: () => {
+        throw new Error('the log is full');
+      },
+    });
+    let attempts = 0;
+    manager.subscribe({
+      nodeAdd: () => {
+        if (++attempts === 1) throw new Error('no netlink');
+      },
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+    });
+    expect(manager.nodeUpdated(node('a'))).toBe('applied');
+    clock.advance(100);
+    expect(attempts).toBe(2);
+  });
+});
+
+describe('stopping', () => {
+  it('aborts what runs, ignores what comes of it, and calls nothing more', async () => {
+    const { manager, clock } = fresh();
+    const handler = new DeferredHandler();
+    const unsubscribe = manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    const [signal] = handler.signals;
+    expect(signal?.aborted).toBe(false);
+    unsubscribe();
+    expect(signal?.aborted).toBe(true);
+    await handler.fail();
+    clock.advance(120_000);
+    expect(handler.take()).toEqual(['add a 1']);
+    expect(clock.pending).toBe(0);
+  });
+
+  it('a handler may leave while it is being told', () => {
+    const { manager } = fresh();
+    let told = 0;
+    const unsubscribe = manager.subscribe({
+      nodeAdd: () => {
+        told++;
+        unsubscribe();
+      },
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+    });
+    manager.nodeUpdated(node('a'));
+    manager.nodeUpdated(node('b'));
+    expect(told).toBe(1);
+  });
+
+  it('with deleteOnClose tells each handler to delete what it knows, once', async () => {
+    const { manager, clock } = fresh({ deleteOnClose: true });
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    await handler.succeed();
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    manager.nodeUpdated(node('b'));
+    handler.take();
+    manager.close();
+    expect(handler.take(), 'b was never there, as far as anybody knows').toEqual(['delete a 1']);
+    await handler.fail('a');
+    clock.advance(120_000);
+    expect(handler.take()).toEqual([]);
+  });
+});
+
+describe('whenApplied', () => {
+  const outcomeOf = async (promise: Promise<string>): Promise<string> =>
+    Promise.race([promise, settled().then(() => 'pending')]);
+
+  it('resolves at once when there is nothing to wait for', async () => {
+    const { manager } = fresh();
+    manager.subscribe({ nodeAdd: () => {}, nodeUpdate: () => {}, nodeDelete: () => {} });
+    manager.nodeUpdated(node('a'));
+    expect(await outcomeOf(manager.whenApplied())).toBe('applied');
+  });
+
+  it('waits for every handler, up to a revision and not beyond', async () => {
+    const { manager } = fresh();
+    const [one, two] = [new DeferredHandler(), new DeferredHandler()];
+    manager.subscribe(one);
+    manager.subscribe(two);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    const first = manager.whenApplied(manager.revision);
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    const second = manager.whenApplied();
+    await one.succeed();
+    expect(await outcomeOf(first)).toBe('pending');
+    await two.succeed();
+    expect(await outcomeOf(first)).toBe('applied');
+    expect(await outcomeOf(second)).toBe('pending');
+    await one.succeed();
+    await two.succeed();
+    expect(await outcomeOf(second)).toBe('applied');
+  });
+
+  it('waits for one node alone when one is named', async () => {
+    const { manager } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a'));
+    manager.nodeUpdated(node('b'));
+    const b = manager.whenApplied('east/b');
+    await handler.succeed('b');
+    expect(await outcomeOf(b)).toBe('applied');
+    expect(await outcomeOf(manager.whenApplied('east/a'))).toBe('pending');
+  });
+
+  it('waits for calls that fail until they succeed, also for a delete that stands in between', async () => {
+    const { manager, clock } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    await handler.fail();
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    const applied = manager.whenApplied();
+    await handler.succeed(); // the delete of what the failed call may have left
+    expect(await outcomeOf(applied)).toBe('pending');
+    await handler.fail();
+    clock.advance(60_000);
+    await handler.succeed();
+    expect(await outcomeOf(applied)).toBe('applied');
+    expect(handler.take()).toEqual(['add a 1', 'delete a 1', 'add a 2', 'add a 2']);
+  });
+
+  it('does not wait for handlers that have left, nor for what is held back', async () => {
+    const { manager, ipcache } = fresh();
+    const unsubscribe = manager.subscribe(new DeferredHandler());
+    manager.nodeUpdated(node('a'));
+    const applied = manager.whenApplied();
+    unsubscribe();
+    expect(await outcomeOf(applied)).toBe('applied');
+    ipcache.upsert('10.0.0.1', { identity: 1000, source: 'local' });
+    manager.nodeUpdated(node('b', { addresses: addresses('InternalIP:10.0.0.1') }));
+    expect(await outcomeOf(manager.whenApplied())).toBe('applied');
+  });
+
+  it('says so when the manager is closed before', async () => {
+    const { manager } = fresh();
+    manager.subscribe(new DeferredHandler());
+    manager.nodeUpdated(node('a'));
+    const applied = manager.whenApplied();
+    manager.close();
+    expect(await outcomeOf(applied)).toBe('closed');
+    expect(await outcomeOf(manager.whenApplied())).toBe('closed');
+  });
+});
+
+describe('the configuration', () => {
+  it('is told before the first node, and again when it has changed', async () => {
+    const { manager } = fresh();
+    const handler = new ConfiguredHandler();
+    manager.nodeUpdated(node('a'));
+    manager.subscribe(handler);
+    expect(handler.take()).toEqual(['configuration', 'add a ']);
+    await handler.succeed();
+    manager.configure({ encryption: true });
+    expect(handler.take()).toEqual(['configuration']);
+    expect(handler.configurations.map(({ encryption }) => encryption)).toEqual([false, true]);
+  });
+
+  it('changes what nodes claim in the ipcache', () => {
+    const { manager, ipcache } = fresh();
+    manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1'), encryptionKey: 3 }));
+    expect(ipcache.get('10.0.0.1')).toMatchObject({ hostIP: undefined, encryptKey: 0 });
+    manager.configure({ encryption: true, nodeEncryption: true });
+    expect(ipcache.get('10.0.0.1')).toMatchObject({ hostIP: '10.0.0.1', encryptKey: 3 });
+    manager.configure({ encryption: false, remoteNodeIdentities: false });
+    expect(ipcache.size).toBe(0);
+  });
+
+  it('waits until no call runs; nodes wait until it has succeeded', async () => {
+    const { manager, clock } = fresh();
+    const handler = new ConfiguredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a'));
+    handler.broken = true;
+    manager.configure({ hostFirewall: true });
+    manager.nodeUpdated(node('b'));
+    expect(handler.take()).toEqual(['configuration', 'add a ']);
+    await handler.succeed();
+    expect(handler.take()).toEqual(['configuration']);
+    expect(manager.status().handlers[0]?.failing).toMatchObject([{ call: 'configuration', node: undefined }]);
+    handler.broken = false;
+    clock.advance(60_000);
+    expect(handler.take()).toEqual(['configuration', 'add b ']);
+  });
+});
+
+describe('background validation', () => {
+  it('asks for every node once in base × ln(1 + n), spread evenly', () => {
+    const { manager, clock } = fresh();
+    const at: number[] = [];
+    const asked: string[] = [];
+    manager.subscribe({
+      nodeAdd: () => {},
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+      nodeValidateImplementation: ({ name }) => {
+        asked.push(name);
+        at.push(clock.now());
+      },
+    });
+    const names = Array.from({ length: 100 }, (_, i) => `n${i}`);
+    for (const name of names) manager.nodeUpdated(node(name));
+    const stop = manager.startValidation();
+    const interval = manager.clusterSizeDependantInterval(60_000);
+    clock.advance(interval);
+    expect(new Set(asked)).toEqual(new Set(names));
+    expect(asked).toHaveLength(100);
+    const gaps = at.slice(1).map((time, i) => time - (at[i] ?? 0));
+    expect(Math.max(...gaps) - Math.min(...gaps)).toBeLessThan(1);
+    clock.advance(interval);
+    expect(asked).toHaveLength(200);
+    stop();
+    clock.advance(interval);
+    expect(asked).toHaveLength(200);
+    expect(clock.pending).toBe(0);
+  });
+
+  it('takes several nodes a turn when there are many, and none when there are none', () => {
+    const { manager, clock } = fresh();
+    let asked = 0;
+    manager.subscribe({
+      nodeAdd: () => {},
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+      nodeValidateImplementation: () => {
+        asked++;
+      },
+    });
+    manager.startValidation(1000);
+    clock.advance(10_000);
+    expect(asked).toBe(0);
+    for (let i = 0; i < 1000; i++) manager.nodeUpdated(node(`n${i}`));
+    clock.advance(1000); // the turn that was set for an empty cluster
+    asked = 0;
+    clock.advance(10 * manager.clusterSizeDependantInterval(1000));
+    expect(asked).toBeGreaterThan(9900);
+    expect(asked).toBeLessThan(10_100);
+    manager.close();
+    expect(clock.pending).toBe(0);
+  });
+
+  it('does not get in the way of changes, and is repeated when it fails', async () => {
+    const { manager, clock } = fresh();
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    const stop = manager.startValidation();
+    clock.advance(60_000);
+    await handler.succeed();
+    stop();
+    expect(handler.take(), 'it is being told of the node anyway').toEqual(['add a 1']);
+    manager.startValidation();
+    clock.advance(60_000);
+    await handler.fail();
+    clock.advance(60_000);
+    expect(handler.take()).toEqual(['validate a 1', 'validate a 1']);
+    manager.nodeDeleted(gone('a'));
+    await handler.succeed();
+    expect(handler.take()).toEqual(['delete a 1']);
+  });
+
+  it('TRAPS: claims addresses again that the ipcache had no room for', () => {
+    const { manager, ipcache, clock } = fresh({}, { maxEntries: 1 });
+    ipcache.upsert('10.9.9.9', { identity: 1000, source: 'local' });
+    manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1') }));
+    expect(manager.status().lostAddresses.get('east/a')).toEqual([
+      { ip: '10.0.0.1', holder: undefined, stronger: false },
+    ]);
+    ipcache.delete('10.9.9.9', { source: 'local' });
+    expect(ipcache.get('10.0.0.1')).toBeUndefined();
+    manager.startValidation();
+    clock.advance(60_000);
+    expect(ipcache.get('10.0.0.1')?.owner).toBe('east/a');
+    expect(manager.status().lostAddresses.size).toBe(0);
+  });
+});

@@ -1,0 +1,95 @@
+import fc from 'fast-check';
+import type { AppliedOutcome } from '../../src/nodemanager/handler-feeds.ts';
+import type { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import type { ManualClock } from '../base/manual-clock.ts';
+import { FoldingHandler } from './folding-handler.ts';
+import { apply, history, type Operation } from './operations.ts';
+import type { Rig } from './properties.ts';
+import { type Mood, ScheduledHandler } from './scheduled-handler.ts';
+
+/** A rig whose manager can be waited for. */
+export type RacingRig = Rig & { readonly manager: Pick<NodeManager, 'whenApplied' | 'startValidation'> };
+
+const mood: fc.Arbitrary<Mood> = fc.constantFrom('works', 'works', 'fails', 'works-but-fails');
+
+/** Steps of a race: what sources do, time that passes, calls that end. */
+type Move = Operation | { readonly op: 'wait'; readonly ms: number } | { readonly op: 'end-a-call' };
+
+const moves: fc.Arbitrary<readonly Move[]> = fc
+  .tuple(
+    history,
+    fc.array(
+      fc.oneof(
+        fc.record({ op: fc.constant('wait' as const), ms: fc.constantFrom(50, 1000, 60_000) }),
+        fc.constant({ op: 'end-a-call' as const }),
+        fc.constant({ op: 'end-a-call' as const }),
+      ),
+      { maxLength: 40 },
+    ),
+    fc.infiniteStream(fc.nat(2)),
+  )
+  .map(([operations, others, dice]) => {
+    const [left, right]: [Move[], Move[]] = [[...operations], [...others]];
+    const mixed: Move[] = [];
+    while (left.length + right.length > 0) {
+      const move = (dice.next().value === 0 ? left.shift() : right.shift()) ?? left.shift() ?? right.shift();
+      if (move !== undefined) mixed.push(move);
+    }
+    return mixed;
+  });
+
+/** Lets everything that can happen happen: calls end, backoffs pass, until nothing is left to do. */
+async function quiesce(scheduler: fc.Scheduler, clock: ManualClock): Promise<void> {
+  for (let i = 0; i < 200; i++) {
+    while (scheduler.count() > 0) await scheduler.waitOne();
+    await scheduler.waitIdle();
+    if (scheduler.count() === 0 && clock.pending === 0) return;
+    clock.advance(60_000);
+  }
+  throw new Error('it never comes to rest');
+}
+
+/**
+ * I1 under races: whatever the order in which calls end, whichever fail, whatever happens meanwhile: when all has
+ * come to rest, the datapath has exactly what a new handler would be told, each node in one version.
+ */
+export function I1_asynchronousHandlersCatchUp(make: () => RacingRig): fc.IAsyncPropertyWithHooks<unknown> {
+  return fc.asyncProperty(
+    fc.scheduler(),
+    moves,
+    fc.array(mood, { minLength: 30, maxLength: 60 }),
+    fc.integer({ min: 1, max: 3 }),
+    async (scheduler, race, moods, concurrency) => {
+      const { manager, ipcache, clock } = make();
+      const left = [...moods];
+      const handler = new ScheduledHandler(scheduler, concurrency, () => left.shift() ?? 'works');
+      manager.subscribe(handler, { concurrency });
+      const stopValidating = manager.startValidation(10_000);
+      for (const move of race) {
+        if (move.op === 'wait') clock.advance(move.ms);
+        else if (move.op === 'end-a-call') await endOne(scheduler);
+        else apply({ manager, ipcache }, move);
+      }
+      stopValidating();
+      let applied: AppliedOutcome | undefined;
+      void manager.whenApplied().then((outcome) => (applied = outcome));
+      await quiesce(scheduler, clock);
+      const fresh = new FoldingHandler();
+      manager.subscribe(fresh)();
+      const view = handler.view();
+      const problems = [...handler.complaints];
+      for (const name of new Set([...view.keys(), ...fresh.view.keys()])) {
+        const [has, should] = [view.get(name), fresh.view.get(name)];
+        if (has === undefined || should === undefined || !has.equals(should)) {
+          problems.push(`${name}: has ${JSON.stringify(has)} but should have ${JSON.stringify(should)}`);
+        }
+      }
+      if (applied !== 'applied') problems.push('whenApplied never resolves');
+      if (problems.length > 0) throw new Error(problems.join('\n'));
+    },
+  );
+}
+
+async function endOne(scheduler: fc.Scheduler): Promise<void> {
+  if (scheduler.count() > 0) await scheduler.waitOne();
+}
