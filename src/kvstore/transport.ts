@@ -9,7 +9,10 @@ import type { KeyRange } from './key-range.ts';
  * never retries a request and never resumes a watch: it reports, and the driver decides.
  */
 
-/** A key with its value. `value` belongs to the reader and is never changed; it pins nothing larger. */
+/**
+ * A key with its value. `value` is never changed once it was handed out; it may be a view that pins the whole
+ * message it came in, so copy what is kept for long.
+ */
 export interface KeyValue {
   /** See `bytes.ts` for keys that are not UTF-8. */
   readonly key: string;

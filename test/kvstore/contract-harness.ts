@@ -29,6 +29,14 @@ export interface ContractClient {
   close(): Promise<void>;
 }
 
+/** What a test wants of its server beyond being empty. */
+export interface OpenOptions {
+  /** Members of the cluster, default 1; a cluster of three can lose its leader. */
+  readonly members?: number;
+  /** Users, rights and tokens: needed for `expireToken` and `forbid`. */
+  readonly auth?: boolean;
+}
+
 /** A kvstore server under test, and everything that can happen to it. */
 export interface ContractKvstore {
   readonly name: string;

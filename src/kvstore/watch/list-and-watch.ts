@@ -40,7 +40,7 @@ type Step = 'list' | 'list-afresh' | 'diverged' | 'delta' | 'fence' | 'reconcile
 
 const BACKOFF = { baseMs: 50, capMs: 5000 };
 // A right that is missing comes back when a person gives it: there is no hurry.
-const FORBIDDEN_BACKOFF = { baseMs: 30_000, capMs: 60_000 };
+const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
 // etcd replays single writes at about 8,000 revisions/s, so past this a listing is faster (ETCD.md, "Watch").
 const BACKLOG_REVISIONS = 20_000;
 // How much a delta may hold before a whole listing, in pages, is the better way.
@@ -187,9 +187,8 @@ export class ListAndWatch implements Watch {
     const forbidden = error.code === 'forbidden';
     this.#enter(forbidden ? 'forbidden' : 'waiting');
     const { clock, random } = this.#options;
-    const delay = forbidden
-      ? FORBIDDEN_BACKOFF.baseMs + backoffDelay(1, FORBIDDEN_BACKOFF, random)
-      : BACKOFF.baseMs * random() + backoffDelay(this.#failuresInRow, BACKOFF, random);
+    const backoff = forbidden ? FORBIDDEN_BACKOFF : BACKOFF;
+    const delay = backoff.baseMs / 2 + backoffDelay(this.#failuresInRow, backoff, random);
     await sleep(clock, delay, this.#ended.signal);
   }
 

@@ -1,0 +1,54 @@
+import { status } from '@grpc/grpc-js';
+import { EtcdAuthenticationFailedError, GRPCDeadlineExceededError, GRPCUnavailableError } from 'etcd3';
+import { KvstoreError, type KvstoreErrorCode } from '../errors.ts';
+
+/** What etcd says in words, where its code alone is not enough. */
+const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] = [
+  ['invalid auth token', 'invalid-token'],
+  ['auth: revision in header is old', 'invalid-token'],
+  ['revision of auth store is old', 'invalid-token'],
+  ['permission denied', 'forbidden'],
+  ['invalid user ID or password', 'forbidden'],
+  ['user name is empty', 'forbidden'],
+  ['required revision has been compacted', 'compacted'],
+  ['required revision is a future revision', 'future-revision'],
+  ['requested lease not found', 'lease-not-found'],
+  ['no leader', 'no-leader'],
+  ['too many requests', 'overloaded'],
+  ['larger than max', 'too-large'],
+];
+
+const BY_STATUS: ReadonlyMap<number, KvstoreErrorCode> = new Map<number, KvstoreErrorCode>([
+  [status.CANCELLED, 'unavailable'],
+  [status.DEADLINE_EXCEEDED, 'deadline'],
+  [status.PERMISSION_DENIED, 'forbidden'],
+  [status.RESOURCE_EXHAUSTED, 'overloaded'],
+  [status.FAILED_PRECONDITION, 'invalid-request'],
+  [status.INVALID_ARGUMENT, 'invalid-request'],
+  [status.UNIMPLEMENTED, 'invalid-request'],
+  [status.UNAVAILABLE, 'unavailable'],
+  [status.UNAUTHENTICATED, 'invalid-token'],
+]);
+
+/** Errors that etcd3 has made into classes, which lose the code: they come from fetching a token. */
+function codeOfClass(error: Error): KvstoreErrorCode | undefined {
+  if (error instanceof GRPCUnavailableError) return 'unavailable';
+  if (error instanceof GRPCDeadlineExceededError) return 'deadline';
+  return error instanceof EtcdAuthenticationFailedError ? 'forbidden' : undefined;
+}
+
+/** The code for a message of etcd's, as watches give them for their end; `undefined` when it is none of ours. */
+export function codeOfMessage(message: string): KvstoreErrorCode | undefined {
+  return BY_MESSAGE.find(([part]) => message.includes(part))?.[1];
+}
+
+/** Whatever grpc-js or etcd3 has thrown, as a {@link KvstoreError}. */
+export function etcdError(thrown: unknown): KvstoreError {
+  if (thrown instanceof KvstoreError) return thrown;
+  const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+  const number = 'code' in error && typeof error.code === 'number' ? error.code : undefined;
+  const byStatus = number === undefined ? codeOfClass(error) : BY_STATUS.get(number);
+  return new KvstoreError(codeOfMessage(error.message) ?? byStatus ?? 'internal', error.message, {
+    cause: error,
+  });
+}

@@ -1,0 +1,246 @@
+import { CompareResult, CompareTarget } from 'etcd3';
+import { assert } from '../../base/assert.ts';
+import type { Random } from '../../base/clock.ts';
+import { bytesOfKey } from '../bytes.ts';
+import { asKvstoreError, KvstoreError } from '../errors.ts';
+import type {
+  CallOptions,
+  Compare,
+  EndpointStatus,
+  LeaseID,
+  RangeRequest,
+  RangeResponse,
+  Transport,
+  TxnRequest,
+  TxnResponse,
+  WatchObserver,
+  WatchRequest,
+  WatchStream,
+  WriteOperation,
+} from '../transport.ts';
+import { DEADLINE_MS, type EtcdConfig } from './etcd-config.ts';
+import { EtcdEndpoint } from './etcd-endpoint.ts';
+import { etcdError } from './etcd-errors.ts';
+import { EtcdWatchStream } from './etcd-watch-stream.ts';
+import { decodeKeepAlive, decodeRange, encodeKeepAlive, encodeRange } from './messages.ts';
+
+/** A header as etcd3 reads it: longs are decimal text. */
+interface GeneratedHeader {
+  readonly cluster_id: string;
+  readonly revision: string;
+  readonly raft_term: string;
+}
+
+interface GeneratedTxnAnswer {
+  readonly header: GeneratedHeader;
+  readonly succeeded: boolean;
+  readonly responses: readonly { readonly response_delete_range?: { readonly deleted: string } }[];
+}
+
+interface GeneratedStatus {
+  readonly header: { readonly member_id: string };
+  readonly version: string;
+  readonly dbSize: string;
+  readonly leader: string;
+}
+
+function comparison(compare: Compare): object {
+  const key = bytesOfKey(compare.key);
+  const result = CompareResult.Equal;
+  switch (compare.target) {
+    case 'exists':
+      return { key, target: CompareTarget.Version, result: CompareResult.NotEqual, version: '0' };
+    case 'create-revision':
+      return { key, target: CompareTarget.Create, result, create_revision: String(compare.equals) };
+    case 'mod-revision':
+      return { key, target: CompareTarget.Mod, result, mod_revision: String(compare.equals) };
+    case 'value':
+      return { key, target: CompareTarget.Value, result, value: compare.equals };
+    case 'lease':
+      return { key, target: CompareTarget.Lease, result, lease: compare.equals };
+  }
+}
+
+function operation(write: WriteOperation): object {
+  if (write.op === 'put') {
+    return { request_put: { key: bytesOfKey(write.key), value: write.value, lease: write.lease } };
+  }
+  const { start, end } = write.range;
+  return { request_delete_range: { key: bytesOfKey(start), range_end: bytesOfKey(end) } };
+}
+
+/** Errors after which another endpoint is asked. */
+const ELSEWHERE: ReadonlySet<KvstoreError['code']> = new Set([
+  'unavailable',
+  'deadline',
+  'no-leader',
+  'internal',
+]);
+
+/**
+ * The transport to an etcd cluster. One endpoint is used at a time, until it fails; then the next, for calls
+ * and streams alike. Nothing is retried: the driver above does that, and meets the next endpoint.
+ */
+export class EtcdTransport implements Transport {
+  #config: EtcdConfig;
+  #endpoints: readonly EtcdEndpoint[];
+  #current: number;
+  #closed = false;
+  /** Prefixes whose watch has met an answer that was too large: their answers are to come in parts. */
+  readonly #fragmented = new Set<string>();
+
+  constructor(config: EtcdConfig, random: Random) {
+    assert(config.endpoints.length > 0, 'an etcd configuration without endpoints');
+    this.#config = config;
+    this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));
+    this.#current = Math.floor(random() * this.#endpoints.length);
+  }
+
+  /** Streams that are open. */
+  get streams(): number {
+    return this.#endpoints.reduce((sum, endpoint) => sum + endpoint.streams, 0);
+  }
+
+  /**
+   * Goes over to another configuration: new certificates, another password, other endpoints. Streams and calls
+   * under way on the old connections fail as on any disconnect, and are resumed on the new ones.
+   */
+  reconfigure(config: EtcdConfig): void {
+    assert(config.endpoints.length > 0, 'an etcd configuration without endpoints');
+    const old = this.#endpoints;
+    this.#config = config;
+    this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));
+    this.#current = 0;
+    for (const endpoint of old) endpoint.close();
+  }
+
+  range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
+    return this.#ask((endpoint) => endpoint.raw('KV', 'Range', encodeRange(request), decodeRange, options));
+  }
+
+  async txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
+    const payload = {
+      compare: request.compare.map(comparison),
+      success: request.writes.map(operation),
+      failure: (request.otherwise ?? []).map(operation),
+    };
+    const answer = await this.#ask((endpoint) =>
+      endpoint.call<GeneratedTxnAnswer>('KV', 'txn', payload, options),
+    );
+    const { cluster_id, revision, raft_term } = answer.header;
+    return {
+      header: { clusterID: cluster_id, revision: Number(revision), raftTerm: Number(raft_term) },
+      succeeded: answer.succeeded,
+      deleted: answer.responses.reduce(
+        (sum, { response_delete_range: r }) => sum + Number(r?.deleted ?? 0),
+        0,
+      ),
+    };
+  }
+
+  watch(request: WatchRequest, observer: WatchObserver): WatchStream {
+    const endpoint = this.#endpoint();
+    return new EtcdWatchStream(endpoint, request, observer, {
+      fragment: this.#fragmented.has(request.prefix),
+      onEnd: (error) => {
+        if (error.code === 'too-large') this.#fragmented.add(request.prefix);
+        this.#failed(endpoint, error);
+      },
+    });
+  }
+
+  async grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
+    const payload = { TTL: String(ttlSeconds), ID: '0' };
+    const { ID } = await this.#ask((endpoint) =>
+      endpoint.call<{ readonly ID: string }>('Lease', 'leaseGrant', payload, options),
+    );
+    return ID;
+  }
+
+  async keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number> {
+    const ttlSeconds = await this.#ask((endpoint) => this.#keepAlive(endpoint, lease, options));
+    if (ttlSeconds > 0) return ttlSeconds;
+    throw new KvstoreError('lease-not-found', `lease ${lease} is not there`);
+  }
+
+  async revokeLease(lease: LeaseID, options?: CallOptions): Promise<void> {
+    await this.#ask((endpoint) => endpoint.call('Lease', 'leaseRevoke', { ID: lease }, options));
+  }
+
+  endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]> {
+    return Promise.all(this.#endpoints.map((endpoint) => endpointStatus(endpoint, options)));
+  }
+
+  close(): Promise<void> {
+    this.#closed = true;
+    for (const endpoint of this.#endpoints) endpoint.close();
+    return Promise.resolve();
+  }
+
+  #endpoint(): EtcdEndpoint {
+    const endpoint = this.#endpoints[this.#current % this.#endpoints.length];
+    assert(endpoint, 'an endpoint to ask');
+    return endpoint;
+  }
+
+  /** Many calls may fail of one cause: only the first of them turns to the next endpoint. */
+  #failed(endpoint: EtcdEndpoint, error: KvstoreError): void {
+    if (error.code === 'invalid-token') endpoint.invalidateToken();
+    if (ELSEWHERE.has(error.code) && endpoint === this.#endpoint()) this.#current++;
+  }
+
+  async #ask<T>(call: (endpoint: EtcdEndpoint) => Promise<T>): Promise<T> {
+    if (this.#closed) throw closedError();
+    const endpoint = this.#endpoint();
+    try {
+      return await call(endpoint);
+    } catch (thrown) {
+      const error = asKvstoreError(thrown);
+      if (this.#closed && error.code !== 'aborted') throw closedError();
+      this.#failed(endpoint, error);
+      throw error;
+    }
+  }
+
+  /** A stream for one question: a keepalive comes every few minutes. */
+  async #keepAlive(endpoint: EtcdEndpoint, lease: LeaseID, options: CallOptions = {}): Promise<number> {
+    const deadline = Date.now() + (options.deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS);
+    const stream = await endpoint.stream('Lease', 'LeaseKeepAlive', decodeKeepAlive, { deadline });
+    return new Promise<number>((resolve, reject) => {
+      const abort = (): void => stream.cancel();
+      const done = (): void => {
+        options.signal?.removeEventListener('abort', abort);
+        stream.cancel();
+      };
+      options.signal?.addEventListener('abort', abort);
+      stream.on('error', (error) => {
+        done();
+        reject(etcdError(error));
+      });
+      stream.on('data', ({ ttlSeconds }: { ttlSeconds: number }) => {
+        done();
+        resolve(ttlSeconds);
+      });
+      stream.write(encodeKeepAlive(lease));
+    });
+  }
+}
+
+function closedError(): KvstoreError {
+  return new KvstoreError('closed', 'the client was closed');
+}
+
+async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Promise<EndpointStatus> {
+  try {
+    const answer = await endpoint.call<GeneratedStatus>('Maintenance', 'status', {}, options);
+    return {
+      endpoint: endpoint.address,
+      healthy: answer.leader !== '0',
+      version: answer.version,
+      isLeader: answer.leader === answer.header.member_id,
+      dbSizeBytes: Number(answer.dbSize),
+    };
+  } catch (error) {
+    return { endpoint: endpoint.address, healthy: false, error: asKvstoreError(error).message };
+  }
+}

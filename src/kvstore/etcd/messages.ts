@@ -1,0 +1,170 @@
+import { bytesOfKey, keyOfBytes } from '../bytes.ts';
+import type { KeyRange } from '../key-range.ts';
+import type {
+  KeyValue,
+  LeaseID,
+  RangeRequest,
+  RangeResponse,
+  ResponseHeader,
+  TransportEvent,
+} from '../transport.ts';
+import { ProtoReader } from './proto-reader.ts';
+import { boolField, bytesField, int64Field, message, numberField } from './proto-writer.ts';
+
+/*
+ * The messages of etcd's range, watch and keepalive, by hand (etcd 3.4 `rpc.proto`, `kv.proto`). They carry all
+ * of the volume: decoding them like this takes a sixth of the time that the generated decoder takes (ETCD.md).
+ */
+
+const EMPTY = new Uint8Array(0);
+const NO_HEADER: ResponseHeader = { clusterID: '', revision: 0, raftTerm: 0 };
+
+const keyField = (range: KeyRange): Uint8Array[] => [bytesOfKey(range.start), bytesOfKey(range.end)];
+
+export function encodeRange(request: RangeRequest): Buffer {
+  const [start = EMPTY, end = EMPTY] = keyField(request);
+  return message(
+    bytesField(1, start),
+    bytesField(2, end),
+    numberField(3, request.limit ?? 0),
+    numberField(4, request.revision ?? 0),
+    boolField(8, request.keysOnly ?? false),
+    numberField(10, request.minModRevision ?? 0),
+  );
+}
+
+/** A request to open a watch. `fragment`: the server may split an answer that would be too large. */
+export function encodeWatchCreate(range: KeyRange, startRevision: number, fragment: boolean): Buffer {
+  const [start = EMPTY, end = EMPTY] = keyField(range);
+  const create = message(
+    bytesField(1, start),
+    bytesField(2, end),
+    numberField(3, startRevision),
+    boolField(4, true), // progress notifications: every ten minutes on an idle watch
+    boolField(8, fragment),
+  );
+  return message(bytesField(1, create));
+}
+
+export function encodeWatchProgress(): Buffer {
+  return message(bytesField(3, EMPTY));
+}
+
+export function encodeKeepAlive(lease: LeaseID): Buffer {
+  return message(int64Field(1, lease));
+}
+
+function readHeader(reader: ProtoReader, end: number): ResponseHeader {
+  let clusterID = '';
+  let revision = 0;
+  let raftTerm = 0;
+  while (reader.next(end)) {
+    if (reader.field === 1) clusterID = reader.uint64();
+    else if (reader.field === 3) revision = reader.number();
+    else if (reader.field === 4) raftTerm = reader.number();
+    else reader.skip();
+  }
+  return { clusterID, revision, raftTerm };
+}
+
+/** A key as a string, without an intermediate view of its bytes. */
+function readKey(reader: ProtoReader): string {
+  const start = reader.at;
+  const key = reader.text();
+  if (!key.includes('\ufffd')) return key;
+  reader.at = start;
+  return keyOfBytes(reader.bytes());
+}
+
+function readKeyValue(reader: ProtoReader, end: number): KeyValue {
+  let key = '';
+  let value: Uint8Array = EMPTY;
+  let createRevision = 0;
+  let modRevision = 0;
+  while (reader.next(end)) {
+    if (reader.field === 1) key = readKey(reader);
+    else if (reader.field === 2) createRevision = reader.number();
+    else if (reader.field === 3) modRevision = reader.number();
+    else if (reader.field === 5) value = reader.bytes();
+    else reader.skip();
+  }
+  return { key, value, createRevision, modRevision };
+}
+
+export function decodeRange(buffer: Buffer): RangeResponse {
+  const reader = new ProtoReader(buffer);
+  let header = NO_HEADER;
+  const kvs: KeyValue[] = [];
+  let more = false;
+  let count = 0;
+  while (reader.next(buffer.length)) {
+    if (reader.field === 2) kvs.push(readKeyValue(reader, reader.open()));
+    else if (reader.field === 1) header = readHeader(reader, reader.open());
+    else if (reader.field === 3) more = reader.bool();
+    else if (reader.field === 4) count = reader.number();
+    else reader.skip();
+  }
+  return { header, kvs, more, count };
+}
+
+/** What comes over a watch stream. */
+export interface WatchAnswer {
+  readonly header: ResponseHeader;
+  readonly created: boolean;
+  readonly canceled: boolean;
+  /** Not 0: the watch was canceled because its start lies before this revision. */
+  readonly compactRevision: number;
+  readonly cancelReason: string;
+  /** More events of the last revision follow. */
+  readonly fragment: boolean;
+  readonly events: readonly TransportEvent[];
+}
+
+/** The event at the reader: its type and key-value come in either order. */
+function readEvent(reader: ProtoReader, end: number): TransportEvent {
+  let deleted = false;
+  let key = '';
+  let value: Uint8Array = EMPTY;
+  let modRevision = 0;
+  while (reader.next(end)) {
+    if (reader.field === 1) deleted = reader.number() === 1;
+    else if (reader.field === 2) ({ key, value, modRevision } = readKeyValue(reader, reader.open()));
+    else reader.skip();
+  }
+  return { key, value: deleted ? undefined : value, modRevision };
+}
+
+export function decodeWatch(buffer: Buffer): WatchAnswer {
+  const reader = new ProtoReader(buffer);
+  let header = NO_HEADER;
+  let created = false;
+  let canceled = false;
+  let compactRevision = 0;
+  let cancelReason = '';
+  let fragment = false;
+  const events: TransportEvent[] = [];
+  while (reader.next(buffer.length)) {
+    if (reader.field === 11) events.push(readEvent(reader, reader.open()));
+    else if (reader.field === 1) header = readHeader(reader, reader.open());
+    else if (reader.field === 3) created = reader.bool();
+    else if (reader.field === 4) canceled = reader.bool();
+    else if (reader.field === 5) compactRevision = reader.number();
+    else if (reader.field === 6) cancelReason = reader.text();
+    else if (reader.field === 7) fragment = reader.bool();
+    else reader.skip();
+  }
+  return { header, created, canceled, compactRevision, cancelReason, fragment, events };
+}
+
+/** A keepalive's answer: seconds that the lease now has, 0 when it is gone. */
+export function decodeKeepAlive(buffer: Buffer): { readonly lease: LeaseID; readonly ttlSeconds: number } {
+  const reader = new ProtoReader(buffer);
+  let lease = '0';
+  let ttlSeconds = 0;
+  while (reader.next(buffer.length)) {
+    if (reader.field === 2) lease = reader.int64();
+    else if (reader.field === 3) ttlSeconds = reader.number();
+    else reader.skip();
+  }
+  return { lease, ttlSeconds };
+}

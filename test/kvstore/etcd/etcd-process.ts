@@ -1,0 +1,193 @@
+import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** A port that nobody listens on now. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return address.port;
+}
+
+/** Fails with what to do about it when there is no etcd to test against. */
+export function requireEtcd(): void {
+  for (const command of ['etcd', 'etcdctl']) {
+    if (spawnSync(command, [command === 'etcd' ? '--version' : 'version']).status === 0) continue;
+    throw new Error(
+      `these tests run against a real etcd, and there is no \`${command}\` here: scripts/ensure-etcd.sh installs it`,
+    );
+  }
+}
+
+/** How one etcd is started. */
+export interface EtcdOptions {
+  /** More command-line flags. */
+  readonly flags?: readonly string[];
+  /** `https` with these files. */
+  readonly tls?: { readonly ca: string; readonly certificate: string; readonly key: string };
+}
+
+/** One etcd process, with its data in a temporary folder: kill it, start it again, restore it from a backup. */
+export class EtcdProcess {
+  readonly name: string;
+  readonly clientPort: number;
+  readonly peerPort: number;
+  readonly #folder: string;
+  readonly #options: EtcdOptions;
+  #data = 'data';
+  #restores = 0;
+  #cluster: string;
+  #process: ChildProcess | undefined;
+
+  constructor(
+    name: string,
+    ports: { client: number; peer: number },
+    options: EtcdOptions = {},
+    cluster?: string,
+  ) {
+    this.name = name;
+    this.clientPort = ports.client;
+    this.peerPort = ports.peer;
+    this.#options = options;
+    this.#folder = mkdtempSync(join(tmpdir(), 'etcd-test-'));
+    this.#cluster = cluster ?? `${name}=http://127.0.0.1:${ports.peer}`;
+  }
+
+  get url(): string {
+    return `${this.#options.tls ? 'https' : 'http'}://127.0.0.1:${this.clientPort}`;
+  }
+
+  /** Starts the process; `waitHealthy: false` where a quorum is still missing. */
+  async start({ waitHealthy = true }: { waitHealthy?: boolean } = {}): Promise<void> {
+    const { tls, flags = [] } = this.#options;
+    const peer = `http://127.0.0.1:${this.peerPort}`;
+    const secure = tls
+      ? ['--cert-file', tls.certificate, '--key-file', tls.key, '--trusted-ca-file', tls.ca]
+      : [];
+    this.#process = spawn(
+      'etcd',
+      [
+        ...['--name', this.name, '--data-dir', join(this.#folder, this.#data)],
+        ...['--listen-client-urls', this.url, '--advertise-client-urls', this.url],
+        ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
+        ...['--initial-cluster', this.#cluster, '--initial-cluster-token', 'test'],
+        // Faults are this file's business; the disk is to be quick.
+        ...['--unsafe-no-fsync', '--log-level', 'error', '--logger', 'zap'],
+        // The tests ping often, so that they need not wait long for a black hole to be noticed.
+        ...['--grpc-keepalive-min-time', '500ms'],
+        ...['--heartbeat-interval', '50', '--election-timeout', '500'],
+        ...secure,
+        ...flags,
+      ],
+      { stdio: ['ignore', 'ignore', 'pipe'] },
+    );
+    let errors = '';
+    this.#process.stderr?.on('data', (chunk: Buffer) => {
+      errors = (errors + chunk.toString()).slice(-2000);
+    });
+    if (waitHealthy) await this.#untilHealthy(() => errors);
+  }
+
+  async #untilHealthy(errors: () => string): Promise<void> {
+    for (let i = 0; i < 150; i++) {
+      if (this.#process?.exitCode !== null) throw new Error(`etcd has ended: ${errors()}`);
+      const healthy = await this.ctl(['endpoint', 'health', '--command-timeout=1s']).then(
+        () => true,
+        () => false,
+      );
+      if (healthy) return;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    throw new Error(`etcd did not become healthy: ${errors()}`);
+  }
+
+  /** Runs etcdctl against this member; gives what it prints. */
+  async ctl(words: readonly string[], extra: readonly string[] = []): Promise<string> {
+    const { tls } = this.#options;
+    const secure = tls ? ['--cacert', tls.ca, '--cert', tls.certificate, '--key', tls.key] : [];
+    const { stdout } = await run('etcdctl', ['--endpoints', this.url, ...secure, ...extra, ...words], {
+      env: { ...process.env, ETCDCTL_API: '3' },
+      maxBuffer: 1 << 28,
+    });
+    return stdout;
+  }
+
+  /** kill -9, and waits until it is dead. */
+  async kill(): Promise<void> {
+    const child = this.#process;
+    this.#process = undefined;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  }
+
+  /** Stops it in its tracks, as a machine that hangs. */
+  freeze(): void {
+    this.#process?.kill('SIGSTOP');
+  }
+
+  thaw(): void {
+    this.#process?.kill('SIGCONT');
+  }
+
+  /** Saves a snapshot; gives its file. */
+  async backup(extra: readonly string[] = []): Promise<string> {
+    const file = join(this.#folder, `backup-${Date.now()}-${Math.random()}.db`);
+    await this.ctl(['snapshot', 'save', file], extra);
+    return file;
+  }
+
+  /** Kills it and starts it with the content of a backup. The cluster id stays; revisions go back. */
+  async restore(file: string): Promise<void> {
+    await this.kill();
+    this.#data = `restored-${++this.#restores}`;
+    const peer = `http://127.0.0.1:${this.peerPort}`;
+    await this.ctl([
+      ...['snapshot', 'restore', file, '--data-dir', join(this.#folder, this.#data), '--name', this.name],
+      ...['--initial-cluster', this.#cluster, '--initial-cluster-token', 'test'],
+      ...['--initial-advertise-peer-urls', peer],
+    ]);
+    await this.start();
+  }
+
+  async dispose(): Promise<void> {
+    await this.kill();
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}
+
+/** Starts one etcd, or a cluster of several. */
+export async function startEtcd(members = 1, options: EtcdOptions = {}): Promise<readonly EtcdProcess[]> {
+  requireEtcd();
+  const ports = await Promise.all(
+    Array.from({ length: members }, async () => ({ client: await freePort(), peer: await freePort() })),
+  );
+  const cluster = ports.map(({ peer }, i) => `m${i}=http://127.0.0.1:${peer}`).join(',');
+  const started = ports.map((port, i) => new EtcdProcess(`m${i}`, port, options, cluster));
+  await Promise.all(started.map((member) => member.start({ waitHealthy: false })));
+  await Promise.all(started.map((member) => waitHealthy(member)));
+  return started;
+}
+
+/** Waits until a member answers, through its cluster. */
+export async function waitHealthy(member: EtcdProcess): Promise<void> {
+  for (let i = 0; ; i++) {
+    try {
+      await member.ctl(['endpoint', 'health', '--command-timeout=1s']);
+      return;
+    } catch (error) {
+      if (i > 200) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}

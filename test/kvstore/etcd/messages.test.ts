@@ -1,0 +1,229 @@
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import fc from 'fast-check';
+import protobuf from 'protobufjs';
+import { describe, expect, it } from 'vitest';
+import { bytesOfKey, keyOfBytes } from '../../../src/kvstore/bytes.ts';
+import {
+  decodeKeepAlive,
+  decodeRange,
+  decodeWatch,
+  encodeKeepAlive,
+  encodeRange,
+  encodeWatchCreate,
+  encodeWatchProgress,
+} from '../../../src/kvstore/etcd/messages.ts';
+
+// The definitions that etcd itself ships, read by an independent implementation.
+const proto = join(dirname(createRequire(import.meta.url).resolve('etcd3')), '../proto/rpc.proto');
+const root = new protobuf.Root().loadSync(proto, { keepCase: true });
+const type = (name: string): protobuf.Type => root.lookupType(`etcdserverpb.${name}`);
+const encode = (name: string, fields: object): Buffer => Buffer.from(type(name).encode(fields).finish());
+const decode = (name: string, bytes: Buffer): Record<string, unknown> =>
+  type(name).toObject(type(name).decode(bytes), { longs: String, defaults: true, bytes: Array });
+
+const runs = { numRuns: 1000 };
+const bytes = fc.uint8Array({ maxLength: 40 });
+const key = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 20 }).map((text) => Buffer.from(text)),
+  bytes,
+);
+const revision = fc.oneof(fc.nat(300), fc.maxSafeNat());
+const half = (value: bigint): number => Number(BigInt.asIntN(32, value));
+const bigLong = (value: bigint, unsigned = false): protobuf.Long =>
+  new protobuf.util.Long(half(value), half(value >> 32n), unsigned);
+const long = (value: number): protobuf.Long => bigLong(BigInt(value));
+const uint64 = fc.bigInt({ min: 0n, max: (1n << 64n) - 1n });
+const header = fc.record({ cluster: uint64, revision, term: fc.nat() });
+const keyValue = fc.record({
+  key,
+  value: bytes,
+  create: revision,
+  mod: revision,
+  lease: revision,
+  version: revision,
+});
+
+type Header = typeof header extends fc.Arbitrary<infer T> ? T : never;
+type KeyValue = typeof keyValue extends fc.Arbitrary<infer T> ? T : never;
+
+const protoHeader = ({ cluster, revision: at, term }: Header): object => ({
+  cluster_id: bigLong(cluster, true),
+  member_id: long(99),
+  revision: long(at),
+  raft_term: long(term),
+});
+const protoKeyValue = (kv: KeyValue): object => ({
+  key: kv.key,
+  value: kv.value,
+  create_revision: long(kv.create),
+  mod_revision: long(kv.mod),
+  version: long(kv.version),
+  lease: long(kv.lease),
+});
+const expectedHeader = ({ cluster, revision: at, term }: Header): object => ({
+  clusterID: cluster.toString(),
+  revision: at,
+  raftTerm: term,
+});
+
+describe('answers, against protobufjs', () => {
+  it('a range is read as it was written', () => {
+    fc.assert(
+      fc.property(header, fc.array(keyValue), fc.boolean(), revision, (head, kvs, more, count) => {
+        const buffer = encode('RangeResponse', {
+          header: protoHeader(head),
+          kvs: kvs.map(protoKeyValue),
+          more,
+          count: long(count),
+        });
+        const { kvs: read, ...rest } = decodeRange(buffer);
+        expect(rest).toEqual({ header: expectedHeader(head), more, count });
+        expect(read.map((kv) => ({ ...kv, value: [...kv.value] }))).toEqual(
+          kvs.map((kv) => ({
+            key: keyOfBytes(kv.key),
+            value: [...kv.value],
+            createRevision: kv.create,
+            modRevision: kv.mod,
+          })),
+        );
+      }),
+      runs,
+    );
+  });
+
+  it('a watch answer is read as it was written', () => {
+    const event = fc.record({ deleted: fc.boolean(), kv: keyValue });
+    const flags = fc.record({ created: fc.boolean(), canceled: fc.boolean(), fragment: fc.boolean() });
+    fc.assert(
+      fc.property(
+        header,
+        flags,
+        revision,
+        fc.string(),
+        fc.array(event),
+        (head, flag, compact, reason, events) => {
+          const buffer = encode('WatchResponse', {
+            header: protoHeader(head),
+            ...flag,
+            watch_id: long(3),
+            compact_revision: long(compact),
+            cancel_reason: reason,
+            events: events.map(({ deleted, kv }) => ({ type: deleted ? 1 : 0, kv: protoKeyValue(kv) })),
+          });
+          const { events: read, ...rest } = decodeWatch(buffer);
+          expect(rest).toEqual({
+            header: expectedHeader(head),
+            ...flag,
+            compactRevision: compact,
+            cancelReason: reason,
+          });
+          expect(read.map((e) => ({ ...e, value: e.value && [...e.value] }))).toEqual(
+            events.map(({ deleted, kv }) => ({
+              key: keyOfBytes(kv.key),
+              value: deleted ? undefined : [...kv.value],
+              modRevision: kv.mod,
+            })),
+          );
+        },
+      ),
+      runs,
+    );
+  });
+
+  it('a keepalive is read as it was written', () => {
+    const lease = fc.bigInt({ min: -(1n << 63n), max: (1n << 63n) - 1n });
+    fc.assert(
+      fc.property(lease, fc.nat(), (id, ttl) => {
+        const ID = bigLong(id);
+        const buffer = encode('LeaseKeepAliveResponse', { ID, TTL: long(ttl) });
+        expect(decodeKeepAlive(buffer)).toEqual({ lease: id.toString(), ttlSeconds: ttl });
+        expect(decode('LeaseKeepAliveRequest', encodeKeepAlive(id.toString()))).toEqual({
+          ID: id.toString(),
+        });
+      }),
+      runs,
+    );
+  });
+
+  it('fields of newer servers are passed over', () => {
+    const buffer = encode('RangeResponse', { count: 7 });
+    const unknown = Buffer.from([
+      0xa2, 0x06, 2, 1, 2, 0xa8, 0x06, 5, 0xa1, 0x06, 1, 2, 3, 4, 5, 6, 7, 8, 0xa5, 0x06, 1, 2, 3, 4,
+    ]);
+    expect(decodeRange(Buffer.concat([unknown, buffer, unknown])).count).toBe(7);
+  });
+
+  it('an answer that is cut, or noise, fails and never hangs', () => {
+    const whole = encode('RangeResponse', {
+      kvs: [{ key: Buffer.from('key'), value: Buffer.alloc(300) }],
+      count: 1,
+    });
+    for (let length = 1; length < whole.length; length++) {
+      if (length === whole.length - 2) continue; // there a field ends
+      expect(() => decodeRange(whole.subarray(0, length))).toThrow('malformed answer');
+    }
+    fc.assert(
+      fc.property(fc.uint8Array(), (noise) => {
+        for (const read of [decodeRange, decodeWatch, decodeKeepAlive]) {
+          try {
+            read(Buffer.from(noise));
+          } catch (error) {
+            expect(String(error)).toContain('malformed answer');
+          }
+        }
+      }),
+      runs,
+    );
+  });
+});
+
+describe('requests, against protobufjs', () => {
+  it('a range', () => {
+    fc.assert(
+      fc.property(
+        key,
+        key,
+        revision,
+        revision,
+        revision,
+        fc.boolean(),
+        (start, end, limit, at, min, keysOnly) => {
+          const range = { start: keyOfBytes(start), end: keyOfBytes(end) };
+          const buffer = encodeRange({ ...range, limit, revision: at, minModRevision: min, keysOnly });
+          expect(decode('RangeRequest', buffer)).toMatchObject({
+            key: [...bytesOfKey(range.start)],
+            range_end: [...bytesOfKey(range.end)],
+            limit: String(limit),
+            revision: String(at),
+            min_mod_revision: String(min),
+            keys_only: keysOnly,
+            serializable: false,
+            count_only: false,
+          });
+        },
+      ),
+      runs,
+    );
+  });
+
+  it('a watch, and a request for progress', () => {
+    fc.assert(
+      fc.property(key, key, revision, fc.boolean(), (start, end, at, fragment) => {
+        const range = { start: keyOfBytes(start), end: keyOfBytes(end) };
+        expect(decode('WatchRequest', encodeWatchCreate(range, at, fragment))).toMatchObject({
+          create_request: {
+            key: [...bytesOfKey(range.start)],
+            range_end: [...bytesOfKey(range.end)],
+            start_revision: String(at),
+            progress_notify: true,
+            prev_kv: false,
+            fragment,
+          },
+        });
+      }),
+      runs,
+    );
+    expect(decode('WatchRequest', encodeWatchProgress())).toMatchObject({ progress_request: {} });
+  });
+});
