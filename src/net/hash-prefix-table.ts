@@ -104,6 +104,7 @@ export class HashPrefixTable implements PrefixTable {
   /** The longest match among the prefixes that are shorter than an address. */
   #longestShorter(address: Readonly<AddressWords>, bits: number): number {
     const stems = this.#stems.of(address.family);
+    if (stems === undefined) return -1;
     const probe = this.#probe;
     probe.family = address.family;
     probe.w0 = address.w0;
@@ -132,7 +133,7 @@ export class HashPrefixTable implements PrefixTable {
   #adjust(key: Readonly<PrefixRegister>, length: number, by: 1 | -1): void {
     const at = (key.family === 6 ? LENGTHS : 0) + length;
     this.#counts[at] = (this.#counts[at] ?? 0) + by;
-    if (length < addressBits(key.family)) this.#stems.of(key.family).adjust(key, length, by);
+    if (length < addressBits(key.family)) this.#stems.adjust(key, length, by);
   }
 
   #countOf(family: Family, length: number): number {

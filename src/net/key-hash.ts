@@ -13,26 +13,18 @@ const DELETED: number = SLOT_MASK; // the slot that this would be is never given
 const IPV4_KINDS = 34;
 const IPV6_KINDS: number = 64 - IPV4_KINDS;
 
-// A segment has 1,024 buckets and is split when 4 of 5 are taken: about 50 µs for its 819 keys.
+// A segment has 1,024 buckets and is split when 4 of 5 are taken: about 20 µs for its 819 keys. Segments lie in pages
+// of 16 (128 KiB), so that the index is a few large arrays and an empty one is small.
 const SEGMENT_BITS = 10;
-const FULL_AT = 0.8;
-// Beyond 2^16 segments (53 million keys), or for keys that were made to collide, segments grow instead.
-const MAX_DEPTH = 16;
+const BUCKET_MASK: number = (1 << SEGMENT_BITS) - 1;
+const SEGMENT_WORDS: number = 2 << SEGMENT_BITS;
+const FULL: number = 0.8 * (1 << SEGMENT_BITS);
+const PAGE_BITS = 4;
+const PAGE_MASK: number = (1 << PAGE_BITS) - 1;
 
-/** The keys whose hash begins with the same `depth` bits, by open addressing. */
-interface Segment {
-  readonly depth: number;
-  /** How many buckets there are, less one. */
-  readonly mask: number;
-  /** For each bucket: hash, kind·slot. */
-  readonly buckets: Int32Array;
-  /** Buckets that are not empty, deleted ones included. */
-  used: number;
-}
-
-function newSegment(depth: number, bits: number): Segment {
-  return { depth, mask: (1 << bits) - 1, buckets: new Int32Array(2 << bits), used: 0 };
-}
+// 2^20 segments hold 850 million keys. Only keys made to collide ever get there; what no segment takes any more is
+// kept in a map.
+const MAX_DEPTH = 20;
 
 /** The first `depth` bits of a hash. A shift by 32 would be one by 0: depth 0 takes two steps. */
 function leadingBits(hash: number, depth: number): number {
@@ -49,19 +41,19 @@ function isLive(kindAndSlot: number): boolean {
   return kindAndSlot !== EMPTY && kindAndSlot !== DELETED;
 }
 
-function place(segment: Segment, hash: number, kindAndSlot: number): void {
-  const { buckets, mask } = segment;
-  let at = hash & mask;
-  while (isLive(buckets[2 * at + 1] ?? EMPTY)) at = (at + 1) & mask;
-  if (buckets[2 * at + 1] === EMPTY) segment.used++;
-  buckets[2 * at] = hash;
-  buckets[2 * at + 1] = kindAndSlot;
+/** Where a segment begins in its page. */
+function baseOf(segment: number): number {
+  return (segment & PAGE_MASK) * SEGMENT_WORDS;
 }
 
-function countLive({ buckets, mask }: Segment): number {
+function countLive(buckets: Int32Array): number {
   let live = 0;
-  for (let at = 0; at <= mask; at++) if (isLive(buckets[2 * at + 1] ?? EMPTY)) live++;
+  for (let i = 1; i < buckets.length; i += 2) if (isLive(buckets[i] ?? EMPTY)) live++;
   return live;
+}
+
+function overflowKey({ w0, w1, w2, w3 }: Readonly<AddressWords>, word: number): string {
+  return `${word},${w0},${w1},${w2},${w3}`;
 }
 
 /** One round; for a fixed `hash` a bijection of `word`. */
@@ -92,19 +84,26 @@ export function familyOfWord(word: number): Family {
  *     hash ─► directory ─► segment ─► bucket: hash │ kind·slot ─► keys:  w0 │ length word      8 bytes a key
  *             2^depth      1,024 buckets                          wide:  w1 │ w2 │ w3          12 more for IPv6
  *
+ * A segment holds the keys whose hash begins with the same bits. When it is full, one bit more splits it in two;
+ * buckets hold the whole hash, so that this reads no key. The hash grows by such small steps, no insertion stalls,
+ * and no probe is longer than a segment. Slots of removed keys form a list through their key rows: the last one
+ * freed is used first. Index: 10 to 20 bytes a key.
+ *
  * For one length the hash of an IPv4 key is a bijection of its address: equal hash and kind mean equal keys, and
  * `find` touches a single cache line. An IPv6 key is compared in full.
- *
- * A full segment is split in two by one more bit of the hash. Buckets hold the whole hash, so that splitting reads
- * no key; the hash grows by small steps and no insertion stalls. Slots of removed keys form a list through their
- * key rows: the last one freed is used first. Index: 10 to 20 bytes a key.
  */
 export class KeyHash {
   readonly #seed: number;
   readonly #keys = new Int32Rows(2);
   readonly #wide = new Int32Rows(3);
-  readonly #moved: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
-  #directory: Segment[] = [newSegment(0, SEGMENT_BITS)];
+  readonly #key: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
+  readonly #pages: Int32Array[] = [];
+  /** For each segment: how many leading bits its hashes share, and how many buckets are not empty. */
+  readonly #depths: number[] = [];
+  readonly #used: number[] = [];
+  /** Slots by key of what no segment could take. */
+  readonly #overflow = new Map<string, number>();
+  #directory: Int32Array = new Int32Array(1);
   #depth = 0;
   #size = 0;
   #limit = 0;
@@ -114,6 +113,7 @@ export class KeyHash {
   /** A `seed` that strangers do not know keeps them from choosing keys that collide. */
   constructor(seed: number) {
     this.#seed = seed | 0;
+    this.#addSegment(0);
   }
 
   get size(): number {
@@ -127,24 +127,25 @@ export class KeyHash {
 
   /** Bytes held. */
   get bytes(): number {
-    const segments = new Set(this.#directory);
-    let buckets = 0;
-    for (const segment of segments) buckets += segment.buckets.byteLength;
-    return this.#keys.bytes + this.#wide.bytes + buckets + this.#directory.length * 8;
+    const pages = (this.#pages.length << PAGE_BITS) * SEGMENT_WORDS * Int32Array.BYTES_PER_ELEMENT;
+    return this.#keys.bytes + this.#wide.bytes + pages + this.#directory.byteLength;
   }
 
   /** The slot of a key, or -1. `words` are masked to the key's length. */
   find(words: Readonly<AddressWords>, word: number): number {
     const hash = this.#hash(words, word);
     const kind = kindOf(words.family, word);
-    const { buckets, mask } = this.#segment(hash);
-    for (let at = hash & mask; ; at = (at + 1) & mask) {
-      const kindAndSlot = buckets[2 * at + 1] ?? EMPTY;
-      if (kindAndSlot === EMPTY) return -1;
-      if (buckets[2 * at] !== hash || (kindAndSlot & KIND_MASK) !== kind) continue;
+    const segment = this.#segmentOf(hash);
+    const page = this.#pageOf(segment);
+    const base = baseOf(segment);
+    for (let at = hash & BUCKET_MASK; ; at = (at + 1) & BUCKET_MASK) {
+      const kindAndSlot = page[base + 2 * at + 1] ?? EMPTY;
+      if (kindAndSlot === EMPTY) break;
+      if (page[base + 2 * at] !== hash || (kindAndSlot & KIND_MASK) !== kind) continue;
       const slot = (kindAndSlot & SLOT_MASK) - 1;
       if (words.family === 4 ? kindAndSlot !== DELETED : this.#holds(slot, words, word)) return slot;
     }
+    return this.#overflow.size === 0 ? -1 : (this.#overflow.get(overflowKey(words, word)) ?? -1);
   }
 
   /** Adds a key that is not there and gives its slot. */
@@ -153,15 +154,18 @@ export class KeyHash {
     this.#keys.set(slot, 0, words.w0);
     this.#keys.set(slot, 1, word);
     if (words.family === 6) this.#setWide(slot, words);
-    this.#link(this.#hash(words, word), kindOf(words.family, word) | (slot + 1));
+    const linked = this.#link(this.#hash(words, word), kindOf(words.family, word) | (slot + 1));
+    if (!linked) this.#overflow.set(overflowKey(words, word), slot);
     this.#size++;
     return slot;
   }
 
   /** Removes the key of a slot in use. */
   remove(slot: number): void {
-    this.readWords(slot, this.#moved);
-    this.#unlink(this.#hash(this.#moved, this.wordAt(slot)), slot);
+    this.readWords(slot, this.#key);
+    const word = this.wordAt(slot);
+    const overflown = this.#overflow.size > 0 && this.#overflow.delete(overflowKey(this.#key, word));
+    if (!overflown) this.#unlink(this.#hash(this.#key, word), slot);
     this.#keys.set(slot, 0, this.#free);
     this.#keys.set(slot, 1, 0);
     this.#free = slot + 1;
@@ -203,61 +207,92 @@ export class KeyHash {
     return wide.get(slot, 0) === words.w1 && wide.get(slot, 1) === words.w2 && wide.get(slot, 2) === words.w3;
   }
 
-  #segment(hash: number): Segment {
-    const segment = this.#directory[leadingBits(hash, this.#depth)];
-    assert(segment !== undefined, 'every hash has a segment');
+  #segmentOf(hash: number): number {
+    return this.#directory[leadingBits(hash, this.#depth)] ?? 0;
+  }
+
+  #pageOf(segment: number): Int32Array {
+    const page = this.#pages[segment >>> PAGE_BITS];
+    assert(page !== undefined, 'every segment lies in a page');
+    return page;
+  }
+
+  /** Adds a segment without keys. */
+  #addSegment(depth: number): number {
+    const segment = this.#depths.length;
+    if ((segment & PAGE_MASK) === 0) this.#pages.push(new Int32Array(SEGMENT_WORDS << PAGE_BITS));
+    this.#depths.push(depth);
+    this.#used.push(0);
     return segment;
   }
 
-  #link(hash: number, kindAndSlot: number): void {
-    let segment = this.#segment(hash);
-    while (segment.used > segment.mask * FULL_AT) {
-      this.#makeRoom(segment, leadingBits(hash, segment.depth));
-      segment = this.#segment(hash);
+  /** False when no segment can take the key: too many have the same hash. */
+  #link(hash: number, kindAndSlot: number): boolean {
+    let segment = this.#segmentOf(hash);
+    while ((this.#used[segment] ?? 0) >= FULL) {
+      if (!this.#makeRoom(segment, hash)) return false;
+      segment = this.#segmentOf(hash);
     }
-    place(segment, hash, kindAndSlot);
+    this.#place(segment, hash, kindAndSlot);
+    return true;
+  }
+
+  #place(segment: number, hash: number, kindAndSlot: number): void {
+    const page = this.#pageOf(segment);
+    const base = baseOf(segment);
+    let at = hash & BUCKET_MASK;
+    while (isLive(page[base + 2 * at + 1] ?? EMPTY)) at = (at + 1) & BUCKET_MASK;
+    const bucket = base + 2 * at;
+    if (page[bucket + 1] === EMPTY) this.#used[segment] = (this.#used[segment] ?? 0) + 1;
+    page[bucket] = hash;
+    page[bucket + 1] = kindAndSlot;
   }
 
   #unlink(hash: number, slot: number): void {
-    const segment = this.#segment(hash);
-    const { buckets, mask } = segment;
-    let at = hash & mask;
-    while (((buckets[2 * at + 1] ?? EMPTY) & SLOT_MASK) !== slot + 1) at = (at + 1) & mask;
-    const next = (at + 1) & mask;
-    const last = buckets[2 * next + 1] === EMPTY;
-    buckets[2 * at + 1] = last ? EMPTY : DELETED;
-    if (last) segment.used--;
+    const segment = this.#segmentOf(hash);
+    const page = this.#pageOf(segment);
+    const base = baseOf(segment);
+    let at = hash & BUCKET_MASK;
+    while (((page[base + 2 * at + 1] ?? EMPTY) & SLOT_MASK) !== slot + 1) at = (at + 1) & BUCKET_MASK;
+    const next = (at + 1) & BUCKET_MASK;
+    const last = page[base + 2 * next + 1] === EMPTY;
+    page[base + 2 * at + 1] = last ? EMPTY : DELETED;
+    if (last) this.#used[segment] = (this.#used[segment] ?? 0) - 1;
   }
 
-  /** Splits a segment; or, where that cannot help, makes it anew: without deleted buckets, or larger. */
-  #makeRoom(full: Segment, prefix: number): void {
-    const bits = 32 - Math.clz32(full.mask);
-    if (countLive(full) < (full.mask * FULL_AT) / 2) {
-      this.#install(newSegment(full.depth, bits), prefix, full);
-    } else if (full.depth === MAX_DEPTH) {
-      this.#install(newSegment(full.depth, bits + 1), prefix, full);
-    } else {
-      if (full.depth === this.#depth) this.#doubleDirectory();
-      this.#install(newSegment(full.depth + 1, bits), prefix * 2, full);
-      this.#install(newSegment(full.depth + 1, bits), prefix * 2 + 1, full);
+  /** Splits a full segment, or only clears it of deleted buckets; false when neither helps. */
+  #makeRoom(segment: number, hash: number): boolean {
+    const page = this.#pageOf(segment);
+    const base = baseOf(segment);
+    const before = page.slice(base, base + SEGMENT_WORDS);
+    const live = countLive(before);
+    const depth = this.#depths[segment] ?? 0;
+    const splits = live >= FULL / 2;
+    if (splits && depth === MAX_DEPTH && live >= FULL) return false;
+    if (splits && depth < MAX_DEPTH) this.#splitDirectory(segment, depth, leadingBits(hash, depth));
+    page.fill(0, base, base + SEGMENT_WORDS);
+    this.#used[segment] = 0;
+    for (let i = 0; i < SEGMENT_WORDS; i += 2) {
+      const kindAndSlot = before[i + 1] ?? EMPTY;
+      const moved = before[i] ?? 0;
+      if (isLive(kindAndSlot)) this.#place(this.#segmentOf(moved), moved, kindAndSlot);
     }
+    return true;
   }
 
-  /** Puts a segment where hashes begin with `prefix`, and those keys of `from` into it that belong there. */
-  #install(segment: Segment, prefix: number, from: Segment): void {
-    const { buckets, mask } = from;
-    for (let at = 0; at <= mask; at++) {
-      const hash = buckets[2 * at] ?? 0;
-      const kindAndSlot = buckets[2 * at + 1] ?? EMPTY;
-      if (isLive(kindAndSlot) && leadingBits(hash, segment.depth) === prefix)
-        place(segment, hash, kindAndSlot);
-    }
-    const span = 1 << (this.#depth - segment.depth);
-    this.#directory.fill(segment, prefix * span, (prefix + 1) * span);
+  /** Gives the upper half of the hashes that begin with `prefix` a segment of their own. */
+  #splitDirectory(segment: number, depth: number, prefix: number): void {
+    if (depth === this.#depth) this.#doubleDirectory();
+    const upper = this.#addSegment(depth + 1);
+    this.#depths[segment] = depth + 1;
+    const span = 1 << (this.#depth - depth - 1);
+    this.#directory.fill(upper, (2 * prefix + 1) * span, (2 * prefix + 2) * span);
   }
 
   #doubleDirectory(): void {
-    this.#directory = this.#directory.flatMap((segment) => [segment, segment]);
+    const doubled = new Int32Array(this.#directory.length * 2);
+    for (let i = 0; i < doubled.length; i++) doubled[i] = this.#directory[i >>> 1] ?? 0;
+    this.#directory = doubled;
     this.#depth++;
   }
 

@@ -108,19 +108,31 @@ function shortBit(words: Readonly<AddressWords>, length: number): number {
  * Costs only prefixes shorter than an address: endpoints are found without it. Up to 60 bytes for a stem.
  */
 export class StemIndex {
-  readonly #ipv4: FamilyStems;
-  readonly #ipv6: FamilyStems;
+  readonly #seed: number;
+  #ipv4: FamilyStems | undefined;
+  #ipv6: FamilyStems | undefined;
 
   constructor(seed: number) {
-    this.#ipv4 = new FamilyStems(4, seed);
-    this.#ipv6 = new FamilyStems(6, seed);
+    this.#seed = seed;
   }
 
-  of(family: Family): FamilyStems {
+  /** The stems of a family; undefined until it has had a prefix that is shorter than an address. */
+  of(family: Family): FamilyStems | undefined {
     return family === 4 ? this.#ipv4 : this.#ipv6;
   }
 
+  /** Counts one prefix more (`by` 1) or less (-1). It is shorter than an address. */
+  adjust(key: Readonly<AddressWords>, length: number, by: 1 | -1): void {
+    if (key.family === 4) {
+      this.#ipv4 ??= new FamilyStems(4, this.#seed);
+      this.#ipv4.adjust(key, length, by);
+    } else {
+      this.#ipv6 ??= new FamilyStems(6, this.#seed);
+      this.#ipv6.adjust(key, length, by);
+    }
+  }
+
   get bytes(): number {
-    return this.#ipv4.bytes + this.#ipv6.bytes;
+    return (this.#ipv4?.bytes ?? 0) + (this.#ipv6?.bytes ?? 0);
   }
 }

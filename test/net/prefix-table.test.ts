@@ -125,4 +125,37 @@ describe('the hash prefix table does what the obvious table does', () => {
     expect(fast.slotLimit).toBe(1);
     expect(fast.bytes).toBeLessThan(1 << 20);
   });
+
+  it('when strangers choose IPv6 keys that all have one hash', () => {
+    const fast = new HashPrefixTable(0);
+    const keys = Array.from({ length: 3000 }, (_, i) => collidingKey(i));
+    for (const each of keys) {
+      expect(fast.find(each)).toBe(-1);
+      fast.insert(each);
+    }
+    keys.forEach((each, slot) => {
+      expect(fast.find(each)).toBe(slot);
+    });
+    expect(fast.find(collidingKey(3000))).toBe(-1);
+    for (const each of keys) fast.remove(fast.find(each));
+    expect([fast.size, ...keys.map((each) => fast.find(each))].every((slot) => slot <= 0)).toBe(true);
+  });
 });
+
+const FACTOR = 0x9e37_79b1;
+const INVERSE = 0x0e8b_2f51; // of FACTOR, modulo 2^32: undoes the multiplication of one round
+
+function round(hash: number, word: number): number {
+  const h = Math.imul(hash ^ word, FACTOR);
+  return h ^ (h >>> 15);
+}
+
+/** The i-th of many addresses whose last word makes up for what the others do to the hash. */
+function collidingKey(i: number): PrefixRegister {
+  const register: PrefixRegister = { ...key('fd00::1'), w1: i };
+  const before = round(round(round(128 + 1 + 256 + 1, register.w0), register.w1), register.w2);
+  const wanted = 12_345;
+  const product = wanted ^ (wanted >>> 15) ^ (wanted >>> 30);
+  register.w3 = before ^ Math.imul(product, INVERSE);
+  return register;
+}
