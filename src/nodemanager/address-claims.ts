@@ -76,11 +76,12 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
 
 /**
  * What a node claims in the IPCache, once for each address; of an address that it lists twice, the later one counts,
- * and health before ingress before address (SEMANTICS 4):
+ * and health before address (SEMANTICS 4):
  * - addresses: identity `host` or `remote-node`. Without encryption and remote-node identities only
  *   `CiliumInternalIP` addresses count. The tunnel endpoint is given for those, and for all when encryption or
  *   the host firewall is on; internal and external addresses have key 0 unless node encryption is on;
- * - ingress IPs: identity `ingress`, health IPs: identity `health`, both always with key and tunnel endpoint.
+ * - health IPs: identity `health`, always with key and tunnel endpoint.
+ * Ingress IPs are carried by the node but claimed by nobody here: whoever terminates that traffic owns them.
  */
 export function addressClaims(node: Node, configuration: NodeConfiguration): readonly AddressClaim[] {
   const { remoteNodeIdentities, encryption, nodeEncryption, hostFirewall } = configuration;
@@ -100,8 +101,6 @@ export function addressClaims(node: Node, configuration: NodeConfiguration): rea
     const plain = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
     put(claims, new AddressClaim(node, ip, identity, endpoint, plain ? 0 : node.encryptionKey));
   }
-  putInside(claims, node, node.ipv4IngressIP, RESERVED_IDENTITIES.ingress, tunnel);
-  putInside(claims, node, node.ipv6IngressIP, RESERVED_IDENTITIES.ingress, tunnel);
   putInside(claims, node, node.ipv4HealthIP, RESERVED_IDENTITIES.health, tunnel);
   putInside(claims, node, node.ipv6HealthIP, RESERVED_IDENTITIES.health, tunnel);
   return claims;

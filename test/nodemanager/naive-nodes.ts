@@ -47,7 +47,6 @@ function claimsOf(node: NodeSpec, config: NodeConfiguration): Map<string, Claim>
     });
   }
   const inside = { ...writer, hostIP: endpoint?.ip, encryptKey: key };
-  if (node.ipv4IngressIP !== undefined) claims.set(node.ipv4IngressIP, { ...inside, identity: 8 });
   if (node.ipv4HealthIP !== undefined) claims.set(node.ipv4HealthIP, { ...inside, identity: 4 });
   return claims;
 }
