@@ -48,9 +48,13 @@ export function bytesOfKey(key: string): Uint8Array {
   return Buffer.concat(parts);
 }
 
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
 /** The text of UTF-8 bytes, or `undefined` when they are not UTF-8. About 70 ns for a usual value. */
 export function textOfBytes(bytes: Uint8Array): string | undefined {
-  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8');
+  const text = asBuffer(bytes).toString('utf8');
   // Buffer writes U+FFFD for what is not UTF-8, and so does a writer who means that character.
   return text.includes('\ufffd') && !isUtf8(bytes) ? undefined : text;
 }

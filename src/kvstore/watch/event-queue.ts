@@ -9,8 +9,8 @@ interface Pending {
   readonly known: boolean;
 }
 
-/** Most events of one batch: about 5 ms of decoding and engine work. */
-export const BATCH_EVENTS = 4096;
+/** Most events of one batch: about 5 ms of decoding and engine work, between which others get their turn. */
+export const BATCH_EVENTS = 1024;
 
 /** Bytes queued above which the source is to pause, and below which it may go on. */
 export const HIGH_WATER_BYTES: number = 8 << 20;

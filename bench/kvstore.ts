@@ -1,0 +1,326 @@
+import { type IntervalHistogram, monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import { Etcd3 } from 'etcd3';
+import { RejectionLog } from '../src/base/rejection.ts';
+import { systemClock } from '../src/base/system-clock.ts';
+import { ipObserver } from '../src/clustermesh/observers.ts';
+import { RESERVED_IDENTITIES } from '../src/identity/numeric-identity.ts';
+import { IPCache } from '../src/ipcache/ipcache.ts';
+import type { KvstoreBackend } from '../src/kvstore/backend.ts';
+import { decodeIPIdentityPair, encodeIPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
+import { ipKey, resourcePrefix } from '../src/kvstore/codec/keys.ts';
+import { EtcdBackend } from '../src/kvstore/etcd/etcd-backend.ts';
+import { EtcdTransport } from '../src/kvstore/etcd/etcd-transport.ts';
+import { KvstoreClient } from '../src/kvstore/kvstore-client.ts';
+import { type StoreObserver, WatchStore } from '../src/kvstore/store/watch-store.ts';
+import {
+  NO_LEASE,
+  type Transport,
+  type WatchObserver,
+  type WriteOperation,
+} from '../src/kvstore/transport.ts';
+import { listPages } from '../src/kvstore/watch/paged-list.ts';
+import { startEtcd } from '../test/kvstore/etcd/etcd-process.ts';
+
+/** One way to read everything, and what it took. */
+export interface KvstoreBenchRow {
+  readonly what: string;
+  readonly items: number;
+  readonly seconds: number;
+  readonly perSecond: number;
+  /** Event-loop delay, milliseconds. */
+  readonly delayP50: number;
+  readonly delayP99: number;
+  readonly delayMax: number;
+  /** Highest resident memory above that at the start of the row, MB. */
+  readonly peakMB: number;
+}
+
+/** What {@link benchKvstore} measured. */
+export interface KvstoreBenchReport {
+  readonly keys: number;
+  readonly events: number;
+  readonly rows: readonly KvstoreBenchRow[];
+}
+
+const PREFIX = resourcePrefix('ip', '');
+const TXN_KEYS = 128; // the most that etcd takes in one transaction
+const WRITERS = 8;
+
+function entry(i: number, round: number): WriteOperation {
+  const key = `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`;
+  const value = encodeIPIdentityPair({
+    key,
+    identity: 65_536 + 256 + ((i + round) % 5000),
+    hostIP: `192.168.${Math.floor(i / 110) >> 8}.${Math.floor(i / 110) & 255}`, // 110 pods a node
+    encryptKey: 0,
+    k8s: {
+      namespace: `namespace-${i % 50}`,
+      podName: `workload-${i % 977}-${i.toString(36)}`,
+      namedPorts: new Map([
+        ['http', { port: 8080, protocol: 6 }],
+        ['metrics', { port: 9100, protocol: 6 }],
+      ]),
+    },
+  });
+  return { op: 'put', key: ipKey(key), value, lease: NO_LEASE };
+}
+
+/** Writes keys 0 … count - 1, in transactions, by several writers at once. */
+async function write(transport: EtcdTransport, count: number, round: number): Promise<void> {
+  let next = 0;
+  const writer = async (): Promise<void> => {
+    while (next < count) {
+      const from = next;
+      next += TXN_KEYS;
+      const size = Math.min(TXN_KEYS, count - from);
+      const writes = Array.from({ length: size }, (_, i) => entry(from + i, round));
+      await transport.txn({ compare: [], writes }, { deadlineMs: 60_000 });
+    }
+  };
+  await Promise.all(Array.from({ length: WRITERS }, writer));
+}
+
+const millis = (histogram: IntervalHistogram, percentile: number): number =>
+  histogram.percentile(percentile) / 1e6;
+
+/** Runs `work`, which gives how many items it has read, and watches event loop and memory meanwhile. */
+async function measured(what: string, work: () => Promise<number>): Promise<KvstoreBenchRow> {
+  globalThis.gc?.();
+  const delay = monitorEventLoopDelay({ resolution: 1 });
+  const before = process.memoryUsage().rss;
+  let peak = before;
+  const sampler = setInterval(() => {
+    peak = Math.max(peak, process.memoryUsage().rss);
+  }, 5);
+  delay.enable();
+  const start = performance.now();
+  const items = await work();
+  const seconds = (performance.now() - start) / 1000;
+  delay.disable();
+  clearInterval(sampler);
+  return {
+    what,
+    items,
+    seconds,
+    perSecond: items / seconds,
+    delayP50: millis(delay, 50),
+    delayP99: millis(delay, 99),
+    delayMax: delay.max / 1e6,
+    peakMB: (peak - before) / 1e6,
+  };
+}
+
+/** Reads until `enough` items have gone by, then ends. */
+type Reader = (backend: KvstoreBackend, enough: number) => Promise<number>;
+
+const viaDriver: Reader = async (backend, enough) => {
+  let items = 0;
+  for await (const batch of backend.watch(PREFIX)) {
+    items += batch.length;
+    if (items >= enough) break;
+  }
+  return items;
+};
+
+/** A watch store over `observer`, until its observer has been told `enough` updates. */
+async function viaStore<T>(
+  backend: KvstoreBackend,
+  enough: number,
+  decode: ConstructorParameters<typeof WatchStore<T>>[0]['decode'],
+  observer: StoreObserver<T>,
+): Promise<number> {
+  const left = new AbortController();
+  let updates = 0;
+  const counted: StoreObserver<T> = {
+    ...observer,
+    onUpdate: (name, value) => {
+      observer.onUpdate(name, value);
+      if (++updates === enough) left.abort();
+    },
+  };
+  const store = new WatchStore<T>({ decode, observer: counted, rejections: new RejectionLog() });
+  await store.run({ backend, prefix: PREFIX, signal: left.signal });
+  return updates;
+}
+
+const viaDecode: Reader = (backend, enough) =>
+  viaStore(backend, enough, decodeIPIdentityPair, { onUpdate: () => {}, onDelete: () => {} });
+
+const viaEngine: Reader = async (backend, enough) => {
+  const ipcache = new IPCache();
+  let told = 0;
+  ipcache.subscribe({
+    onChanges: (changes) => {
+      told += changes.length;
+    },
+  });
+  const observer = ipObserver(ipcache, { source: 'kvstore' }, RESERVED_IDENTITIES['remote-node']);
+  await viaStore(backend, enough, decodeIPIdentityPair, observer);
+  return told;
+};
+
+async function withBackend(url: string, enough: number, read: Reader): Promise<number> {
+  const backend = new EtcdBackend({ endpoints: [url] });
+  try {
+    return await read(backend, enough);
+  } finally {
+    await backend.close();
+  }
+}
+
+async function listTransport(transport: EtcdTransport): Promise<number> {
+  let items = 0;
+  for await (const { kvs } of listPages(transport, { prefix: PREFIX, revision: 0 }, (read) => read(), {})) {
+    items += kvs.length;
+  }
+  return items;
+}
+
+/** The peer: what the etcd3 client offers for a listing that would not need all of the memory. */
+async function listEtcd3(url: string): Promise<number> {
+  const client = new Etcd3({ hosts: url, grpcOptions: { 'grpc.max_receive_message_length': -1 } });
+  let items = 0;
+  let from = PREFIX;
+  for (;;) {
+    const { kvs, more } = await client
+      .getAll()
+      .inRange({ start: from, end: `${PREFIX.slice(0, -1)}0` })
+      .limit(10_000)
+      .exec();
+    items += kvs.length;
+    const last = kvs.at(-1);
+    if (!more || last === undefined) break;
+    from = `${last.key.toString()}\0`;
+  }
+  client.close();
+  return items;
+}
+
+/** Follows the stream from `revision` on, and counts. */
+function followTransport(transport: EtcdTransport, revision: number, enough: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    let items = 0;
+    const observer: WatchObserver = {
+      onCreated: () => {},
+      onProgress: () => {},
+      onEnd: reject,
+      onEvents: (events) => {
+        items += events.length;
+        if (items < enough) return;
+        stream.cancel();
+        resolve(items);
+      },
+    };
+    const stream = transport.watch({ prefix: PREFIX, startRevision: revision }, observer);
+  });
+}
+
+/** The peer: the etcd3 watcher over the same history. */
+async function followEtcd3(url: string, revision: number, enough: number): Promise<number> {
+  const client = new Etcd3({ hosts: url, grpcOptions: { 'grpc.max_receive_message_length': -1 } });
+  const watcher = await client.watch().prefix(PREFIX).startRevision(String(revision)).create();
+  const items = await new Promise<number>((resolve) => {
+    let seen = 0;
+    watcher.on('put', () => {
+      if (++seen === enough) resolve(seen);
+    });
+  });
+  await watcher.cancel();
+  client.close();
+  return items;
+}
+
+/**
+ * A history of events to be followed at full speed: the keys once more, while a client that knows them is cut
+ * off. Gives the revision before.
+ */
+async function history(transport: EtcdTransport, events: number, keys: number): Promise<number> {
+  const { header } = await transport.range({ start: PREFIX, end: `${PREFIX}\0`, limit: 1 });
+  for (let written = 0, round = 1; written < events; round++) {
+    const count = Math.min(keys, events - written);
+    await write(transport, count, round);
+    written += count;
+  }
+  return header.revision + 1;
+}
+
+/** A transport on which nothing exists before a revision: what is read is the history from there on. */
+function since(transport: EtcdTransport, revision: number): Transport {
+  return {
+    range: async (request, options) => {
+      const { header } = await transport.range({ ...request, limit: 1, keysOnly: true }, options);
+      return { header: { ...header, revision: revision - 1 }, kvs: [], more: false, count: 0 };
+    },
+    txn: (request, options) => transport.txn(request, options),
+    watch: (request, observer) => transport.watch(request, observer),
+    grantLease: (ttl, options) => transport.grantLease(ttl, options),
+    keepLeaseAlive: (lease, options) => transport.keepLeaseAlive(lease, options),
+    revokeLease: (lease, options) => transport.revokeLease(lease, options),
+    endpoints: (options) => transport.endpoints(options),
+    close: () => transport.close(),
+  };
+}
+
+async function following(url: string, revision: number, enough: number, read: Reader): Promise<number> {
+  const transport = since(new EtcdTransport({ endpoints: [url] }, Math.random), revision);
+  const client = new KvstoreClient({ kind: 'etcd', transport, clock: systemClock, random: Math.random });
+  try {
+    return await read(client, enough);
+  } finally {
+    await client.close();
+  }
+}
+
+function print({ keys, events, rows }: KvstoreBenchReport): void {
+  console.log(`kvstore: ${keys} keys, ${events} events, etcd on this machine`);
+  for (const row of rows) {
+    const { what, perSecond, seconds, delayP50, delayP99, delayMax, peakMB } = row;
+    const delays = [delayP50, delayP99, delayMax].map((ms) => ms.toFixed(1)).join(' / ');
+    console.log(
+      `  ${what.padEnd(34)} ${Math.round(perSecond / 1000)
+        .toString()
+        .padStart(5)} k/s  ${seconds.toFixed(2).padStart(6)} s` +
+        `  loop delay p50/p99/max ${delays} ms  peak +${Math.round(peakMB)} MB`,
+    );
+  }
+}
+
+/**
+ * Measures the initial listing and the following of `n` keys (default 100,000) of a real etcd, each through
+ * the transport alone, the driver, the decoder and the engine, with the etcd3 client as the peer.
+ */
+export async function benchKvstore(
+  options: { n?: number; json?: boolean } = {},
+): Promise<KvstoreBenchReport> {
+  const keys = options.n ?? 100_000;
+  const events = Math.min(keys, 200_000);
+  const [etcd] = await startEtcd(1, { flags: ['--quota-backend-bytes', String(8 << 30)] });
+  if (etcd === undefined) throw new Error('no etcd');
+  const { url } = etcd;
+  const transport = new EtcdTransport({ endpoints: [url] }, Math.random);
+  try {
+    await write(transport, keys, 0);
+    const rows = [
+      await measured('list: transport', () => listTransport(transport)),
+      await measured('list: + driver', () => withBackend(url, keys, viaDriver)),
+      await measured('list: + decoder', () => withBackend(url, keys, viaDecode)),
+      await measured('list: + engine', () => withBackend(url, keys, viaEngine)),
+      await measured('list: etcd3, pages of 10,000', () => listEtcd3(url)),
+    ];
+    const revision = await history(transport, events, keys);
+    rows.push(
+      await measured('watch: transport', () => followTransport(transport, revision, events)),
+      await measured('watch: + driver', () => following(url, revision, events, viaDriver)),
+      await measured('watch: + decoder', () => following(url, revision, events, viaDecode)),
+      await measured('watch: + engine', () => following(url, revision, events, viaEngine)),
+      await measured('watch: etcd3', () => followEtcd3(url, revision, events)),
+    );
+    const report = { keys, events, rows };
+    if (options.json === true) console.log(JSON.stringify(report));
+    else print(report);
+    return report;
+  } finally {
+    await transport.close();
+    await etcd.dispose();
+  }
+}

@@ -1,0 +1,113 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { compareKeys } from '../../src/kvstore/key-range.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
+import { NO_LEASE, type RangeRequest, type Transport } from '../../src/kvstore/transport.ts';
+import { PageBounds } from '../../src/kvstore/watch/page-bounds.ts';
+import { listPages, PAGE_KEYS } from '../../src/kvstore/watch/paged-list.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+
+const value = new Uint8Array(4);
+
+function loaded(keys: Iterable<string>): { transport: MemoryTransport; server: MemoryServer } {
+  const clock = new ManualClock();
+  const server = new MemoryServer({ clock });
+  for (const key of keys) {
+    server.txn({ compare: [], writes: [{ op: 'put', key, value, lease: NO_LEASE }] });
+  }
+  return { server, transport: new MemoryTransport(server, clock) };
+}
+
+async function listed(transport: Transport, prefix: string): Promise<string[]> {
+  const keys: string[] = [];
+  for await (const { kvs } of listPages(transport, { prefix, revision: 0 }, (read) => read(), {})) {
+    expect(kvs.length).toBeLessThanOrEqual(PAGE_KEYS);
+    keys.push(...kvs.map(({ key }) => key));
+  }
+  return keys;
+}
+
+/** How many keys the server walks over for a listing: every key in the range of every page. */
+async function walked(
+  keys: readonly string[],
+  prefix: string,
+): Promise<{ walked: number; requests: number }> {
+  const { transport } = loaded(keys);
+  const range = transport.range.bind(transport);
+  let sum = 0;
+  let requests = 0;
+  transport.range = async (request: RangeRequest) => {
+    const answer = await range(request);
+    sum += answer.count;
+    requests++;
+    return answer;
+  };
+  expect(await listed(transport, prefix)).toHaveLength(keys.length);
+  return { walked: sum, requests };
+}
+
+describe('ranges that follow each other', () => {
+  it('cover a prefix without gap and overlap, whatever was learnt', () => {
+    const part = fc.stringMatching(/^[0-2./:é]{0,6}$/u);
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(part, { maxLength: 200 }),
+        fc.integer({ min: 1, max: 12 }),
+        (parts, limit) => {
+          const keys = parts.map((text) => `p/${text}`).sort(compareKeys);
+          const bounds = new PageBounds('p/', 'p0', limit);
+          const header = { clusterID: '', revision: 1, raftTerm: 1 };
+          const shown: string[] = [];
+          let from = 'p/';
+          for (let requests = 0; from !== 'p0'; requests++) {
+            expect(requests).toBeLessThan(20 * keys.length + 40);
+            const end = bounds.endFor(from);
+            expect(compareKeys(end, from)).toBeGreaterThan(0);
+            const inside = keys.filter((key) => compareKeys(key, from) >= 0 && compareKeys(key, end) < 0);
+            const page = inside.slice(0, limit);
+            const kvs = page.map((key) => ({ key, value, createRevision: 1, modRevision: 1 }));
+            const more = inside.length > limit;
+            bounds.learn({ header, kvs, more, count: inside.length });
+            shown.push(...page);
+            from = more ? `${page.at(-1)}\0` : end;
+          }
+          expect(shown).toEqual(keys);
+        },
+      ),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+describe('a paged listing', () => {
+  it('shows every key once, in order', async () => {
+    const keys = Array.from({ length: 3 * PAGE_KEYS + 7 }, (_, i) => `p/10.${i % 7}.${i % 251}.${i}`);
+    const { transport } = loaded([...keys, 'o/x', 'p', 'p0', 'q/x']);
+    expect(await listed(transport, 'p/')).toEqual([...keys].sort(compareKeys));
+  });
+
+  it('makes the server walk a few times the keys, not keys × pages', async () => {
+    const ips = Array.from({ length: 60_000 }, (_, i) => `ip/10.${i >> 14}.${(i >> 6) & 255}.${i & 63}`);
+    const byIP = await walked(ips, 'ip/');
+    expect(byIP.walked / ips.length).toBeLessThan(6); // 15 pages over all that remains would be 8
+    const names = Array.from({ length: 60_000 }, (_, i) => `n/cluster-${i % 9}/node-${(i * 7919) % 60_000}`);
+    expect((await walked(names, 'n/')).walked / names.length).toBeLessThan(6);
+  });
+
+  it('takes smaller pages where an answer would be too large', async () => {
+    const keys = Array.from({ length: 900 }, (_, i) => `p/${1000 + i}`);
+    const { transport } = loaded(keys);
+    transport.limitResponses(100 * value.length);
+    expect(await listed(transport, 'p/')).toEqual(keys);
+  });
+
+  it('of a reader that leaves does not fail behind its back', async () => {
+    const { transport } = loaded(Array.from({ length: 2 * PAGE_KEYS }, (_, i) => `p/${i}`));
+    for await (const _page of listPages(transport, { prefix: 'p/', revision: 0 }, (read) => read(), {})) {
+      transport.down();
+      break;
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+  });
+});
