@@ -19,6 +19,8 @@ export type { RemoteClusterState, RemoteClusterStatus } from './clustermesh/remo
 // ── Ports of the datapath, recording ───────────────────────────────────────────────────────────────────────
 export { RecordingIPCacheListener } from './datapath/recording-ipcache-listener.ts';
 export { RecordingNodeHandler } from './datapath/recording-node-handler.ts';
+export type { ServiceRecord } from './datapath/recording-service-listener.ts';
+export { RecordingServiceListener } from './datapath/recording-service-listener.ts';
 export type { Label, Labels } from './identity/labels.ts';
 export { formatLabels, parseLabels } from './identity/labels.ts';
 export type {
@@ -99,7 +101,10 @@ export { createBackend } from './servicecache/backend.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './servicecache/cluster-service.ts';
 export type { ServiceEvent, ServiceListener } from './servicecache/events.ts';
 export type { BackendVerdict, ExplainedBackend, ServiceExplanation } from './servicecache/explain.ts';
+export type { FrontendMatch } from './servicecache/frontend-index.ts';
 export type { Frontend, FrontendKind, NodePortOptions } from './servicecache/frontends.ts';
+export type { BackendSelection, SelectionContext } from './servicecache/selection.ts';
+export { selectBackends } from './servicecache/selection.ts';
 export type {
   Addressing,
   Service,
@@ -118,4 +123,6 @@ export type {
 } from './servicecache/service-cache.ts';
 export { ServiceCache } from './servicecache/service-cache.ts';
 export type { ServiceID } from './servicecache/service-id.ts';
+export type { ServiceSource, StreamedServiceEvent } from './servicecache/service-stream.ts';
+export { ServiceStream, ServiceStreamClosedError } from './servicecache/service-stream.ts';
 export type { ServiceCacheStatus } from './servicecache/status.ts';

@@ -33,4 +33,6 @@ export interface ServiceEvent {
 export interface ServiceListener {
   onEvents(events: readonly ServiceEvent[]): void;
   onSynced?(): void;
+  /** The cache was told that its inputs are complete (`markSynced`); once, after the events of that. */
+  onInputsComplete?(): void;
 }

@@ -3,7 +3,7 @@ import { assert } from '../base/assert.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type AnnouncedService, announcedPart, changeBetween } from './announcement.ts';
-import { type EndpointSlice, shareSlice } from './backend.ts';
+import { type Backends, type EndpointSlice, shareSlice } from './backend.ts';
 import {
   type ClusterService,
   type ClusterServiceKey,
@@ -13,10 +13,19 @@ import {
 import { EventQueue } from './event-queue.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
 import { explainState, type ServiceExplanation } from './explain.ts';
-import { type Frontend, formatFrontend, frontendsOf, type NodePortOptions } from './frontends.ts';
+import { FrontendIndex, type FrontendMatch } from './frontend-index.ts';
+import {
+  type Frontend,
+  type FrontendKind,
+  formatFrontend,
+  frontendsOf,
+  type NodePortOptions,
+} from './frontends.ts';
+import { type BackendSelection, selectBackends } from './selection.ts';
 import { equalServices, type Service, withoutNodePorts } from './service.ts';
 import { type ServiceID, serviceKey } from './service-id.ts';
 import { emptyState, type ServiceState, withRemote, withService, withSlice } from './service-state.ts';
+import { ServiceStream } from './service-stream.ts';
 import { ServiceTable } from './service-table.ts';
 import { countServices, type ServiceCacheStatus } from './status.ts';
 
@@ -30,6 +39,11 @@ export interface ServiceCacheOptions {
   readonly enableIPv4?: boolean | undefined;
   /** Default true. Without it no node ports are served on IPv6. */
   readonly enableIPv6?: boolean | undefined;
+  /** This node's name and zone, for `select`; `''` when it has none. */
+  readonly nodeName?: string | undefined;
+  readonly zone?: string | undefined;
+  /** Which backends `select` gives; default {@link selectBackends}. */
+  readonly selection?: BackendSelection | undefined;
   /** Told of every refused input, after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Told when a listener throws (I7). */
@@ -73,13 +87,21 @@ export class ServiceCache {
   readonly #rejections: RejectionLog;
   readonly #queue: EventQueue;
   readonly #table: ServiceTable;
+  readonly #selection: BackendSelection;
+  readonly #place: { readonly nodeName: string; readonly zone: string };
+  #frontends: FrontendIndex | undefined;
 
   constructor(options: ServiceCacheOptions) {
     this.#clusterName = options.clusterName;
     this.#nodePort = familiesOf(options);
+    this.#selection = options.selection ?? selectBackends;
+    this.#place = { nodeName: options.nodeName ?? '', zone: options.zone ?? '' };
     this.#rejections = new RejectionLog(options.onReject);
     this.#queue = new EventQueue(options.onListenerFault);
-    this.#table = new ServiceTable((events) => this.#queue.push(events));
+    this.#table = new ServiceTable(
+      (events) => this.#queue.push(events),
+      () => this.#queue.pushInputsComplete(),
+    );
   }
 
   /**
@@ -176,7 +198,15 @@ export class ServiceCache {
    */
   subscribe(listener: ServiceListener): Unsubscribe {
     assert(!this.#table.inBatch, 'subscribe must not be called inside a batch');
-    return this.#queue.subscribe(listener, this.#replay());
+    return this.#queue.subscribe(listener, this.#replay(), this.#table.synced);
+  }
+
+  /**
+   * The same for a consumer that takes its time: the latest state of each service that has changed, to be
+   * acknowledged when it is dealt with. Subscribes at once; ends when it is closed or `signal` aborts.
+   */
+  stream(signal?: AbortSignal): ServiceStream {
+    return new ServiceStream(this, signal);
   }
 
   /** Counts an input of this cache that was refused before it got here, as by the parsers of `k8s`. */
@@ -210,6 +240,29 @@ export class ServiceCache {
     const service = this.#stateOf(id)?.service;
     if (service === undefined) return undefined;
     return frontendsOf(service, this.#nodePort).find((frontend) => frontend.kind === 'cluster-ip');
+  }
+
+  /**
+   * The service behind an address (in any spelling), port and protocol number, if there is one: its cluster IPs,
+   * node ports, external IPs and ingress IPs. Exact: a node port on `0.0.0.0` is found at `0.0.0.0` and at the
+   * node's addresses that were given, not at others. Costs a map lookup, and what has changed since the last one.
+   */
+  lookupFrontend(ip: string, port: number, protocol: number): FrontendMatch | undefined {
+    this.#frontends ??= new FrontendIndex(this.#nodePort);
+    this.#table.refresh(this.#frontends);
+    return this.#frontends.lookup(ip, port, protocol);
+  }
+
+  /**
+   * Where traffic goes that comes to a frontend of that kind on this node: the service's endpoints, narrowed by the
+   * selection (by default {@link selectBackends}). Empty means that it is to be refused; `undefined` that there is
+   * no such service. Costs one pass over the backends.
+   */
+  select(id: ServiceID, frontend: FrontendKind): Backends | undefined {
+    const announced = this.get(id);
+    if (announced === undefined) return undefined;
+    const { service, endpoints } = announced;
+    return this.#selection(endpoints.backends, { service, frontend, ...this.#place });
   }
 
   /**

@@ -2,8 +2,10 @@ import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
 import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
 import type { ServiceEvent } from './events.ts';
+import type { Service } from './service.ts';
 import { serviceKey } from './service-id.ts';
 import { isEmptyState, isReady, type ServiceState, withAnnounced } from './service-state.ts';
+import { TouchedKeys } from './touched-keys.ts';
 
 /** What a batch has touched: the states as they were, `undefined` where there was none. */
 type Undo = Map<string, ServiceState | undefined>;
@@ -20,16 +22,18 @@ function ascending(a: string, b: string): number {
 export class ServiceTable {
   readonly #states = new Map<string, ServiceState>();
   readonly #tell: (events: readonly ServiceEvent[]) => void;
+  readonly #tellComplete: () => void;
   /** The innermost batch under way. */
   #undo: Undo | undefined;
   #synced = false;
-  #snapshot: ImmutableMap<string, AnnouncedService> | undefined;
-  /** Keys whose states the last snapshot does not know; only kept once a snapshot was asked for. */
-  readonly #stale = new Set<string>();
+  readonly #forSnapshot = new TouchedKeys();
+  #snapshot: ImmutableMap<string, AnnouncedService> = ImmutableMap();
+  readonly #forFrontends = new TouchedKeys();
 
-  /** `tell` gets the events of each change or batch, never an empty list. */
-  constructor(tell: (events: readonly ServiceEvent[]) => void) {
+  /** `tell` gets the events of each change or batch, never an empty list; `tellComplete` is for `markSynced`. */
+  constructor(tell: (events: readonly ServiceEvent[]) => void, tellComplete: () => void) {
     this.#tell = tell;
+    this.#tellComplete = tellComplete;
   }
 
   get synced(): boolean {
@@ -91,29 +95,34 @@ export class ServiceTable {
       const result = write();
       assert(!(result instanceof Promise), 'a batch must not be asynchronous');
       this.#undo = outer;
-      if (outer === undefined) this.#commit(undo);
+      if (outer === undefined) this.#commit(undo, synced);
       else for (const [key, state] of undo) if (!outer.has(key)) outer.set(key, state);
       return result;
     } catch (error) {
       this.#undo = outer;
       this.#synced = synced;
-      for (const [key, state] of undo) this.#restore(key, state);
+      for (const [key, state] of undo) this.#write(key, state);
       throw error;
     }
   }
 
   /** All announced services; the same map until something changes. Costs what has changed since the last one. */
   snapshot(): ImmutableMap<string, AnnouncedService> {
-    const keys = this.#snapshot === undefined ? this.#states.keys() : this.#stale.keys();
-    this.#snapshot = (this.#snapshot ?? ImmutableMap()).withMutations((snapshot) => {
-      for (const key of keys) {
+    this.#snapshot = this.#snapshot.withMutations((snapshot) => {
+      for (const key of this.#forSnapshot.take(this.#states.keys())) {
         const announced = announcedPart(this.#states.get(key));
         if (announced === undefined) snapshot.delete(key);
         else snapshot.set(key, announced);
       }
     });
-    this.#stale.clear();
     return this.#snapshot;
+  }
+
+  /** Brings an index of the known services up to date. Costs what has changed since the last time. */
+  refresh(index: { update(key: string, service: Service | undefined): void }): void {
+    for (const key of this.#forFrontends.take(this.#states.keys())) {
+      index.update(key, this.#states.get(key)?.service);
+    }
   }
 
   /** Announced: known and ready, or known once the inputs are complete; and then until it is gone. */
@@ -122,20 +131,16 @@ export class ServiceTable {
     return withAnnounced(state, known && (state.announced || this.#synced || isReady(state)));
   }
 
-  #write(key: string, state: ServiceState): void {
-    if (isEmptyState(state)) this.#states.delete(key);
+  /** Puts a state in place, or nothing where nothing is known any more. */
+  #write(key: string, state: ServiceState | undefined): void {
+    if (state === undefined || isEmptyState(state)) this.#states.delete(key);
     else this.#states.set(key, state);
-    if (this.#snapshot !== undefined) this.#stale.add(key);
-  }
-
-  #restore(key: string, state: ServiceState | undefined): void {
-    if (state === undefined) this.#states.delete(key);
-    else this.#states.set(key, state);
-    if (this.#snapshot !== undefined) this.#stale.add(key);
+    this.#forSnapshot.touch(key);
+    this.#forFrontends.touch(key);
   }
 
   /** Tells the net effect of a batch. What has come back to what it was stays the same object (I3). */
-  #commit(undo: Undo): void {
+  #commit(undo: Undo, wasSynced: boolean): void {
     const events: ServiceEvent[] = [];
     for (const [key, old] of undo) {
       const state = this.#states.get(key);
@@ -145,5 +150,6 @@ export class ServiceTable {
       if (event !== undefined) events.push(event);
     }
     if (events.length > 0) this.#tell(events);
+    if (this.#synced && !wasSynced) this.#tellComplete();
   }
 }

@@ -1,0 +1,89 @@
+import { canonicalAddress } from '../net/prefix.ts';
+import { type Frontend, formatFrontend, frontendsOf, type NodePortOptions } from './frontends.ts';
+import type { Service } from './service.ts';
+import type { ServiceID } from './service-id.ts';
+
+/** The service that stands behind an address, port and protocol. */
+export interface FrontendMatch {
+  readonly id: ServiceID;
+  readonly service: Service;
+  readonly frontend: Frontend;
+  /** Other services that claim the same frontend, in order of rank; empty as it should be. */
+  readonly rivals: readonly ServiceID[];
+}
+
+interface Claim {
+  readonly key: string;
+  readonly service: Service;
+  readonly frontend: Frontend;
+}
+
+/** Cluster IPs are given out by Kubernetes and unique; the others are what somebody has written. */
+const KIND_RANK: Readonly<Record<Frontend['kind'], number>> = {
+  'cluster-ip': 0,
+  'node-port': 1,
+  'ingress-ip': 2,
+  'external-ip': 3,
+};
+
+function compareClaims(a: Claim, b: Claim): number {
+  const byKind = KIND_RANK[a.frontend.kind] - KIND_RANK[b.frontend.kind];
+  if (byKind !== 0) return byKind;
+  return a.key < b.key ? -1 : Number(a.key > b.key);
+}
+
+/**
+ * Finds services by frontend. Two services that claim one frontend are ranked: cluster IP, node port, ingress IP,
+ * external IP, then by `namespace/name`; so the answer does not depend on which came first.
+ */
+export class FrontendIndex {
+  readonly #nodePort: NodePortOptions;
+  readonly #claims = new Map<string, readonly Claim[]>();
+  readonly #indexed = new Map<string, Service>();
+
+  constructor(nodePort: NodePortOptions) {
+    this.#nodePort = nodePort;
+  }
+
+  /** Takes a service as it is now, or its absence. Costs the number of its frontends. */
+  update(key: string, service: Service | undefined): void {
+    const old = this.#indexed.get(key);
+    if (old === service) return;
+    if (old !== undefined) this.#remove(key, old);
+    if (service === undefined) this.#indexed.delete(key);
+    else this.#add(key, service);
+  }
+
+  /** Any spelling of the address; exact: `0.0.0.0` is found by itself only. */
+  lookup(ip: string, port: number, protocol: number): FrontendMatch | undefined {
+    const address = canonicalAddress(ip);
+    if (address === undefined) return undefined;
+    const [first, ...rest] = this.#claims.get(formatFrontend({ ip: address, port, protocol })) ?? [];
+    if (first === undefined) return undefined;
+    const others = new Map(rest.filter(({ key }) => key !== first.key).map((claim) => [claim.key, claim]));
+    return {
+      id: first.service.id,
+      service: first.service,
+      frontend: first.frontend,
+      rivals: [...others.values()].map(({ service }) => service.id),
+    };
+  }
+
+  #add(key: string, service: Service): void {
+    this.#indexed.set(key, service);
+    for (const frontend of frontendsOf(service, this.#nodePort)) {
+      const text = formatFrontend(frontend);
+      const claims = [...(this.#claims.get(text) ?? []), { key, service, frontend }];
+      this.#claims.set(text, claims.sort(compareClaims));
+    }
+  }
+
+  #remove(key: string, service: Service): void {
+    for (const frontend of frontendsOf(service, this.#nodePort)) {
+      const text = formatFrontend(frontend);
+      const left = (this.#claims.get(text) ?? []).filter((claim) => claim.key !== key);
+      if (left.length === 0) this.#claims.delete(text);
+      else this.#claims.set(text, left);
+    }
+  }
+}

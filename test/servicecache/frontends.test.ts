@@ -1,0 +1,125 @@
+import fc from 'fast-check';
+import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import { describe, expect, it } from 'vitest';
+import { type Frontend, frontendsOf } from '../../src/servicecache/frontends.ts';
+import { createService, type Service } from '../../src/servicecache/service.ts';
+import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import { cacheOf, SHOP, service } from './scene.ts';
+
+const TCP = 6;
+const UDP = 17;
+const NODE_PORT = { enabled: true, ipv4: ['0.0.0.0', '192.168.0.1'], ipv6: ['::'] };
+
+const rich = service({
+  type: 'LoadBalancer',
+  clusterIPs: List(['172.16.0.10', 'fd02::10']),
+  ports: ImmutableMap({
+    http: { port: 80, protocol: TCP, nodePort: 31080 },
+    dns: { port: 53, protocol: UDP, nodePort: 0 },
+  }),
+  externalIPs: ImmutableSet(['1.2.3.4']),
+  ingressIPs: ImmutableSet(['5.6.7.8']),
+});
+
+describe('a service is found by its frontends', () => {
+  it.each<[string, number, number, Frontend['kind'] | undefined]>([
+    ['172.16.0.10', 80, TCP, 'cluster-ip'],
+    ['::ffff:172.16.0.10', 80, TCP, 'cluster-ip'],
+    ['FD02:0::10', 53, UDP, 'cluster-ip'],
+    ['192.168.0.1', 31_080, TCP, 'node-port'],
+    ['::', 31_080, TCP, 'node-port'],
+    ['1.2.3.4', 80, TCP, 'external-ip'],
+    ['5.6.7.8', 53, UDP, 'ingress-ip'],
+    ['172.16.0.10', 80, UDP, undefined],
+    ['172.16.0.10', 81, TCP, undefined],
+    ['192.168.0.1', 0, UDP, undefined],
+    ['192.168.0.2', 31_080, TCP, undefined],
+    ['172.16.0.10/32', 80, TCP, undefined],
+    ['nonsense', 80, TCP, undefined],
+  ])('%s port %d protocol %d: %s', (ip, port, protocol, kind) => {
+    const cache = cacheOf({ nodePort: NODE_PORT });
+    cache.updateService(rich);
+    expect(cache.lookupFrontend(ip, port, protocol)?.frontend.kind).toBe(kind);
+  });
+
+  it('as it is now, and no more when it is gone', () => {
+    const cache = cacheOf();
+    cache.updateService(service());
+    expect(cache.lookupFrontend('172.16.0.10', 80, TCP)?.id).toEqual(SHOP);
+    cache.updateService(service({ clusterIPs: List(['172.16.0.11']) }));
+    expect(cache.lookupFrontend('172.16.0.10', 80, TCP)).toBeUndefined();
+    expect(cache.lookupFrontend('172.16.0.11', 80, TCP)?.id).toEqual(SHOP);
+    cache.deleteService(SHOP);
+    expect(cache.lookupFrontend('172.16.0.11', 80, TCP)).toBeUndefined();
+  });
+
+  it('a cluster IP beats an external IP, and a smaller name the other, whichever came first', () => {
+    const thief = service({
+      id: { namespace: 'a', name: 'thief' },
+      clusterIPs: List(['172.16.0.66']),
+      externalIPs: ImmutableSet(['172.16.0.10', '1.2.3.4']),
+    });
+    const owner = service({ externalIPs: ImmutableSet(['1.2.3.4']) });
+    for (const order of [
+      [thief, owner],
+      [owner, thief],
+    ]) {
+      const cache = cacheOf({ nodePort: NODE_PORT });
+      for (const each of order) cache.updateService(each);
+      const found = cache.lookupFrontend('172.16.0.10', 80, TCP);
+      expect([found?.id, found?.rivals]).toEqual([SHOP, [thief.id]]);
+      expect(cache.lookupFrontend('1.2.3.4', 80, TCP)?.id).toEqual(thief.id);
+    }
+  });
+});
+
+const IPS = ['10.0.0.1', '10.0.0.2', 'fd00::1'] as const;
+const anyService: fc.Arbitrary<Service> = fc
+  .record({
+    name: fc.constantFrom('a', 'b', 'c'),
+    clusterIPs: fc.uniqueArray(fc.constantFrom(...IPS), { maxLength: 2 }),
+    externalIPs: fc.uniqueArray(fc.constantFrom(...IPS), { maxLength: 2 }),
+    ports: fc.uniqueArray(fc.constantFrom(80, 81), { maxLength: 2 }),
+  })
+  .map(({ name, clusterIPs, externalIPs, ports }) =>
+    createService({
+      id: { namespace: 'ns', name },
+      addressing: 'assigned',
+      clusterIPs: List(clusterIPs),
+      externalIPs: ImmutableSet(externalIPs),
+      ports: ImmutableMap(ports.map((port) => [`p${port}`, { port, protocol: TCP, nodePort: 0 }])),
+    }),
+  );
+
+function scan(cache: ServiceCache, ip: string, port: number): readonly string[] {
+  return [...cache.services()]
+    .filter(([, each]) =>
+      frontendsOf(each, NODE_PORT).some((frontend) => frontend.ip === ip && frontend.port === port),
+    )
+    .map(([key]) => key);
+}
+
+describe('the index of frontends', () => {
+  it('finds what a scan over all services finds, whenever it is asked', () => {
+    const step = fc.record({ service: anyService, remove: fc.boolean(), ask: fc.boolean() });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 20 }), (steps) => {
+        const cache = cacheOf({ nodePort: NODE_PORT });
+        for (const { service: each, remove, ask } of steps) {
+          if (remove) cache.deleteService(each.id);
+          else cache.updateService(each);
+          if (!ask) continue;
+          for (const ip of IPS) {
+            for (const port of [80, 81]) {
+              const found = cache.lookupFrontend(ip, port, TCP);
+              const names =
+                found === undefined ? [] : [found.id, ...found.rivals].map(({ name }) => `ns/${name}`);
+              expect(names.sort()).toEqual(scan(cache, ip, port));
+            }
+          }
+        }
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});

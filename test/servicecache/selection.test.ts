@@ -1,0 +1,121 @@
+import { Set as ImmutableSet } from 'immutable';
+import { describe, expect, it } from 'vitest';
+import type { Backend } from '../../src/servicecache/backend.ts';
+import type { FrontendKind } from '../../src/servicecache/frontends.ts';
+import { selectBackends } from '../../src/servicecache/selection.ts';
+import type { Service } from '../../src/servicecache/service.ts';
+import { cacheOf, SHOP, service, slice } from './scene.ts';
+
+const HERE = { nodeName: 'n1', zone: 'z1' };
+
+function selected(
+  fields: Partial<Service>,
+  backends: Readonly<Record<string, Partial<Backend>>>,
+  frontend: FrontendKind = 'cluster-ip',
+  place = HERE,
+): readonly string[] {
+  const context = { service: service(fields), frontend, ...place };
+  return [...selectBackends(slice('s', backends).backends, context).keys()].sort();
+}
+
+const zones = (...names: string[]): Pick<Backend, 'forZones'> => ({ forZones: ImmutableSet(names) });
+
+describe('traffic policy', () => {
+  const backends = { '10.0.0.1': { nodeName: 'n1' }, '10.0.0.2': { nodeName: 'n2' }, '10.0.0.3': {} };
+
+  it('Cluster takes all', () => {
+    expect(selected({}, backends)).toHaveLength(3);
+  });
+
+  it('Local takes those on this node, for the frontends that it governs', () => {
+    const external = { externalTrafficPolicy: 'Local' } as const;
+    expect(selected(external, backends)).toHaveLength(3);
+    for (const kind of ['node-port', 'external-ip', 'ingress-ip'] as const) {
+      expect(selected(external, backends, kind)).toEqual(['10.0.0.1']);
+    }
+    const internal = { internalTrafficPolicy: 'Local' } as const;
+    expect(selected(internal, backends)).toEqual(['10.0.0.1']);
+    expect(selected(internal, backends, 'node-port')).toHaveLength(3);
+  });
+
+  it('Local with no backend on this node leaves none: traffic is dropped, not sent elsewhere', () => {
+    expect(selected({ internalTrafficPolicy: 'Local' }, { '10.0.0.2': { nodeName: 'n2' } })).toEqual([]);
+    expect(
+      selected({ internalTrafficPolicy: 'Local' }, { '10.0.0.3': {} }, 'cluster-ip', {
+        nodeName: '',
+        zone: '',
+      }),
+    ).toEqual([]);
+  });
+});
+
+describe('terminating backends', () => {
+  it('serve only where nothing else does', () => {
+    const leaving = { state: 'terminating' } as const;
+    expect(selected({}, { '10.0.0.1': leaving, '10.0.0.2': {} })).toEqual(['10.0.0.2']);
+    expect(selected({}, { '10.0.0.1': leaving })).toEqual(['10.0.0.1']);
+  });
+
+  it('serve on this node under policy Local even while others are active elsewhere', () => {
+    const backends = {
+      '10.0.0.1': { state: 'terminating', nodeName: 'n1' },
+      '10.0.0.2': { nodeName: 'n2' },
+    } as const;
+    expect(selected({ internalTrafficPolicy: 'Local' }, backends)).toEqual(['10.0.0.1']);
+  });
+});
+
+describe('traffic distribution', () => {
+  const hinted = { '10.0.0.1': zones('z1'), '10.0.0.2': zones('z2'), '10.0.0.3': zones('z1', 'z2') };
+
+  it('none takes no notice of hints', () => {
+    expect(selected({}, hinted)).toHaveLength(3);
+  });
+
+  it.each(['prefer-close', 'prefer-same-zone', 'prefer-same-node'] as const)(
+    '%s follows the hints',
+    (way) => {
+      expect(selected({ trafficDistribution: way }, hinted)).toEqual(['10.0.0.1', '10.0.0.3']);
+    },
+  );
+
+  it('uses all when one has no hint, when none names the own zone, or the zone is not known', () => {
+    const way = { trafficDistribution: 'prefer-close' } as const;
+    expect(selected(way, { ...hinted, '10.0.0.4': {} })).toHaveLength(4);
+    expect(selected(way, hinted, 'cluster-ip', { nodeName: 'n1', zone: 'z9' })).toHaveLength(3);
+    expect(selected(way, hinted, 'cluster-ip', { nodeName: 'n1', zone: '' })).toHaveLength(3);
+  });
+
+  it('a backend on its way out does not spoil the hints of the others', () => {
+    const way = { trafficDistribution: 'prefer-close' } as const;
+    expect(selected(way, { ...hinted, '10.0.0.4': { state: 'terminating' } })).toEqual([
+      '10.0.0.1',
+      '10.0.0.3',
+    ]);
+  });
+
+  it('prefer-same-node takes those on this node first', () => {
+    const backends = { '10.0.0.1': { nodeName: 'n1', ...zones('z1') }, '10.0.0.2': zones('z1') };
+    expect(selected({ trafficDistribution: 'prefer-same-node' }, backends)).toEqual(['10.0.0.1']);
+  });
+});
+
+describe('a cache', () => {
+  it('selects for its own place, by the default', () => {
+    const cache = cacheOf(HERE);
+    expect(cache.select(SHOP, 'cluster-ip')).toBeUndefined();
+    cache.updateService(service({ internalTrafficPolicy: 'Local' }));
+    cache.updateEndpoints(slice('s', { '10.0.0.1': { nodeName: 'n1' }, '10.0.0.2': { nodeName: 'n2' } }));
+    expect([...(cache.select(SHOP, 'cluster-ip')?.keys() ?? [])]).toEqual(['10.0.0.1']);
+    expect(cache.select(SHOP, 'node-port')?.size).toBe(2);
+  });
+
+  it('selects by the function that it was given', () => {
+    const cache = cacheOf({
+      selection: (backends) => backends.filter((_, address) => address.endsWith('2')),
+    });
+    cache.updateService(service());
+    cache.updateEndpoints(slice('s', ['10.0.0.1', '10.0.0.2']));
+    expect([...(cache.select(SHOP, 'cluster-ip')?.keys() ?? [])]).toEqual(['10.0.0.2']);
+  });
+});

@@ -1,0 +1,159 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { ServiceEvent } from '../../src/servicecache/events.ts';
+import { serviceKey } from '../../src/servicecache/service-id.ts';
+import { type ServiceSource, ServiceStream } from '../../src/servicecache/service-stream.ts';
+import { FoldingListener } from './folding-listener.ts';
+import { apply, history, type Operation } from './operations.ts';
+import { plain, text } from './plain.ts';
+import { cacheOf } from './scene.ts';
+
+type MakeStream = (source: ServiceSource) => ServiceStream;
+
+/** Numbers the states of each service in the order in which the cache tells them. */
+class Versions {
+  readonly #states = new Map<string, (ServiceEvent | undefined)[]>();
+
+  note(event: ServiceEvent): void {
+    const key = serviceKey(event.id);
+    const states = this.#states.get(key) ?? [];
+    states.push(event.action === 'delete' ? undefined : event);
+    this.#states.set(key, states);
+  }
+
+  /** The latest version of every service so far. */
+  latest(): ReadonlyMap<string, number> {
+    return new Map([...this.#states].map(([key, states]) => [key, states.length - 1]));
+  }
+
+  /** The latest version that says what this event says. */
+  of(event: ServiceEvent): number {
+    const says = (each: ServiceEvent | undefined): string =>
+      each ? text([each.service, each.endpoints]) : '';
+    const told = event.action === 'delete' ? '' : says(event);
+    return (this.#states.get(serviceKey(event.id)) ?? []).findLastIndex((each) => says(each) === told);
+  }
+
+  isGone(key: string): boolean {
+    return this.#states.has(key) && this.#states.get(key)?.at(-1) === undefined;
+  }
+}
+
+/** Runs a producer, a consumer that works on each event, and acknowledgements, in any order that is possible. */
+async function race(
+  make: MakeStream,
+  schedule: fc.Scheduler,
+  operations: readonly Operation[],
+): Promise<void> {
+  const cache = cacheOf();
+  const versions = new Versions();
+  cache.subscribe({
+    onEvents: (events) =>
+      events.forEach((event) => {
+        versions.note(event);
+      }),
+  });
+  const stream = make(cache);
+  const folded = new FoldingListener();
+  const acknowledged = new Map<string, number>();
+  let required: ReadonlyMap<string, number> | undefined;
+
+  const consume = async (): Promise<void> => {
+    for await (const event of stream) {
+      folded.onEvents([event]);
+      await schedule.schedule(Promise.resolve(), 'the consumer works');
+      void schedule.schedule(Promise.resolve(), 'an acknowledgement').then(() => {
+        const key = serviceKey(event.id);
+        acknowledged.set(key, Math.max(acknowledged.get(key) ?? -1, versions.of(event)));
+        event.acknowledge();
+      });
+    }
+  };
+  const consumed = consume();
+  const produced = schedule.scheduleSequence(
+    [...operations, { op: 'markSynced' } as const].map((each) => ({
+      label: each.op,
+      builder: async () => {
+        apply(cache, each);
+        if (each.op === 'markSynced') required ??= versions.latest();
+      },
+    })),
+  );
+  let synced: string[] | undefined;
+  const noteSynced = (): void => {
+    const missing = [...(required ?? [['the inputs', 0] as const])].filter(
+      ([key, version]) => !versions.isGone(key) && (acknowledged.get(key) ?? -1) < version,
+    );
+    synced = missing.map(([key]) => `${key} was not acknowledged`);
+  };
+  stream.servicesSynced().then(noteSynced, () => {});
+  await schedule.waitFor(produced.task);
+  await drain(schedule);
+  const pending = stream.pending;
+  stream.close();
+  await consumed;
+  expect(synced, 'servicesSynced').toEqual([]);
+  expect(pending).toBe(0);
+  expect(text(folded.view())).toBe(text(viewOf(cache)));
+  expect(folded.breaches).toEqual([]);
+}
+
+/** Runs everything that is scheduled, and what that schedules, until nothing is left. */
+async function drain(schedule: fc.Scheduler): Promise<void> {
+  do {
+    await schedule.waitAll();
+    for (let turn = 0; turn < 20; turn++) await Promise.resolve();
+  } while (schedule.count() > 0);
+}
+
+function viewOf(cache: ReturnType<typeof cacheOf>): ReadonlyMap<string, unknown> {
+  const listener = new FoldingListener();
+  cache.subscribe(listener)();
+  return new Map([...listener.view()].map(([key, value]) => [key, plain(value)]));
+}
+
+const law = (make: MakeStream): fc.IAsyncPropertyWithHooks<[fc.Scheduler, Operation[]]> =>
+  fc.asyncProperty(fc.scheduler(), history, (schedule, operations) => race(make, schedule, operations));
+
+describe('whatever the order of updates, work and acknowledgements', () => {
+  it('I1 the consumer ends up with what the cache holds, and servicesSynced comes, not too early', async () => {
+    await fc.assert(
+      law((source) => new ServiceStream(source)),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+/** Says that it is synced as soon as the inputs are. */
+class Hasty extends ServiceStream {
+  override servicesSynced(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+describe('a broken stream is caught', () => {
+  it('one that is synced before the consumer is', async () => {
+    const run = await fc.check(
+      law((source) => new Hasty(source)),
+      { numRuns: 200 },
+    );
+    expect(run.failed).toBe(true);
+  });
+
+  it('one that loses deletes', async () => {
+    const run = await fc.check(
+      law(
+        (source) =>
+          new ServiceStream({
+            subscribe: (listener) =>
+              source.subscribe({
+                ...listener,
+                onEvents: (events) => listener.onEvents(events.filter(({ action }) => action !== 'delete')),
+              }),
+          }),
+      ),
+      { numRuns: 1000 },
+    );
+    expect(run.failed).toBe(true);
+  });
+});
