@@ -4,14 +4,30 @@ import type { CallOptions, EndpointStatus, KeyValue } from './transport.ts';
 
 /** How a key is written. */
 export interface WriteOptions extends CallOptions {
+  /** Write only while this lock is held; otherwise nothing is written, and `lock-lost` is the error's code. */
+  readonly ifLocked?: KvstoreLock | undefined;
   /** Bind the key to the client's session: it goes when the client does (15 minutes after its last sign of life). */
   readonly leased?: boolean | undefined;
 }
 
 /** Which key may be deleted. */
 export interface DeleteOptions extends CallOptions {
+  /** As in {@link WriteOptions}. */
+  readonly ifLocked?: KvstoreLock | undefined;
   /** Only while the key was last written at this revision. */
   readonly ifModRevision?: number | undefined;
+}
+
+/** A lock that is held. It is lost with its session; `ifLocked` guards writes against that. */
+export interface KvstoreLock {
+  /** The key under the lock's path that says who holds it. */
+  readonly key: string;
+  /** Create revision of that key. */
+  readonly revision: number;
+  /** Fires when the lock is known to be lost before it was released. */
+  readonly lost: AbortSignal;
+  /** Gives the lock back. Idempotent; never rejects: what an unreachable server misses is told to it later. */
+  release(): Promise<void>;
 }
 
 /** What happened to a key under a watched prefix. */
@@ -126,6 +142,12 @@ export interface KvstoreBackend {
   delete(key: string, options?: DeleteOptions): Promise<boolean>;
   /** Deletes every key that starts with `prefix`; gives their number. */
   deletePrefix(prefix: string, options?: CallOptions): Promise<number>;
+  /**
+   * Waits for its turn for the lock `path`, in the protocol of etcd's Go client: `<path>/<lease hex>`, the
+   * lowest create revision holds. A failure on the way rejects; nothing is left behind. Rejects with `aborted`
+   * when the signal fires first. A holder that dies gives way after 25 s.
+   */
+  lock(path: string, options?: CallOptions): Promise<KvstoreLock>;
   /** See {@link Watch}. The prefix must end in `/`: a watch of cluster `a` must never see `ab`. */
   watch(prefix: string, options?: WatchOptions): Watch;
   onLeaseLost(listener: LeaseLostListener): Unsubscribe;

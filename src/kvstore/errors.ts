@@ -8,6 +8,7 @@
  *   (after a restore, a revision that once was can lie in the future again).
  * - `too-large`: the answer is larger than the transport takes.
  * - `forbidden`: the user may not do this. `lease-not-found`: the lease has expired or was revoked.
+ * - `lock-lost`: the lock under which the write was to be made is not held any more.
  * - `invalid-request`: the server refuses the request itself. `aborted`: the caller's signal. `closed`: the
  *   client was closed. `internal`: anything else.
  */
@@ -22,6 +23,7 @@ export type KvstoreErrorCode =
   | 'too-large'
   | 'forbidden'
   | 'lease-not-found'
+  | 'lock-lost'
   | 'invalid-request'
   | 'aborted'
   | 'closed'

@@ -5,14 +5,16 @@ import type {
   BackendStatus,
   DeleteOptions,
   KvstoreBackend,
+  KvstoreLock,
   LeaseLostListener,
   Watch,
   WatchOptions,
   WriteOptions,
 } from './backend.ts';
-import { asKvstoreError, type KvstoreError } from './errors.ts';
+import { asKvstoreError, KvstoreError } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
+import { LockKeeper } from './lock-keeper.ts';
 import {
   type CallOptions,
   type Compare,
@@ -43,11 +45,14 @@ export interface KvstoreClientOptions {
 
 const LEASE_SECONDS = 15 * 60;
 
+type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'signal' | 'deadlineMs'>;
+
 /** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches, written once. */
 export class KvstoreClient implements KvstoreBackend {
   readonly #options: KvstoreClientOptions;
   readonly #transport: Transport;
   readonly #leases: LeaseKeeper;
+  readonly #locks: LockKeeper;
   readonly #leaseListeners: ListenerSet<LeaseLostListener>;
   readonly #watches = new Set<ListAndWatch>();
   readonly #closed = new AbortController();
@@ -60,6 +65,7 @@ export class KvstoreClient implements KvstoreBackend {
     this.#options = options;
     this.#transport = options.transport;
     this.#leaseListeners = new ListenerSet((error) => options.onListenerFault?.(error));
+    this.#locks = new LockKeeper(options);
     this.#leases = new LeaseKeeper({
       transport: options.transport,
       clock: options.clock,
@@ -123,12 +129,11 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
+    const { ifModRevision } = options;
     const compare: readonly Compare[] =
-      options.ifModRevision === undefined
-        ? []
-        : [{ key, target: 'mod-revision', equals: options.ifModRevision }];
+      ifModRevision === undefined ? [] : [{ key, target: 'mod-revision', equals: ifModRevision }];
     const writes = [{ op: 'delete', range: keyRange(key) } as const];
-    const { deleted } = await this.#call(() => this.#transport.txn({ compare, writes }, options));
+    const { deleted } = await this.#txn({ compare, writes }, options);
     if (deleted > 0) this.#leases.unbind(key);
     return deleted > 0;
   }
@@ -137,6 +142,10 @@ export class KvstoreClient implements KvstoreBackend {
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
     const { deleted } = await this.#call(() => this.#transport.txn({ compare: [], writes }, options));
     return deleted;
+  }
+
+  lock(path: string, options?: CallOptions): Promise<KvstoreLock> {
+    return this.#locks.lock(path, options);
   }
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
@@ -173,7 +182,7 @@ export class KvstoreClient implements KvstoreBackend {
 
   async close(options: { readonly keepLeases?: boolean } = {}): Promise<void> {
     this.#closed.abort();
-    await this.#leases.close(options.keepLeases !== true);
+    await Promise.all([this.#locks.close(), this.#leases.close(options.keepLeases !== true)]);
     await this.#transport.close();
   }
 
@@ -186,13 +195,29 @@ export class KvstoreClient implements KvstoreBackend {
     const lease = options.leased === true ? await this.#leases.leaseFor(key) : NO_LEASE;
     if (lease === NO_LEASE) this.#leases.unbind(key);
     try {
-      return await this.#call(() => this.#transport.txn(request(lease), options));
+      return await this.#txn(request(lease), options);
     } catch (error) {
       if (lease === NO_LEASE || asKvstoreError(error).code !== 'lease-not-found') throw error;
       this.#leases.markLost(lease);
-      const next = await this.#leases.leaseFor(key);
-      return this.#call(() => this.#transport.txn(request(next), options));
+      return this.#txn(request(await this.#leases.leaseFor(key)), options);
     }
+  }
+
+  /**
+   * A transaction, under a lock if there is one to be. A transaction has one negative outcome only; whether it
+   * is the lock's is asked when it happens, which is rare.
+   */
+  async #txn(request: TxnRequest, { ifLocked, signal, deadlineMs }: GuardedOptions): Promise<TxnResponse> {
+    const call = { signal, deadlineMs };
+    if (ifLocked === undefined) return this.#call(() => this.#transport.txn(request, call));
+    const guard = { key: ifLocked.key, target: 'create-revision', equals: ifLocked.revision } as const;
+    const guarded = { compare: [guard, ...request.compare], writes: request.writes };
+    const answer = await this.#call(() => this.#transport.txn(guarded, call));
+    if (answer.succeeded) return answer;
+    const otherwise = { compare: [guard], writes: request.otherwise ?? [] };
+    const held = await this.#call(() => this.#transport.txn(otherwise, call));
+    if (held.succeeded) return { ...held, succeeded: false };
+    throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} is not held any more`);
   }
 
   /** Runs a call and remembers how it went, for the status. */

@@ -53,6 +53,11 @@ export class LeaseKeeper {
     return this.#lost;
   }
 
+  /** Whether this lease is held still. */
+  holds(id: LeaseID): boolean {
+    return this.#leases.has(id);
+  }
+
   /** The lease for a key: the one that it has, or one with room. Grants one if need be; rejects if that fails. */
   async leaseFor(key: string): Promise<LeaseID> {
     for (;;) {

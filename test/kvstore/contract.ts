@@ -231,6 +231,78 @@ export function backendContract(
     });
   });
 
+  describe(`${name}: locks`, () => {
+    it('one at a time, whoever asks, in this client and in others', async () => {
+      const clients = [client, await kvstore.client(), await kvstore.client()];
+      let holders = 0;
+      const order: number[] = [];
+      const turn = async (i: number): Promise<void> => {
+        const lock = await clients[i % 3]?.backend.lock('locks/a');
+        expect(++holders).toBe(1);
+        order.push(i);
+        await kvstore.pass(5);
+        holders--;
+        await lock?.release();
+      };
+      const turns = Array.from({ length: 9 }, (_, i) => turn(i));
+      await kvstore.until('all turns', () => order.length === 9);
+      await Promise.all(turns);
+      await kvstore.until('no key is left', async () => (await kvstore.content('locks/')).size === 0);
+    });
+
+    it('different paths do not wait for each other, `a` not for `ab` either', async () => {
+      const held = await Promise.all(['locks/a', 'locks/ab', 'locks/a/b'].map((p) => client.backend.lock(p)));
+      const other = await kvstore.client();
+      expect((await other.backend.lock('locks/b')).key).toMatch(/^locks\/b\/[0-9a-f]+$/);
+      expect([...(await kvstore.content('locks/')).keys()]).toHaveLength(4);
+      await Promise.all(held.map((lock) => lock.release()));
+    });
+
+    it('who gives up waiting leaves nothing behind', async () => {
+      const other = await kvstore.client();
+      const lock = await client.backend.lock('locks/a');
+      const waits = [client, other].map(async ({ backend }) => {
+        const controller = new AbortController();
+        const waiting = backend.lock('locks/a', { signal: controller.signal }).catch((e: unknown) => e);
+        await kvstore.pass(50);
+        controller.abort();
+        return waiting;
+      });
+      for (const wait of waits) expect(await wait).toMatchObject({ code: 'aborted' });
+      await kvstore.until('one key is left', async () => (await kvstore.content('locks/')).size === 1);
+      await lock.release();
+      expect((await other.backend.lock('locks/a')).lost.aborted).toBe(false);
+    });
+
+    it('a lock goes with its lease: the holder is told, and cannot write under it any more', async () => {
+      const other = await kvstore.client();
+      const lock = await client.backend.lock('locks/a');
+      expect(await client.backend.createOnly(`${P}a`, bytes('1'), { ifLocked: lock })).toBe(true);
+      expect(await client.backend.createOnly(`${P}a`, bytes('2'), { ifLocked: lock })).toBe(false);
+      await client.loseLeases();
+      const next = await other.backend.lock('locks/a');
+      const lateWrite = client.backend.update(`${P}a`, bytes('late'), { ifLocked: lock });
+      await expect(lateWrite).rejects.toMatchObject({ code: 'lock-lost' });
+      await expect(client.backend.delete(`${P}a`, { ifLocked: lock })).rejects.toMatchObject({
+        code: 'lock-lost',
+      });
+      expect(await other.backend.updateIfDifferent(`${P}a`, bytes('1'), { ifLocked: next })).toBe(false);
+      expect(await other.backend.updateIfDifferent(`${P}a`, bytes('3'), { ifLocked: next })).toBe(true);
+      await kvstore.until('the holder is told', () => lock.lost.aborted);
+      expect([...(await kvstore.content(P))]).toEqual([[`${P}a`, '3']]);
+    });
+
+    it('a lock that was released during a disconnect is free once the client is back', async () => {
+      const other = await kvstore.client();
+      const lock = await client.backend.lock('locks/a');
+      await client.down();
+      await lock.release();
+      await client.up();
+      await kvstore.until('it is free', async () => (await kvstore.content('locks/')).size === 0);
+      await (await other.backend.lock('locks/a')).release();
+    });
+  });
+
   describe(`${name}: list and watch`, () => {
     it('an empty prefix is done at once, and then followed', async () => {
       const recorder = await listed(watch());

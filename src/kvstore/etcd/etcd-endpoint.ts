@@ -72,7 +72,8 @@ function clientOptions(config: EtcdConfig, endpoint: string): IOptions {
       'grpc-node.flow_control_window': WINDOW_BYTES,
       'grpc.keepalive_time_ms': config.keepAliveTimeMs ?? KEEPALIVE_TIME_MS,
       'grpc.keepalive_timeout_ms': config.keepAliveTimeoutMs ?? KEEPALIVE_TIMEOUT_MS,
-      'grpc.keepalive_permit_without_calls': 1,
+      // etcd takes pings of a connection that carries no call for abuse, and ends it.
+      'grpc.keepalive_permit_without_calls': 0,
       'grpc.initial_reconnect_backoff_ms': 100,
       'grpc.max_reconnect_backoff_ms': 5000,
       'grpc.enable_http_proxy': 0,

@@ -1,0 +1,73 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { type EtcdProcess, startEtcd } from './etcd-process.ts';
+
+let etcd: EtcdProcess;
+let backend: EtcdBackend;
+
+beforeAll(async () => {
+  const [started] = await startEtcd();
+  if (started === undefined) throw new Error('no etcd');
+  etcd = started;
+  backend = new EtcdBackend({ endpoints: [etcd.url] });
+});
+
+afterAll(async () => {
+  await backend.close();
+  await etcd.dispose();
+});
+
+/** `etcdctl lock`: prints its key when it holds the lock, and holds it until it is told to end. */
+function goLock(path: string): { readonly held: Promise<string>; release(): Promise<void> } {
+  const child = spawn('etcdctl', ['--endpoints', etcd.url, 'lock', path], {
+    env: { ...process.env, ETCDCTL_API: '3' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const held = once(child.stdout, 'data').then(([chunk]) => String(chunk).trim());
+  const release = async (): Promise<void> => {
+    child.kill('SIGINT');
+    await once(child, 'exit');
+  };
+  return { held, release };
+}
+
+async function settledWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
+  const timeout = new Promise<boolean>((resolve) => setTimeout(resolve, ms, false));
+  return Promise.race([promise.then(() => true), timeout]);
+}
+
+describe('locks and the Go client', () => {
+  it('Go waits for a lock that we hold', async () => {
+    const lock = await backend.lock('locks/ours');
+    const go = goLock('locks/ours');
+    expect(await settledWithin(go.held, 500)).toBe(false);
+    await lock.release();
+    expect(await go.held).toMatch(/^locks\/ours\/[0-9a-f]+$/);
+    await go.release();
+  });
+
+  it('we wait for a lock that Go holds', async () => {
+    const go = goLock('locks/theirs');
+    await go.held;
+    const waiting = backend.lock('locks/theirs');
+    expect(await settledWithin(waiting, 500)).toBe(false);
+    await go.release();
+    await (await waiting).release();
+  });
+
+  it('both stand in one queue', async () => {
+    const first = await backend.lock('locks/queue');
+    const go = goLock('locks/queue');
+    expect(await settledWithin(go.held, 300)).toBe(false);
+    const other = new EtcdBackend({ endpoints: [etcd.url] });
+    const last = other.lock('locks/queue');
+    await first.release();
+    await go.held;
+    expect(await settledWithin(last, 300)).toBe(false);
+    await go.release();
+    await (await last).release();
+    await other.close();
+  });
+});
