@@ -28,7 +28,7 @@ export interface NodeBenchReport {
   readonly rows: readonly NodeBenchRow[];
 }
 
-/** A node as if just decoded: every string fresh. */
+/** A node as if just decoded: every string fresh, all objects of one shape. */
 function decoded(i: number, bootID: string): NodeSpec {
   const [high, low] = [(i >> 8) & 255, i & 255];
   const json = JSON.stringify({
@@ -42,17 +42,33 @@ function decoded(i: number, bootID: string): NodeSpec {
       { type: 'CiliumInternalIP', ip: `10.${high}.${low}.${1 + (i >> 16)}` },
     ],
     ipv4AllocCIDR: `10.${high}.${low}.0/24`,
-    ipv4SecondaryAllocCIDRs: [],
-    ipv6SecondaryAllocCIDRs: [],
     encryptionKey: 0,
     nodeIdentity: 0,
     wireguardPubKey: '',
     bootID,
+    zone: `zone-${i % 3}`,
   });
+  const { zone, ...fields } = JSON.parse(json) as NodeSpec & { readonly zone: string };
   return {
-    ...(JSON.parse(json) as NodeSpec),
-    labels: new Map([['zone', `zone-${i % 3}`]]),
+    name: fields.name,
+    cluster: fields.cluster,
+    source: fields.source,
+    clusterID: fields.clusterID,
+    addresses: fields.addresses,
+    ipv4AllocCIDR: fields.ipv4AllocCIDR,
+    ipv6AllocCIDR: undefined,
+    ipv4SecondaryAllocCIDRs: [],
+    ipv6SecondaryAllocCIDRs: [],
+    ipv4HealthIP: undefined,
+    ipv6HealthIP: undefined,
+    ipv4IngressIP: undefined,
+    ipv6IngressIP: undefined,
+    encryptionKey: fields.encryptionKey,
+    labels: new Map([['zone', zone]]),
     annotations: new Map(),
+    nodeIdentity: fields.nodeIdentity,
+    wireguardPubKey: fields.wireguardPubKey,
+    bootID: fields.bootID,
   };
 }
 

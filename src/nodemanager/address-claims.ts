@@ -62,11 +62,8 @@ export class AddressClaim implements Claim {
 export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | undefined {
   let external: string | undefined;
   let other: string | undefined;
-  for (let i = 0; i < node.addresses.size; i++) {
-    const address = node.addresses.get(i);
-    if (address === undefined || address.type === 'CiliumInternalIP') continue;
-    const { type, ip } = address;
-    if (ip.includes(':') !== (underlay === 'ipv6')) continue;
+  for (const { type, ip } of node.fields.addresses) {
+    if (type === 'CiliumInternalIP' || ip.includes(':') !== (underlay === 'ipv6')) continue;
     if (type === 'InternalIP') return ip;
     if (type === 'ExternalIP') external = ip;
     else other ??= ip;
@@ -92,11 +89,9 @@ export function addressClaims(node: Node, configuration: NodeConfiguration): rea
       ? RESERVED_IDENTITIES['remote-node']
       : RESERVED_IDENTITIES.host;
   const allAddresses = encryption || remoteNodeIdentities;
-  for (let i = 0; i < node.addresses.size; i++) {
-    const address = node.addresses.get(i);
-    const inTunnel = address?.type === 'CiliumInternalIP';
-    if (address === undefined || (!inTunnel && !allAddresses)) continue;
-    const { type, ip } = address;
+  for (const { type, ip } of node.fields.addresses) {
+    const inTunnel = type === 'CiliumInternalIP';
+    if (!inTunnel && !allAddresses) continue;
     const endpoint = inTunnel || encryption || hostFirewall ? tunnel : undefined;
     const plain = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
     put(claims, new AddressClaim(node, ip, identity, endpoint, plain ? 0 : node.encryptionKey));

@@ -1,11 +1,6 @@
 import { type Rejection, rejection, showValue } from '../base/rejection.ts';
-import type { Node, NodeAddress, NodeSpec } from './node.ts';
-
-/** A node as plain data: what `JSON.stringify` makes of a {@link Node}, without what is worked out from it. */
-export interface PlainNode extends Omit<NodeSpec, 'labels' | 'annotations'> {
-  readonly labels: Readonly<Record<string, string>>;
-  readonly annotations: Readonly<Record<string, string>>;
-}
+import type { NodeAddress, NodeSpec } from './node.ts';
+import type { PlainNode } from './plain-node.ts';
 
 /**
  * The nodes that were known when it was made, as plain data that survives JSON. An agent writes it to disk now and
@@ -14,18 +9,6 @@ export interface PlainNode extends Omit<NodeSpec, 'labels' | 'annotations'> {
 export interface NodeCheckpoint {
   readonly version: 1;
   readonly nodes: readonly PlainNode[];
-}
-
-export function plainNode(node: Node): PlainNode {
-  const { fullName: _, ...fields } = node;
-  return {
-    ...fields,
-    addresses: node.addresses.toArray(),
-    ipv4SecondaryAllocCIDRs: node.ipv4SecondaryAllocCIDRs.toArray(),
-    ipv6SecondaryAllocCIDRs: node.ipv6SecondaryAllocCIDRs.toArray(),
-    labels: node.labels.toObject(),
-    annotations: node.annotations.toObject(),
-  };
 }
 
 /** The nodes of a checkpoint that was read back; `undefined` when it is none. Each may still be none itself. */

@@ -163,5 +163,5 @@ export class NodeIDs implements NodeHandler {
 }
 
 function addressesOf(node: Node): ReadonlySet<string> {
-  return new Set(node.addresses.map(({ ip }) => ip));
+  return new Set(node.fields.addresses.map(({ ip }) => ip));
 }

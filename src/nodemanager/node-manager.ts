@@ -10,7 +10,7 @@ import { DEFAULT_CONCURRENCY } from './handler-feed.ts';
 import { type AppliedOutcome, HandlerFeeds } from './handler-feeds.ts';
 import type { Node, NodeName, NodeSpec } from './node.ts';
 import { NodeAddresses } from './node-addresses.ts';
-import { type NodeCheckpoint, nodesOfCheckpoint, plainNode, specOfPlainNode } from './node-checkpoint.ts';
+import { type NodeCheckpoint, nodesOfCheckpoint, specOfPlainNode } from './node-checkpoint.ts';
 import { NodeEntry } from './node-entry.ts';
 import type { HandlerFault, NodeHandler } from './node-handler.ts';
 import {
@@ -30,7 +30,7 @@ import {
 import { NodeTable } from './node-table.ts';
 import { NodeOutcomeCounts } from './outcome-counts.ts';
 import { parseNode } from './parse-node.ts';
-import { saysTheSame } from './same-node.ts';
+import { sameNode } from './same-node.ts';
 
 const NONE: readonly never[] = [];
 
@@ -111,7 +111,7 @@ export class NodeManager {
   /** The nodes to restore after a restart: all but the local one, which announces itself. */
   checkpoint(): NodeCheckpoint {
     const nodes = Array.from(this.nodes()).filter((node) => node.source !== 'local' && !this.#isLocal(node));
-    return { version: 1, nodes: nodes.map(plainNode) };
+    return { version: 1, nodes: nodes.map((node) => node.toJSON()) };
   }
 
   /**
@@ -270,7 +270,7 @@ export class NodeManager {
   #update(spec: NodeSpec): NodeUpdateOutcome {
     const known = this.#nodes.get(spec);
     const claim = known?.claimOf(spec.source);
-    if (known !== undefined && claim !== undefined && saysTheSame(claim, spec))
+    if (known !== undefined && claim !== undefined && sameNode(claim.fields, spec))
       return this.#repeated(known, claim);
     const node = parseNode(spec, this.#reject);
     if (node === undefined) return 'invalid';

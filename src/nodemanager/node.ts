@@ -1,5 +1,6 @@
-import { hash, type Map as ImmutableMap, type List, type ValueObject } from 'immutable';
+import { hash, Map as ImmutableMap, List, type ValueObject } from 'immutable';
 import type { Source } from '../identity/source.ts';
+import { type PlainNode, plainNode } from './plain-node.ts';
 import { sameNode } from './same-node.ts';
 
 /** What an address is for, as nodes are announced (WIRE, "Node"). Other types are kept and treated like `Hostname`. */
@@ -31,8 +32,8 @@ export function nodeFullName({ cluster, name }: NodeName): string {
 }
 
 /**
- * A node as a source describes it: what the kvstore codec returns, and the source it came from. Only read, never
- * kept: the engine makes a {@link Node} of it. Absent fields have the zero value.
+ * A node as a source describes it: what the kvstore codec returns, and the source it came from. Absent fields have the
+ * zero value. Its lists and maps are kept: not to be changed once they were handed in.
  */
 export interface NodeSpec extends NodeName {
   readonly source: Source;
@@ -58,83 +59,150 @@ export interface NodeSpec extends NodeName {
   readonly bootID?: string | undefined;
 }
 
-/** The fields of a {@link Node}, each canonical. Absent addresses and CIDRs are `undefined`. */
+/** All fields of a node as plain values, each canonical; also a {@link NodeSpec}. Absent addresses are `undefined`. */
 export interface NodeFields extends NodeName {
   readonly source: Source;
   readonly clusterID: number;
-  readonly addresses: List<NodeAddress>;
+  readonly addresses: readonly NodeAddress[];
   readonly ipv4AllocCIDR: string | undefined;
   readonly ipv6AllocCIDR: string | undefined;
-  readonly ipv4SecondaryAllocCIDRs: List<string>;
-  readonly ipv6SecondaryAllocCIDRs: List<string>;
+  readonly ipv4SecondaryAllocCIDRs: readonly string[];
+  readonly ipv6SecondaryAllocCIDRs: readonly string[];
   readonly ipv4HealthIP: string | undefined;
   readonly ipv6HealthIP: string | undefined;
   readonly ipv4IngressIP: string | undefined;
   readonly ipv6IngressIP: string | undefined;
   readonly encryptionKey: number;
-  readonly labels: ImmutableMap<string, string>;
-  readonly annotations: ImmutableMap<string, string>;
+  readonly labels: ReadonlyMap<string, string>;
+  readonly annotations: ReadonlyMap<string, string>;
   readonly nodeIdentity: number;
   readonly wireguardPubKey: string;
   readonly bootID: string;
 }
 
-/**
- * A node (SEMANTICS 4): an immutable value, safe to keep. Equal when every field is, with the source and the
- * order of addresses; `is`, `Map` and `Set` of `immutable` know it by value.
- */
-export class Node implements NodeFields, ValueObject {
-  /** `cluster/name`. */
-  readonly fullName: string;
-  readonly name: string;
-  readonly cluster: string;
-  readonly source: Source;
-  readonly clusterID: number;
+/** The collections of a node as immutable values. */
+interface Collections {
   readonly addresses: List<NodeAddress>;
-  readonly ipv4AllocCIDR: string | undefined;
-  readonly ipv6AllocCIDR: string | undefined;
   readonly ipv4SecondaryAllocCIDRs: List<string>;
   readonly ipv6SecondaryAllocCIDRs: List<string>;
-  readonly ipv4HealthIP: string | undefined;
-  readonly ipv6HealthIP: string | undefined;
-  readonly ipv4IngressIP: string | undefined;
-  readonly ipv6IngressIP: string | undefined;
-  readonly encryptionKey: number;
   readonly labels: ImmutableMap<string, string>;
   readonly annotations: ImmutableMap<string, string>;
-  readonly nodeIdentity: number;
-  readonly wireguardPubKey: string;
-  readonly bootID: string;
+}
 
-  /** Trusts the fields to be canonical; use `parseNode` for what a source says. */
+/**
+ * A node (SEMANTICS 4): an immutable value, safe to keep. Equal when every field is, with the source and the order of
+ * addresses; `is`, `Map` and `Set` of `immutable` know it by value. Its collections are made when they are first
+ * asked for: most nodes come and go without anybody looking at their labels.
+ */
+export class Node implements ValueObject {
+  /** `cluster/name`. */
+  readonly fullName: string;
+  /** The same node as plain data, for codecs and for walks that are hot. Not to be changed. */
+  readonly fields: NodeFields;
+  #collections: Collections | undefined;
+
+  /** Trusts the fields to be canonical, and keeps them; use `parseNode` for what a source says. */
   constructor(fields: NodeFields) {
     this.fullName = nodeFullName(fields);
-    this.name = fields.name;
-    this.cluster = fields.cluster;
-    this.source = fields.source;
-    this.clusterID = fields.clusterID;
-    this.addresses = fields.addresses;
-    this.ipv4AllocCIDR = fields.ipv4AllocCIDR;
-    this.ipv6AllocCIDR = fields.ipv6AllocCIDR;
-    this.ipv4SecondaryAllocCIDRs = fields.ipv4SecondaryAllocCIDRs;
-    this.ipv6SecondaryAllocCIDRs = fields.ipv6SecondaryAllocCIDRs;
-    this.ipv4HealthIP = fields.ipv4HealthIP;
-    this.ipv6HealthIP = fields.ipv6HealthIP;
-    this.ipv4IngressIP = fields.ipv4IngressIP;
-    this.ipv6IngressIP = fields.ipv6IngressIP;
-    this.encryptionKey = fields.encryptionKey;
-    this.labels = fields.labels;
-    this.annotations = fields.annotations;
-    this.nodeIdentity = fields.nodeIdentity;
-    this.wireguardPubKey = fields.wireguardPubKey;
-    this.bootID = fields.bootID;
+    this.fields = fields;
+  }
+
+  get name(): string {
+    return this.fields.name;
+  }
+
+  get cluster(): string {
+    return this.fields.cluster;
+  }
+
+  get source(): Source {
+    return this.fields.source;
+  }
+
+  get clusterID(): number {
+    return this.fields.clusterID;
+  }
+
+  get addresses(): List<NodeAddress> {
+    return this.#immutable().addresses;
+  }
+
+  get ipv4AllocCIDR(): string | undefined {
+    return this.fields.ipv4AllocCIDR;
+  }
+
+  get ipv6AllocCIDR(): string | undefined {
+    return this.fields.ipv6AllocCIDR;
+  }
+
+  get ipv4SecondaryAllocCIDRs(): List<string> {
+    return this.#immutable().ipv4SecondaryAllocCIDRs;
+  }
+
+  get ipv6SecondaryAllocCIDRs(): List<string> {
+    return this.#immutable().ipv6SecondaryAllocCIDRs;
+  }
+
+  get ipv4HealthIP(): string | undefined {
+    return this.fields.ipv4HealthIP;
+  }
+
+  get ipv6HealthIP(): string | undefined {
+    return this.fields.ipv6HealthIP;
+  }
+
+  get ipv4IngressIP(): string | undefined {
+    return this.fields.ipv4IngressIP;
+  }
+
+  get ipv6IngressIP(): string | undefined {
+    return this.fields.ipv6IngressIP;
+  }
+
+  get encryptionKey(): number {
+    return this.fields.encryptionKey;
+  }
+
+  get labels(): ImmutableMap<string, string> {
+    return this.#immutable().labels;
+  }
+
+  get annotations(): ImmutableMap<string, string> {
+    return this.#immutable().annotations;
+  }
+
+  get nodeIdentity(): number {
+    return this.fields.nodeIdentity;
+  }
+
+  get wireguardPubKey(): string {
+    return this.fields.wireguardPubKey;
+  }
+
+  get bootID(): string {
+    return this.fields.bootID;
   }
 
   equals(other: unknown): boolean {
-    return this === other || (other instanceof Node && sameNode(this, other));
+    return this === other || (other instanceof Node && sameNode(this.fields, other.fields));
   }
 
   hashCode(): number {
     return hash(this.fullName);
+  }
+
+  toJSON(): PlainNode {
+    return plainNode(this.fields);
+  }
+
+  #immutable(): Collections {
+    this.#collections ??= {
+      addresses: List(this.fields.addresses.map((address) => Object.freeze({ ...address }))),
+      ipv4SecondaryAllocCIDRs: List(this.fields.ipv4SecondaryAllocCIDRs),
+      ipv6SecondaryAllocCIDRs: List(this.fields.ipv6SecondaryAllocCIDRs),
+      labels: ImmutableMap(this.fields.labels),
+      annotations: ImmutableMap(this.fields.annotations),
+    };
+    return this.#collections;
   }
 }

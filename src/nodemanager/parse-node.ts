@@ -1,4 +1,3 @@
-import { Map as ImmutableMap, List } from 'immutable';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import { isSource } from '../identity/source.ts';
@@ -8,7 +7,8 @@ import { Node, type NodeAddress, type NodeSpec, nodeFullName } from './node.ts';
 /** The largest cluster id that an identity has room for, in a mesh of 511 clusters. */
 const MAX_CLUSTER_ID = 511;
 
-const NO_STRINGS: ImmutableMap<string, string> = ImmutableMap();
+const NO_STRINGS: ReadonlyMap<string, string> = new Map();
+const NONE: readonly never[] = [];
 
 /** Told of each field that is refused. */
 export type RejectField = (rejection: Rejection) => void;
@@ -40,8 +40,8 @@ export function parseNode(spec: NodeSpec, reject: RejectField): Node | undefined
     ipv4IngressIP: address(spec, 'ipv4IngressIP', spec.ipv4IngressIP, reject),
     ipv6IngressIP: address(spec, 'ipv6IngressIP', spec.ipv6IngressIP, reject),
     encryptionKey: spec.encryptionKey ?? 0,
-    labels: stringMap(spec.labels),
-    annotations: stringMap(spec.annotations),
+    labels: stringsOf(spec.labels),
+    annotations: stringsOf(spec.annotations),
     nodeIdentity: spec.nodeIdentity ?? 0,
     wireguardPubKey: spec.wireguardPubKey ?? '',
     bootID: spec.bootID ?? '',
@@ -69,17 +69,24 @@ function isUpTo(max: number, value: unknown): boolean {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= max;
 }
 
-function addressList(spec: NodeSpec, reject: RejectField): List<NodeAddress> {
+function addressList(spec: NodeSpec, reject: RejectField): readonly NodeAddress[] {
   const { addresses } = spec;
-  if (addresses === undefined || addresses.length === 0) return List();
-  const kept: NodeAddress[] = [];
-  for (let i = 0; i < addresses.length; i++) {
-    const given = addresses[i];
-    if (given === undefined) continue;
-    const ip = canonicalAddress(given.ip) ?? refusedAddress(spec, `addresses.${i}`, given.ip, reject);
-    if (ip !== undefined) kept.push({ type: given.type, ip });
+  if (addresses === undefined || addresses.length === 0) return NONE;
+  for (const { ip } of addresses) {
+    if (canonicalAddress(ip) !== ip) return canonicalAddresses(spec, addresses, reject);
   }
-  return List(kept);
+  return addresses; // the common case: a codec has made them canonical
+}
+
+function canonicalAddresses(
+  spec: NodeSpec,
+  addresses: readonly NodeAddress[],
+  reject: RejectField,
+): readonly NodeAddress[] {
+  return addresses.flatMap(({ type, ip }, i) => {
+    const canonical = address(spec, `addresses.${i}`, ip, reject);
+    return canonical === undefined ? [] : [{ type, ip: canonical }];
+  });
 }
 
 function address(
@@ -97,8 +104,9 @@ function refusedAddress(spec: NodeSpec, field: string, text: string, reject: Rej
   reject(rejection('invalid-address', field, text, 'is no IP address', `node ${nodeFullName(spec)}`));
 }
 
-function stringMap(given: ReadonlyMap<string, string> | undefined): ImmutableMap<string, string> {
-  return given === undefined || given.size === 0 ? NO_STRINGS : ImmutableMap(given);
+/** Empty maps are common and not small: all nodes share one. */
+function stringsOf(given: ReadonlyMap<string, string> | undefined): ReadonlyMap<string, string> {
+  return given === undefined || given.size === 0 ? NO_STRINGS : given;
 }
 
 function cidr(
@@ -118,8 +126,8 @@ function cidrList(
   spec: NodeSpec,
   field: 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs',
   reject: RejectField,
-): List<string> {
+): readonly string[] {
   const given = spec[field];
-  if (given === undefined || given.length === 0) return List();
-  return List(given.flatMap((text, i) => cidr(spec, `${field}.${i}`, text, reject) ?? []));
+  if (given === undefined || given.length === 0) return NONE;
+  return given.flatMap((text, i) => cidr(spec, `${field}.${i}`, text, reject) ?? []);
 }

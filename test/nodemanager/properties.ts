@@ -35,7 +35,7 @@ function expectEqual(what: string, actual: unknown, expected: unknown): void {
 
 /** A node of the engine in the words of the model. */
 function asText(node: Node): string {
-  return text({ ...node, addresses: node.addresses.toArray() } as unknown as NodeSpec);
+  return text(node.fields);
 }
 
 function texts(nodes: Iterable<readonly [string, Node]>): readonly (readonly [string, string])[] {
