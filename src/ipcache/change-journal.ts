@@ -3,6 +3,7 @@ import { formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, PrefixChange, sameEntry } from './change.ts';
 import type { ClaimSink, ClaimState, KeyImage } from './claim-state.ts';
 import type { HeldClaim } from './entry-rows.ts';
+import type { SnapshotKeeper } from './snapshot-keeper.ts';
 import type { ClaimWriter, IPCacheEntry, OwnerChange } from './types.ts';
 
 const NO_CHANGES: PrefixChange[] = []; // never added to
@@ -23,10 +24,12 @@ export class ChangeJournal implements ClaimSink {
   /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
   #before: Before[] | undefined;
   #state: ClaimState | undefined;
+  #snapshots: SnapshotKeeper | undefined;
 
-  /** Ties the journal to the state that it is the sink of. */
-  attach(state: ClaimState): void {
+  /** Ties the journal to the state that it is the sink of, and to whom else the written keys concern. */
+  attach(state: ClaimState, snapshots: SnapshotKeeper): void {
     this.#state = state;
+    this.#snapshots = snapshots;
   }
 
   get inBatch(): boolean {
@@ -34,6 +37,7 @@ export class ChangeJournal implements ClaimSink {
   }
 
   willChange(key: Readonly<PrefixRegister>, slot: number): void {
+    this.#snapshots?.note(key);
     this.#before?.push({ key: { ...key }, image: slot < 0 ? undefined : this.#state?.image(slot) });
   }
 

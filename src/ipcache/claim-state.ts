@@ -62,6 +62,7 @@ export class ClaimState {
   /** Full-length CIDRs in the table: while there are none, no endpoint needs to look for its twin. */
   #fullLengthCIDRs = 0;
   #shadowed = 0;
+  #highWater = 0;
   #namedPorts: NamedPortIndex | undefined;
 
   constructor(
@@ -76,12 +77,20 @@ export class ClaimState {
     this.#maxEntries = options.maxEntries;
   }
 
+  /** The most keys that were ever held at once. */
+  get highWater(): number {
+    return this.#highWater;
+  }
+
   /** CIDRs that an endpoint hides at the moment. */
   get shadowed(): number {
     return this.#shadowed;
   }
 
-  /** Puts a claim on a key. Takes over the reference to `host`, the number of the claim's host IP. */
+  /**
+   * Puts a claim on a key. Takes over the reference to `host`, the number of the claim's host IP, unless there is no
+   * room.
+   */
   put(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     const slot = this.table.find(key);
     if (slot < 0) return this.#claimFree(key, claim, host);
@@ -166,10 +175,7 @@ export class ClaimState {
 
   /** Nobody claims the key yet. */
   #claimFree(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
-    if (this.table.size >= this.#maxEntries) {
-      this.rows.hosts.release(host);
-      return 'capacity';
-    }
+    if (this.table.size >= this.#maxEntries) return 'capacity';
     this.#sink.willChange(key, -1);
     this.#appear(key, claim, host);
     return 'applied';
@@ -229,6 +235,7 @@ export class ClaimState {
   /** A free key gets its first claim. It may shadow its twin, or be shadowed by it. */
   #appear(key: PrefixRegister, claim: Claim, host: number): number {
     const slot = this.table.insert(key);
+    if (this.table.size > this.#highWater) this.#highWater = this.table.size;
     this.rows.fill(slot, claim, host);
     this.#namedPorts?.add(this.rows.k8s(slot));
     if (isFullLengthCIDR(key)) this.#fullLengthCIDRs++;
@@ -271,6 +278,7 @@ export class ClaimState {
   }
 }
 
-function namesPod(claim: HeldClaim, pod: DeleteOptions['ifPod']): boolean {
+/** Whether a claim may be deleted by somebody who means this pod. */
+export function namesPod(claim: HeldClaim, pod: DeleteOptions['ifPod']): boolean {
   return pod === undefined || (claim.k8s?.namespace === pod.namespace && claim.k8s.podName === pod.podName);
 }

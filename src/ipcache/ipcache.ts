@@ -1,22 +1,24 @@
 import { assert } from '../base/assert.ts';
-import { DeliveryQueue } from '../base/delivery-queue.ts';
-import { ListenerSet } from '../base/listener-set.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { addressBits, type Family } from '../net/address-words.ts';
 import { formatPrefix } from '../net/format-address.ts';
 import { HashPrefixTable } from '../net/hash-prefix-table.ts';
 import { formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import { PrefixChange } from './change.ts';
+import { ChangeHub, type ReadOptions } from './change-hub.ts';
 import { ChangeJournal } from './change-journal.ts';
+import type { ChangeBatch } from './change-reader.ts';
 import { claimFault, hostFault, keyFault, writerFault } from './claim-intake.ts';
 import { ClaimState } from './claim-state.ts';
 import { FLAG } from './entry-rows.ts';
 import { decidingRule } from './explain.ts';
 import { NamedPortIndex, type NamedPortSets } from './named-port-index.ts';
 import { OutcomeCounts } from './outcome-counts.ts';
-import { IPCacheSnapshot } from './snapshot.ts';
-import type { IPCacheOptions, IPCacheStatus } from './status.ts';
+import type { IPCacheSnapshot } from './snapshot.ts';
+import { SnapshotKeeper } from './snapshot-keeper.ts';
+import type { FamilyCounts, IPCacheOptions, IPCacheStatus } from './status.ts';
 import type {
   Claim,
   DeleteOptions,
@@ -26,14 +28,17 @@ import type {
   IPCacheListener,
   K8sMetadata,
   KeyedEntry,
-  OwnerChange,
   OwnerListener,
   UpsertOutcome,
   Writer,
 } from './types.ts';
+import { type WaitingClaim, WaitingClaims } from './waiting-claims.ts';
 
 /** How many entries a replay hands to a new listener at a time. */
 const REPLAY_CHUNK = 1024;
+
+/** Keys that may wait for room in a small cache; a large one lets as many wait as it holds. */
+const MANY_WAITING = 65_536;
 
 /**
  * What is where: which identity, host, encryption key and pod stand behind an IP or prefix.
@@ -50,19 +55,15 @@ const REPLAY_CHUNK = 1024;
 export class IPCache {
   readonly #journal: ChangeJournal = new ChangeJournal();
   readonly #state: ClaimState;
+  readonly #snapshots: SnapshotKeeper;
+  readonly #waiting: WaitingClaims;
   readonly #maxEntries: number;
-  readonly #listeners: ListenerSet<IPCacheListener>;
-  readonly #ownerListeners: ListenerSet<OwnerListener>;
-  readonly #namedPortsListeners: ListenerSet<{ changed(): void }>;
-  readonly #deliveries = new DeliveryQueue();
+  readonly #hub: ChangeHub;
   readonly #rejections: RejectionLog;
   readonly #outcomes = new OutcomeCounts();
   /** The key of the call under way. No call yields, and what listeners do comes after its last use. */
   readonly #key: PrefixRegister = prefixRegister();
   #namedPorts: NamedPortIndex | undefined;
-  #replaying = false;
-  #listenerFaults = 0;
-  #revision = 0;
 
   constructor(options: IPCacheOptions = {}) {
     this.#maxEntries = options.maxEntries ?? Number.POSITIVE_INFINITY;
@@ -71,15 +72,11 @@ export class IPCache {
       retainOverruled: options.retainOverruled ?? true,
       maxEntries: this.#maxEntries,
     });
-    this.#journal.attach(this.#state);
+    this.#snapshots = new SnapshotKeeper(this.#state);
+    this.#journal.attach(this.#state, this.#snapshots);
+    this.#waiting = new WaitingClaims(options.maxWaiting ?? Math.max(this.#maxEntries, MANY_WAITING));
     this.#rejections = new RejectionLog(options.onReject);
-    const onFault = (error: unknown): void => {
-      this.#listenerFaults++;
-      options.onListenerFault?.(error);
-    };
-    this.#listeners = new ListenerSet(onFault);
-    this.#ownerListeners = new ListenerSet(onFault);
-    this.#namedPortsListeners = new ListenerSet(onFault);
+    this.#hub = new ChangeHub(options.onListenerFault);
   }
 
   /**
@@ -87,7 +84,7 @@ export class IPCache {
    * on it. The cache keeps `claim.k8s` itself: do not change it afterwards. See {@link UpsertOutcome}.
    */
   upsert(key: string, claim: Claim): UpsertOutcome {
-    this.#assertWritable();
+    this.#hub.assertNotReplaying();
     const outcome = this.#upsert(key, claim);
     this.#outcomes.count(outcome);
     this.#tell();
@@ -99,8 +96,9 @@ export class IPCache {
    * See {@link DeleteOutcome}.
    */
   delete(key: string, by: DeleteOptions): DeleteOutcome {
-    this.#assertWritable();
+    this.#hub.assertNotReplaying();
     const outcome = this.#delete(key, by);
+    this.#admit();
     this.#outcomes.count(outcome === 'applied' ? 'deleted' : outcome);
     this.#tell();
     return outcome;
@@ -116,7 +114,7 @@ export class IPCache {
       this.#outcomes.count(this.#reject(fault));
       return 0;
     }
-    const withdrawn = this.batch(() => this.#state.withdraw(by, this.#key));
+    const withdrawn = this.batch(() => this.#waiting.withdraw(by) + this.#state.withdraw(by, this.#key));
     this.#outcomes.count('deleted', withdrawn);
     return withdrawn;
   }
@@ -128,11 +126,21 @@ export class IPCache {
    * part. Reads inside see what was written so far. `write` must be synchronous.
    */
   batch<T>(write: () => T): T {
-    this.#assertWritable();
+    this.#hub.assertNotReplaying();
     const nested = this.#journal.inBatch;
-    const result = this.#journal.batch(write);
-    if (!nested) this.#tell(true);
-    return result;
+    const waiting = this.#waiting.image();
+    try {
+      const result = this.#journal.batch(() => {
+        const written = write();
+        if (!nested) this.#admit(true);
+        return written;
+      });
+      if (!nested) this.#tell(true);
+      return result;
+    } catch (error) {
+      this.#waiting.restore(waiting);
+      throw error;
+    }
   }
 
   /** The effective entry of exactly this key, shadowed or not. */
@@ -192,7 +200,7 @@ export class IPCache {
 
   /** Goes up by one with every write or batch that changes what is visible. */
   get revision(): number {
-    return this.#revision;
+    return this.#hub.revision;
   }
 
   /**
@@ -206,7 +214,7 @@ export class IPCache {
   /** Calls back after {@link IPCache.namedPorts} has changed, once a write or batch. Starts the tracking. */
   onNamedPortsChange(listener: () => void): Unsubscribe {
     this.#trackedNamedPorts();
-    return this.#namedPortsListeners.add({ changed: listener });
+    return this.#hub.onNamedPortsChange(listener);
   }
 
   /**
@@ -215,19 +223,37 @@ export class IPCache {
    */
   subscribe(listener: IPCacheListener): Unsubscribe {
     assert(!this.#journal.inBatch, 'subscribe: not within a batch');
-    this.#replay(listener);
-    return this.#listeners.add(listener);
+    return this.#hub.subscribe(listener, this.#replayChunks());
   }
 
   /** Tells when contested keys change hands, from here on; see {@link OwnerListener}. */
   subscribeOwners(listener: OwnerListener): Unsubscribe {
-    return this.#ownerListeners.add(listener);
+    return this.#hub.subscribeOwners(listener);
   }
 
-  /** An immutable view of all entries as they are now. Not within a batch. */
+  /**
+   * Changes for a reader that takes its time, such as the edge of a process: batches in which each prefix comes once,
+   * with its latest state. The first is a `resync` with all that is known, unless `from`, the revision up to which the
+   * reader is informed, is recent enough to go on from there. A reader that falls too far behind gets a `resync`
+   * instead of what it missed. Ends when `signal` aborts or the reader stops. Revisions mean nothing to another cache.
+   */
+  changes(options: ReadOptions = {}): AsyncIterableIterator<ChangeBatch, undefined> {
+    assert(!this.#journal.inBatch, 'changes: not within a batch');
+    return this.#hub.read(options, () => this.snapshot());
+  }
+
+  /**
+   * An immutable view of all entries as they are now. The first one costs a pass over all entries; later ones cost
+   * what was written since the one before. Not within a batch.
+   */
   snapshot(): IPCacheSnapshot {
     assert(!this.#journal.inBatch, 'snapshot: not within a batch');
-    return new IPCacheSnapshot(this.#revision, this.entries({ includeShadowed: true }));
+    return this.#snapshots.take(this.#hub.revision);
+  }
+
+  /** The claims that found no room, in the order in which they will be let in. */
+  waiting(): Generator<WaitingClaim, void, void> {
+    return this.#waiting.list();
   }
 
   /** Counts and refused input, as plain data. */
@@ -237,12 +263,19 @@ export class IPCache {
       shadowed: this.#state.shadowed,
       overruledClaims: this.#state.rivals.count,
       maxEntries: this.#maxEntries,
+      highWater: this.#state.highWater,
+      pressure: this.size / this.#maxEntries,
+      waiting: this.#waiting.size,
+      dropped: this.#waiting.dropped,
+      ipv4: familyCounts(this.#state.table, 4),
+      ipv6: familyCounts(this.#state.table, 6),
+      bytes: this.#state.table.bytes + this.#state.rows.bytes,
       entriesBySource: this.#state.rows.writers.entriesBySource(),
       outcomes: this.#outcomes.snapshot(),
       rejections: this.#rejections.status(),
-      listeners: this.#listeners.size,
-      listenerFaults: this.#listenerFaults,
-      revision: this.#revision,
+      listeners: this.#hub.listeners,
+      listenerFaults: this.#hub.faults,
+      revision: this.#hub.revision,
     };
   }
 
@@ -252,13 +285,47 @@ export class IPCache {
     if (fault !== undefined) return this.#reject(fault);
     const host = this.#state.rows.hosts.acquire(claim.hostIP);
     if (host < 0) return this.#reject(hostFault(claim.hostIP, key));
-    return this.#state.put(this.#key, claim, host);
+    const outcome = this.#state.put(this.#key, claim, host);
+    if (this.#waiting.size > 0 || outcome === 'capacity') this.#await(claim, host, outcome === 'capacity');
+    return outcome;
+  }
+
+  /** Keeps a claim that found no room; or, where its key is held now, lets in what waited for the same key. */
+  #await(claim: Claim, host: number, full: boolean): void {
+    const key = formatKey(this.#key);
+    if (full) {
+      this.#waiting.put(key, this.#state.rows.held(claim, host));
+      this.#state.rows.hosts.release(host);
+      return;
+    }
+    this.#waiting.remove(key, claim);
+    this.#letIn(key);
+  }
+
+  /** Lets claims in that waited, while there is room: at the end of a batch, or of a write outside of one. */
+  #admit(endOfBatch = false): void {
+    if (this.#waiting.size === 0 || (this.#journal.inBatch && !endOfBatch)) return;
+    while (this.#state.table.size < this.#maxEntries) {
+      const key = this.#waiting.next();
+      if (key === undefined) return;
+      this.#letIn(key);
+    }
+  }
+
+  #letIn(key: string): void {
+    for (const claim of this.#waiting.take(key)) {
+      parsePrefix(key, this.#key);
+      this.#state.put(this.#key, claim, this.#state.rows.hosts.acquire(claim.hostIP));
+    }
   }
 
   #delete(key: string, by: DeleteOptions): DeleteOutcome {
     if (typeof key !== 'string' || !parsePrefix(key, this.#key)) return this.#reject(keyFault(key));
     const fault = this.#writerFault(by, key);
-    return fault === undefined ? this.#state.remove(this.#key, by) : this.#reject(fault);
+    if (fault !== undefined) return this.#reject(fault);
+    const outcome = this.#state.remove(this.#key, by);
+    if (outcome !== 'not-found' || this.#waiting.size === 0) return outcome;
+    return this.#waiting.remove(formatKey(this.#key), by) ? 'applied' : outcome;
   }
 
   /** A writer that has claims in force was checked when it got the first one. */
@@ -271,35 +338,14 @@ export class IPCache {
     return 'invalid';
   }
 
-  #assertWritable(): void {
-    assert(!this.#replaying, 'a listener must not write while entries are being replayed to it');
-  }
-
   /** Tells listeners what has been journalled, unless a batch goes on. */
   #tell(batched = false): void {
     if (this.#journal.inBatch) return;
     const changes = this.#journal.takeChanges(batched);
-    if (changes.length > 0) {
-      this.#revision++;
-      this.#deliveries.deliver(this.#listeners, tellChanges, changes);
-    }
+    if (changes.length > 0) this.#hub.tellChanges(changes);
     const ownerChanges = this.#journal.takeOwnerChanges(batched);
-    if (ownerChanges.length > 0)
-      this.#deliveries.deliver(this.#ownerListeners, tellOwnerChanges, ownerChanges);
-    if (this.#namedPorts?.takeChanged())
-      this.#deliveries.deliver(this.#namedPortsListeners, tellChanged, undefined);
-  }
-
-  #replay(listener: IPCacheListener): void {
-    this.#replaying = true;
-    try {
-      this.#listeners.guard(listener, () => {
-        for (const changes of this.#replayChunks()) listener.onChanges(changes);
-        listener.onSynced?.();
-      });
-    } finally {
-      this.#replaying = false;
-    }
+    if (ownerChanges.length > 0) this.#hub.tellOwnerChanges(ownerChanges);
+    if (this.#namedPorts?.takeChanged()) this.#hub.tellNamedPortsChanged();
   }
 
   *#replayChunks(): Generator<readonly PrefixChange[], void, void> {
@@ -353,14 +399,12 @@ export class IPCache {
   }
 }
 
-function tellChanges(listener: IPCacheListener, changes: readonly PrefixChange[]): void {
-  listener.onChanges(changes);
-}
-
-function tellOwnerChanges(listener: OwnerListener, changes: readonly OwnerChange[]): void {
-  listener.onOwnerChanges(changes);
-}
-
-function tellChanged(listener: { changed(): void }): void {
-  listener.changed();
+function familyCounts(table: PrefixTable, family: Family): FamilyCounts {
+  const bits = addressBits(family);
+  const cidrs = new Map<number, number>();
+  for (let length = 0; length <= bits; length++) {
+    const count = table.countOf(family, length, 'cidr');
+    if (count > 0) cidrs.set(length, count);
+  }
+  return { endpoints: table.countOf(family, bits, 'endpoint'), cidrs };
 }

@@ -9,8 +9,13 @@ export interface IPCacheOptions {
    * classic single slot: what is overruled or overwritten is forgotten, the last writer of equal rank wins.
    */
   readonly retainOverruled?: boolean | undefined;
-  /** How many keys fit, shadowed ones included; a claim on one more is refused with `capacity`. No limit by default. */
+  /**
+   * How many keys fit, shadowed ones included. A claim on one more gets `capacity` and waits: it is let in as room
+   * appears, the strongest source first. No limit by default.
+   */
   readonly maxEntries?: number | undefined;
+  /** How many keys may wait for room; claims on further ones are dropped and counted. By default `maxEntries`, at least 65,536. */
+  readonly maxWaiting?: number | undefined;
   /**
    * Seeds the hash of addresses. Give a random number where strangers choose addresses, so that they cannot choose
    * ones that collide; leave it out for runs that repeat exactly.
@@ -25,6 +30,14 @@ export interface IPCacheOptions {
 /** What calls of `upsert`, `delete` and `withdraw` came to; `deleted` counts claims taken away. */
 export type CountedOutcome = UpsertOutcome | Exclude<DeleteOutcome, 'applied'> | 'deleted';
 
+/** Keys of one address family. */
+export interface FamilyCounts {
+  /** Endpoint IPs. */
+  readonly endpoints: number;
+  /** CIDRs by prefix length; lengths without any are left out. */
+  readonly cidrs: ReadonlyMap<number, number>;
+}
+
 /** Counts and refused input of an `IPCache`, as plain data (I12). */
 export interface IPCacheStatus {
   /** Keys held, shadowed ones included. */
@@ -35,6 +48,18 @@ export interface IPCacheStatus {
   readonly overruledClaims: number;
   /** `Infinity` when there is no limit. */
   readonly maxEntries: number;
+  /** The most keys that were ever held at once. */
+  readonly highWater: number;
+  /** How full it is, 0 to 1; 0 when there is no limit. */
+  readonly pressure: number;
+  /** Keys whose claims wait for room; `IPCache.waiting` lists them. */
+  readonly waiting: number;
+  /** Claims that were dropped because too many waited already. */
+  readonly dropped: number;
+  readonly ipv4: FamilyCounts;
+  readonly ipv6: FamilyCounts;
+  /** Bytes held by tables and rows; metadata objects, overruled claims and snapshots not counted. */
+  readonly bytes: number;
   /** Effective entries per source. */
   readonly entriesBySource: ReadonlyMap<Source, number>;
   /** Outcomes since the cache was made; those of a batch that was taken back count too. */

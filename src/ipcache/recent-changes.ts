@@ -1,0 +1,43 @@
+import type { PrefixChange } from './change.ts';
+
+/**
+ * The last changes with their revisions, so that a reader that was away for a short while need not begin anew.
+ * Bounded: when it is full the oldest are forgotten.
+ */
+export class RecentChanges {
+  readonly #capacity: number;
+  readonly #changes: PrefixChange[] = [];
+  readonly #revisions: number[] = [];
+  /** Where the oldest one is, once the ring is full. */
+  #oldest = 0;
+  /** Everything after this revision is here. */
+  #after: number;
+
+  constructor(capacity: number, revision: number) {
+    this.#capacity = capacity;
+    this.#after = revision;
+  }
+
+  add(revision: number, changes: readonly PrefixChange[]): void {
+    for (const change of changes) {
+      if (this.#changes.length === this.#capacity) this.#after = this.#revisions[this.#oldest] ?? this.#after;
+      this.#changes[this.#oldest] = change;
+      this.#revisions[this.#oldest] = revision;
+      this.#oldest = (this.#oldest + 1) % this.#capacity;
+    }
+  }
+
+  /** The changes after a revision, oldest first; undefined when some of them have been forgotten. */
+  since(revision: number): readonly PrefixChange[] | undefined {
+    if (revision < this.#after) return undefined;
+    const full = this.#changes.length === this.#capacity;
+    const inOrder = full ? this.#rotated(this.#changes) : this.#changes;
+    const revisions = full ? this.#rotated(this.#revisions) : this.#revisions;
+    const first = revisions.findIndex((each) => each > revision);
+    return first < 0 ? [] : inOrder.slice(first);
+  }
+
+  #rotated<T>(ring: readonly T[]): readonly T[] {
+    return [...ring.slice(this.#oldest), ...ring.slice(0, this.#oldest)];
+  }
+}

@@ -1,0 +1,137 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { ChangeBatch } from '../../src/ipcache/change-reader.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { FoldingListener, plain } from './invariants.ts';
+import { apply, history } from './operations.ts';
+
+/** Takes the next batch, which must be there. */
+async function next(reader: AsyncIterator<ChangeBatch, undefined>): Promise<ChangeBatch> {
+  const { value } = await reader.next();
+  if (value === undefined) throw new Error('the reader has ended');
+  return value;
+}
+
+/** Folds what a reader is given. */
+class Folded {
+  readonly listener: FoldingListener = new FoldingListener();
+  revision = 0;
+
+  take(batch: ChangeBatch): void {
+    this.revision = batch.revision;
+    if (batch.kind === 'changes') {
+      this.listener.onChanges(batch.changes);
+      return;
+    }
+    this.listener.view.clear();
+    for (const entry of batch.snapshot.entries()) {
+      const prefix = entry.key.includes('/')
+        ? entry.key
+        : `${entry.key}/${entry.key.includes(':') ? 128 : 32}`;
+      this.listener.view.set(prefix, entry);
+    }
+  }
+}
+
+/** Takes what is there; a prefix that is written for the purpose makes sure that there is something. */
+async function catchUp(
+  reader: AsyncIterator<ChangeBatch, undefined>,
+  folded: Folded,
+  cache: IPCache,
+): Promise<void> {
+  const marks = cache.status().outcomes.applied;
+  cache.upsert('203.0.113.1', { identity: 1000 + marks, source: 'kube-apiserver' });
+  folded.take(await next(reader));
+}
+
+function dump(cache: IPCache): Record<string, unknown> {
+  const fresh = new FoldingListener();
+  cache.subscribe(fresh)();
+  return plain(fresh.view);
+}
+
+describe('a reader of changes', () => {
+  it('folds what it is given to what is there, however slow it is and however often it comes back', async () => {
+    await fc.assert(
+      fc.asyncProperty(history, fc.infiniteStream(fc.nat(5)), async (operations, choices) => {
+        const cache = new IPCache();
+        const folded = new Folded();
+        let reader = cache.changes();
+        folded.take(await next(reader));
+        for (const operation of operations) {
+          apply(cache, operation);
+          const choice = choices.next().value;
+          if (choice === 0) {
+            await reader.return?.();
+            reader = cache.changes({ from: folded.revision });
+          }
+          if (choice <= 3) await catchUp(reader, folded, cache);
+        }
+        await catchUp(reader, folded, cache);
+        await reader.return?.();
+        expect(folded.listener.complaints).toEqual([]);
+        expect(plain(folded.listener.view)).toEqual(dump(cache));
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('gets each prefix once, with its latest state, and nothing for one that is back to what it was', async () => {
+    const cache = new IPCache();
+    const reader = cache.changes();
+    expect((await next(reader)).kind).toBe('resync');
+    const waiting = next(reader);
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    cache.upsert('10.0.0.1', { identity: 200, source: 'kvstore' });
+    cache.upsert('10.0.0.2', { identity: 100, source: 'kvstore' });
+    cache.delete('10.0.0.2', { source: 'kvstore' });
+    const batch = await waiting;
+    expect(
+      batch.kind === 'changes' && batch.changes.map((c) => [c.prefix, c.old?.identity, c.new?.identity]),
+    ).toEqual([['10.0.0.1/32', undefined, 200]]);
+  });
+
+  it('goes on from its revision while recent changes are kept, else begins anew', async () => {
+    const cache = new IPCache();
+    const first = cache.changes();
+    await next(first);
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
+    const { revision } = await next(first);
+    await first.return?.();
+    cache.upsert('10.0.0.2', { identity: 100, source: 'kvstore' });
+    const resumed = await next(cache.changes({ from: revision }));
+    expect(resumed.kind === 'changes' && resumed.changes.map(({ prefix }) => prefix)).toEqual([
+      '10.0.0.2/32',
+    ]);
+    for (let i = 0; i < 17_000; i++) cache.upsert('10.0.0.3', { identity: i, source: 'kvstore' });
+    expect((await next(cache.changes({ from: revision }))).kind).toBe('resync');
+    expect((await next(cache.changes({ from: cache.revision + 1 }))).kind).toBe('resync');
+  });
+
+  it('that is too far behind gets all of it anew instead of a queue without bound (I11)', async () => {
+    const cache = new IPCache();
+    const reader = cache.changes();
+    await next(reader);
+    const waiting = next(reader);
+    cache.upsert('192.0.2.1', { identity: 1, source: 'kvstore' });
+    await waiting;
+    cache.batch(() => {
+      for (let i = 0; i < 70_000; i++) {
+        cache.upsert(`10.${i >>> 16}.${(i >>> 8) & 255}.${i & 255}`, { identity: 256, source: 'kvstore' });
+      }
+    });
+    const batch = await next(reader);
+    expect(batch.kind === 'resync' && batch.snapshot.size).toBe(70_001);
+  });
+
+  it('ends when its signal aborts, also while it waits', async () => {
+    const cache = new IPCache();
+    const stop = new AbortController();
+    const reader = cache.changes({ signal: stop.signal });
+    await next(reader);
+    const waiting = reader.next();
+    stop.abort();
+    expect(await waiting).toEqual({ value: undefined, done: true });
+    expect(cache.status().listeners).toBe(0);
+  });
+});
