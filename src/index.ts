@@ -33,10 +33,12 @@ export type { RemoteIdentityCache } from './identity/remote-identity-cache.ts';
 export type { Source } from './identity/source.ts';
 export { SOURCES } from './identity/source.ts';
 // ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
+export type { ReadOptions } from './ipcache/change-hub.ts';
+export type { ChangeBatch } from './ipcache/change-reader.ts';
 export { IPCache } from './ipcache/ipcache.ts';
 export type { NamedPortSets } from './ipcache/named-port-index.ts';
-export type { IPCacheSnapshot } from './ipcache/snapshot.ts';
-export type { CountedOutcome, IPCacheOptions, IPCacheStatus } from './ipcache/status.ts';
+export { IPCacheSnapshot } from './ipcache/snapshot.ts';
+export type { CountedOutcome, FamilyCounts, IPCacheOptions, IPCacheStatus } from './ipcache/status.ts';
 export type {
   Claim,
   DecidingRule,
@@ -55,6 +57,7 @@ export type {
   UpsertOutcome,
   Writer,
 } from './ipcache/types.ts';
+export type { WaitingClaim } from './ipcache/waiting-claims.ts';
 export type { Parsed, ParseOptions } from './k8s/field-reader.ts';
 export { parseEndpointSlice, parseEndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpoints } from './k8s/parse-endpoints.ts';
