@@ -36,7 +36,7 @@ export function ipObserver(
 export function nodeObserver(nodes: NodeSink, cluster: string, source: Source): StoreObserver<Node> {
   return {
     onUpdate: (_name, node) => {
-      nodes.nodeUpdated({ ...node, source });
+      nodes.nodeUpdated({ source, ...node }); // the spread last: see decodeNode
     },
     onDelete: (name) => {
       nodes.nodeDeleted({ cluster, name, source });
