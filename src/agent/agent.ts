@@ -5,6 +5,7 @@ import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { OwnCluster } from '../clustermesh/own-cluster.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
+import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import {
@@ -192,11 +193,11 @@ export class Agent implements Knowledge, PlayStage {
   }
 
   async #add(mesh: ClusterMesh, cluster: string): Promise<boolean> {
-    const client = this.#recorded.connect(cluster);
-    if (client === undefined) return false;
-    const outcome = await mesh.add(cluster, client);
+    const server = this.#recorded.get(cluster)?.server;
+    if (server === undefined) return false;
+    const { clock, random } = this.#context;
+    const outcome = await mesh.add(cluster, () => new MemoryBackend({ server, clock, random }));
     if (outcome === 'added' || outcome === 'reconnected') return true;
-    await client.close();
     this.#refuse(
       rejection('invalid-cluster', 'store', cluster, `cannot be followed as a remote cluster: ${outcome}`),
     );

@@ -74,12 +74,6 @@ export class RecordedMesh {
     }
   }
 
-  /** A new client of the kvstore of a cluster, with a connection of its own; `undefined` for no such cluster. */
-  connect(cluster: string): MemoryBackend | undefined {
-    const server = this.#stores.get(cluster)?.server;
-    return server && new MemoryBackend({ server, clock: this.#clock, random: this.#random });
-  }
-
   /** The id that a cluster's kvstore gives to it; 0 when it says none that can be read. */
   async clusterID(cluster: string): Promise<number> {
     return (await this.#configOf(cluster))?.id ?? 0;

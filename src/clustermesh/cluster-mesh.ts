@@ -3,9 +3,9 @@ import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
-import type { KvstoreBackend } from '../kvstore/backend.ts';
 import type { MeshEngines } from './engines.ts';
-import { RemoteCluster, type RemoteClusterStatus } from './remote-cluster.ts';
+import { GlobalServices } from './global-services.ts';
+import { type ConnectKvstore, RemoteCluster, type RemoteClusterStatus } from './remote-cluster.ts';
 
 /** What a {@link ClusterMesh} is made of. */
 export interface ClusterMeshOptions extends MeshEngines {
@@ -17,6 +17,11 @@ export interface ClusterMeshOptions extends MeshEngines {
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   readonly clock: Clock;
   readonly random: Random;
+  /**
+   * A cluster that could not be reached for so long loses its service backends, until it is reached again; its
+   * nodes, IPs and identities stay. Default: they all stay.
+   */
+  readonly serviceTTLMs?: number | undefined;
   /** Told of every refused value, with its kvstore key. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
@@ -42,6 +47,8 @@ const CLUSTER_NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 export class ClusterMesh {
   readonly #options: ClusterMeshOptions;
   readonly #clusters = new Map<string, RemoteCluster>();
+  /** Which remote clusters share which services. Its content is the mesh's to change. */
+  readonly globalServices: GlobalServices = new GlobalServices();
   #stopped = false;
 
   constructor(options: ClusterMeshOptions) {
@@ -49,18 +56,24 @@ export class ClusterMesh {
   }
 
   /**
-   * Follows the cluster `name` on `backend`, which becomes the mesh's own to close. A cluster that is known
-   * already goes over to the new backend: what it has said stays until the new list shows what is gone.
+   * Follows the cluster `name` on the client that `connect` makes. A cluster that is known already goes over to
+   * the new client: what it has said stays until the new list shows what is gone.
    */
-  async add(name: string, backend: KvstoreBackend): Promise<AddClusterOutcome> {
+  async add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
     assert(!this.#stopped, 'the mesh has been stopped');
-    if (name === this.#options.clusterName) return 'own-cluster';
-    if (!CLUSTER_NAME.test(name)) return 'invalid-name';
+    const refused = this.check(name);
+    if (refused !== undefined) return refused;
     const known = this.#clusters.get(name);
     const cluster = known ?? this.#newCluster(name);
     this.#clusters.set(name, cluster);
-    await cluster.connect(backend);
+    await cluster.connect(connect);
     return known === undefined ? 'added' : 'reconnected';
+  }
+
+  /** Why a cluster of this name cannot be added, if so. */
+  check(name: string): 'own-cluster' | 'invalid-name' | undefined {
+    if (name === this.#options.clusterName) return 'own-cluster';
+    return CLUSTER_NAME.test(name) ? undefined : 'invalid-name';
   }
 
   /** Lets go of a cluster and takes back all that it has said (I10). False when it is not known. */
@@ -96,7 +109,7 @@ export class ClusterMesh {
   }
 
   #newCluster(name: string): RemoteCluster {
-    const { clock, random, onReject, maxConnectedClusters = 255 } = this.#options;
+    const { clock, random, onReject, serviceTTLMs, maxConnectedClusters = 255 } = this.#options;
     const { ipcache, services, nodes, remoteNodeIdentities } = this.#options;
     return new RemoteCluster({
       name,
@@ -104,6 +117,8 @@ export class ClusterMesh {
       clock,
       random,
       maxConnectedClusters,
+      globalServices: this.globalServices,
+      serviceTTLMs,
       claimID: (id) => this.#conflict(name, id),
       onReject,
     });

@@ -14,6 +14,7 @@ import {
   serviceDecoder,
 } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
+import type { GlobalServices } from './global-services.ts';
 import { identityObserver, ipObserver, nodeObserver, serviceObserver } from './observers.ts';
 
 /** What {@link ClusterStores} is made of. */
@@ -24,6 +25,8 @@ export interface ClusterStoresOptions {
   readonly writer: Writer;
   readonly engines: MeshEngines;
   readonly identities: RemoteIdentityCache;
+  /** Told of the services that the cluster shares. */
+  readonly globalServices?: GlobalServices | undefined;
   readonly rejections: RejectionLog;
 }
 
@@ -49,7 +52,7 @@ export class ClusterStores {
 
   constructor(options: ClusterStoresOptions) {
     this.#options = options;
-    const { cluster, writer, engines, identities, rejections } = options;
+    const { cluster, writer, engines, identities, globalServices, rejections } = options;
     const limits = (): ClusterLimits => this.#limits;
     const { ipcache, nodes, services } = engines;
     const add = <T>(resource: MeshResource, { decode, observer }: Parts<T>): void => {
@@ -63,7 +66,7 @@ export class ClusterStores {
     if (services !== undefined) {
       add('services', {
         decode: serviceDecoder(cluster, limits),
-        observer: serviceObserver(services, cluster),
+        observer: serviceObserver(services, cluster, globalServices),
       });
     }
     add('identities', { decode: identityDecoder(limits), observer: identityObserver(identities) });
@@ -103,6 +106,12 @@ export class ClusterStores {
     const prefix = resourcePrefix(resource, this.#options.cluster, layout);
     const store = this.#stores.get(resource);
     return (await store?.run({ backend, prefix, signal, endOnDivergence })) ?? 'ended';
+  }
+
+  /** Takes the services back that were read. They must not be followed any more. */
+  withdrawServices(): void {
+    this.#stores.get('services')?.drain();
+    this.#options.engines.services?.withdrawCluster(this.#options.cluster);
   }
 
   /**

@@ -9,6 +9,7 @@ import type { Node } from '../kvstore/codec/node.ts';
 import type { StoreObserver } from '../kvstore/store/watch-store.ts';
 import { splitServiceName } from './decoders.ts';
 import type { IPSink, NodeSink, ServiceSink } from './engines.ts';
+import type { GlobalServices } from './global-services.ts';
 
 /**
  * IPs into the ipcache, as claims of `writer`, one engine batch for each kvstore batch. What their writer calls
@@ -44,13 +45,20 @@ export function nodeObserver(nodes: NodeSink, cluster: string, source: Source): 
   };
 }
 
-/** A remote cluster's shared services into the service cache. */
-export function serviceObserver(services: ServiceSink, cluster: string): StoreObserver<ClusterService> {
+/** A remote cluster's shared services into the service cache, and into the index of who shares what. */
+export function serviceObserver(
+  services: ServiceSink,
+  cluster: string,
+  index?: GlobalServices,
+): StoreObserver<ClusterService> {
   return {
-    onUpdate: (_name, service) => {
+    onUpdate: (name, service) => {
+      if (service.shared) index?.add(name, cluster);
+      else index?.delete(name, cluster);
       services.mergeExternalServiceUpdate(service);
     },
     onDelete: (name) => {
+      index?.delete(name, cluster);
       const parts = splitServiceName(name);
       if (parts !== undefined) services.mergeExternalServiceDelete({ cluster, ...parts });
     },

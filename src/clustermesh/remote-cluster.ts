@@ -1,3 +1,4 @@
+import { assert } from '../base/assert.ts';
 import { backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../base/rejection.ts';
@@ -5,72 +6,70 @@ import { sleep } from '../base/sleep.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
-import { equalBytes } from '../kvstore/bytes.ts';
-import { type ClusterConfig, decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
-import {
-  CLUSTER_CONFIG_PREFIX,
-  clusterConfigKey,
-  type MeshResource,
-  syncedKey,
-  syncedPrefix,
-} from '../kvstore/codec/keys.ts';
+import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import type { MeshResource } from '../kvstore/codec/keys.ts';
 import type { WatchStoreStatus } from '../kvstore/store/watch-store.ts';
-import { ClusterStores, type FollowRequest } from './cluster-stores.ts';
+import {
+  type ClusterEffect,
+  type ClusterInput,
+  type ClusterPhase,
+  type ClusterState,
+  NEW_CLUSTER,
+  stepCluster,
+} from './cluster-machine.ts';
+import { ClusterStores } from './cluster-stores.ts';
 import { NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
+import { followCluster, readHandshake } from './follow-cluster.ts';
+import type { GlobalServices } from './global-services.ts';
+import { ReachTimer } from './reach-timer.ts';
 
-/** Where a remote cluster is in its life (SEMANTICS 6). */
-export type RemoteClusterState =
-  | 'connecting'
-  | 'handshake'
-  | 'watching'
-  | 'ready'
-  | 'failed'
-  | 'stopped'
-  | 'removed';
+/** Makes a client of a cluster's kvstore, which becomes the cluster's own to close. What it throws is retried. */
+export type ConnectKvstore = () => KvstoreBackend | Promise<KvstoreBackend>;
 
 /** What a {@link RemoteCluster} is made of. */
 export interface RemoteClusterOptions {
   readonly name: string;
   readonly engines: MeshEngines;
+  readonly globalServices: GlobalServices;
   readonly clock: Clock;
   readonly random: Random;
   readonly maxConnectedClusters: MaxConnectedClusters;
   /** Whether the cluster may have this id; text says why not. Asked before anything of it is read. */
   readonly claimID: (id: number) => string | undefined;
+  /** See `ClusterMeshOptions`. */
+  readonly serviceTTLMs: number | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
+
+/** How a remote cluster appears: as its phase, but `ready` while it is watched and complete. */
+export type RemoteClusterState = Exclude<ClusterPhase, 'idle' | 'leaving'> | 'ready';
 
 /** A remote cluster as data. */
 export interface RemoteClusterStatus {
   readonly name: string;
   readonly state: RemoteClusterState;
-  /** Whether every resource has been complete once. */
+  /** Whether every resource has been complete once, and nothing of it had to be taken back since. */
   readonly ready: boolean;
+  /** Whether its kvstore answers now. */
+  readonly connected: boolean;
   /** Undefined while it has not been read, and in clusters older than 1.13. */
   readonly config: ClusterConfig | undefined;
+  /** Per resource: whether it is `synced`, counts, and how far its watch has come. */
   readonly resources: ReadonlyMap<MeshResource, WatchStoreStatus>;
   readonly rejections: RejectionStatus;
+  /** Whether its services were taken back because it could not be reached for too long. */
+  readonly servicesExpired: boolean;
   readonly failures: number;
   readonly lastFailure: string | undefined;
 }
 
 const BACKOFF = { baseMs: 200, capMs: 15_000 };
 
-interface Handshake {
-  /** Undefined where there is no configuration: the cluster is older than 1.13. */
-  readonly bytes: Uint8Array | undefined;
-  readonly config: ClusterConfig | undefined;
-}
-
-/** The remote cluster says of itself what cannot be. */
-class HandshakeError extends Error {
-  override readonly name = 'HandshakeError';
-}
-
 /**
- * One remote cluster: reads its configuration, then follows its nodes, services, identities and IPs into the
- * engines, as claims of source `clustermesh` and owner = its name, until it is stopped or removed.
+ * One remote cluster: does what its state machine (`cluster-machine.ts`) asks for, and so follows the cluster's
+ * nodes, services, identities and IPs into the engines, as claims of source `clustermesh` and owner = its name,
+ * until it is stopped or removed.
  */
 export class RemoteCluster {
   /** Its identities; the same object for as long as the cluster is known. */
@@ -78,14 +77,18 @@ export class RemoteCluster {
   readonly #options: RemoteClusterOptions;
   readonly #rejections: RejectionLog;
   readonly #stores: ClusterStores;
-  #connection: { readonly backend: KvstoreBackend; readonly ended: AbortController } | undefined;
-  #running: Promise<void> = Promise.resolve();
-  #state: RemoteClusterState = 'connecting';
-  #config: ClusterConfig | undefined;
-  /** The id under which what is held now was read. */
-  #id = 0;
-  #failures = 0;
-  #lastFailure: string | undefined;
+  readonly #inputs: ClusterInput[] = [];
+  #stepping = false;
+  #state: ClusterState = NEW_CLUSTER;
+  #connect: ConnectKvstore | undefined;
+  #backend: KvstoreBackend | undefined;
+  #configBytes: Uint8Array | undefined;
+  /** What is under way, and what ends it. */
+  #tasks: Promise<void>[] = [];
+  #underWay = new AbortController();
+  /** Resolves when all that had to be left is left. */
+  #leaving: Promise<void> = Promise.resolve();
+  readonly #reach: ReachTimer | undefined;
 
   constructor(options: RemoteClusterOptions) {
     this.#options = options;
@@ -95,8 +98,19 @@ export class RemoteCluster {
       writer: { source: 'clustermesh', owner: options.name },
       engines: options.engines,
       identities: this.identities,
+      globalServices: options.globalServices,
       rejections: this.#rejections,
     });
+    const { clock, serviceTTLMs } = options;
+    this.#reach =
+      serviceTTLMs === undefined
+        ? undefined
+        : new ReachTimer({
+            clock,
+            ttlMs: serviceTTLMs,
+            isReached: () => this.#isReached(),
+            onExpired: () => this.#dispatch({ type: 'expired' }),
+          });
   }
 
   get name(): string {
@@ -105,7 +119,7 @@ export class RemoteCluster {
 
   /** The id that the cluster has claimed; 0 when it has none. */
   get clusterID(): number {
-    return this.#id;
+    return this.#state.id;
   }
 
   /** Resolves once every resource has been complete. */
@@ -114,102 +128,163 @@ export class RemoteCluster {
   }
 
   status(): RemoteClusterStatus {
+    const { config, expired, failures, lastFailure } = this.#state;
     const ready = this.#stores.isSynced;
+    const shown = shownPhase(this.#state);
     return {
       name: this.name,
-      state: this.#state === 'watching' && ready ? 'ready' : this.#state,
+      state: shown === 'watching' && ready ? 'ready' : shown,
       ready,
-      config: this.#config,
+      connected: this.#isReached(),
+      config,
       resources: this.#stores.status(),
       rejections: this.#rejections.status(),
-      failures: this.#failures,
-      lastFailure: this.#lastFailure,
+      servicesExpired: expired,
+      failures,
+      lastFailure,
     };
   }
 
   /**
-   * Follows the cluster on `backend` from now on, which becomes the cluster's own to close. What was read from
-   * an earlier one stays until the new one has shown what is gone.
+   * Follows the cluster on a new client from now on. What was read from an earlier one stays until the new one
+   * has shown what is gone. Resolves once the earlier one is closed.
    */
-  async connect(backend: KvstoreBackend): Promise<void> {
-    await this.#disconnect();
-    const ended = new AbortController();
-    this.#connection = { backend, ended };
-    this.#running = this.#run(backend, ended.signal);
+  async connect(connect: ConnectKvstore): Promise<void> {
+    this.#connect = connect;
+    this.#dispatch({ type: 'connect' });
+    await this.#leaving;
   }
 
   /** Ends following; withdraws nothing. */
   async stop(): Promise<void> {
-    await this.#disconnect();
-    this.#state = 'stopped';
+    this.#reach?.stop();
+    this.#dispatch({ type: 'stop' });
+    await this.#leaving;
   }
 
   /** Ends following and takes back everything that was read (I10). */
   async remove(): Promise<void> {
-    await this.#disconnect();
-    this.#stores.withdraw();
-    this.#state = 'removed';
+    this.#reach?.stop();
+    this.#dispatch({ type: 'remove' });
+    await this.#leaving;
   }
 
-  async #disconnect(): Promise<void> {
-    const connection = this.#connection;
-    this.#connection = undefined;
-    connection?.ended.abort();
-    await this.#running;
-    await connection?.backend.close();
-  }
-
-  async #run(backend: KvstoreBackend, signal: AbortSignal): Promise<void> {
-    let failures = 0;
-    while (!signal.aborted) {
-      try {
-        this.#state = 'handshake';
-        const handshake = await this.#handshake(backend, signal);
-        this.#state = 'watching';
-        failures = 0;
-        await this.#follow(backend, handshake, signal);
-      } catch (error) {
-        if (signal.aborted) return;
-        failures++;
-        this.#failures++;
-        this.#lastFailure = error instanceof Error ? error.message : String(error);
-        this.#state = 'failed';
-        await sleep(this.#options.clock, backoffDelay(failures, BACKOFF, this.#options.random), signal);
+  /** One input after the other, also those that an effect answers at once. */
+  #dispatch(input: ClusterInput): void {
+    this.#inputs.push(input);
+    if (this.#stepping) return;
+    this.#stepping = true;
+    try {
+      for (let next = this.#inputs.shift(); next !== undefined; next = this.#inputs.shift()) {
+        const { state, effects } = stepCluster(this.#state, next);
+        this.#state = state;
+        for (const effect of effects) this.#perform(effect, state.attempt);
       }
+    } finally {
+      this.#stepping = false;
     }
   }
 
-  /** Reads and checks the cluster's configuration; gives it with the bytes that it was read from. */
-  async #handshake(backend: KvstoreBackend, signal: AbortSignal): Promise<Handshake> {
-    const key = clusterConfigKey(this.name);
-    const bytes = (await backend.get(key, { signal }))?.value;
-    const decoded = bytes && decodeClusterConfig(bytes, key);
-    if (decoded?.ok === false) {
-      this.#rejections.add(decoded.rejection);
-      throw new HandshakeError(decoded.rejection.message);
+  #perform(effect: ClusterEffect, attempt: number): void {
+    switch (effect.do) {
+      case 'connect':
+        this.#begin(attempt, (signal) => this.#open(attempt, signal));
+        break;
+      case 'read-config':
+        this.#begin(attempt, (signal) => this.#readConfig(attempt, signal));
+        break;
+      case 'validate':
+        this.#dispatch({ type: 'validated', attempt, objection: this.#objection(effect.config) });
+        break;
+      case 'withdraw':
+        this.#stores.withdraw();
+        this.#dispatch({ type: 'drained', attempt });
+        break;
+      case 'withdraw-services':
+        this.#stores.withdrawServices();
+        break;
+      case 'follow':
+        this.#begin(attempt, (signal) => this.#follow(attempt, effect.config, signal));
+        break;
+      case 'leave':
+        this.#leave(attempt, effect.hangUp);
+        break;
+      case 'wait':
+        this.#begin(attempt, (signal) => this.#wait(attempt, effect.streak, signal));
     }
-    const config = decoded?.value;
-    this.#adopt(config);
-    return { bytes, config };
   }
 
-  /**
-   * Goes over to a configuration. What was read under another id is taken back first: its identities are not
-   * this cluster's any more (SEMANTICS 6).
-   */
-  #adopt(config: ClusterConfig | undefined): void {
-    const id = config?.id ?? 0;
-    const why = config && this.#objection(config);
-    if (why !== undefined || id !== this.#id) this.#stores.withdraw();
-    this.#id = why === undefined ? id : 0;
-    this.#config = config;
-    if (why !== undefined) throw new HandshakeError(why);
-    const identities = clusterIdentityRange(id, this.#options.maxConnectedClusters);
-    this.#stores.setLimits(id === 0 ? NO_LIMITS : { clusterID: id, identities });
+  /** Runs `work`, until it is left. */
+  #begin(attempt: number, work: (signal: AbortSignal) => Promise<void>): void {
+    const { signal } = this.#underWay;
+    const fail = (error: unknown): void => {
+      if (signal.aborted) return;
+      const message = error instanceof Error ? error.message : String(error);
+      this.#dispatch({ type: 'failed', attempt, message });
+    };
+    this.#tasks.push(work(signal).catch(fail));
+  }
+
+  #leave(attempt: number, hangUp: boolean): void {
+    const tasks = this.#tasks;
+    this.#underWay.abort();
+    this.#underWay = new AbortController();
+    this.#tasks = [];
+    this.#leaving = this.#leaving.then(async () => {
+      await Promise.all(tasks);
+      if (hangUp) await this.#hangUp();
+      this.#dispatch({ type: 'left', attempt });
+    });
+  }
+
+  async #hangUp(): Promise<void> {
+    const backend = this.#backend;
+    this.#backend = undefined;
+    await backend?.close();
+  }
+
+  async #open(attempt: number, signal: AbortSignal): Promise<void> {
+    const backend = await this.#connect?.();
+    if (signal.aborted) {
+      await backend?.close();
+      return;
+    }
+    this.#backend = backend;
+    this.#dispatch({ type: 'connected', attempt });
+  }
+
+  async #wait(attempt: number, streak: number, signal: AbortSignal): Promise<void> {
+    const { clock, random } = this.#options;
+    await sleep(clock, backoffDelay(streak, BACKOFF, random), signal);
+    this.#dispatch({ type: 'retry', attempt });
+  }
+
+  async #readConfig(attempt: number, signal: AbortSignal): Promise<void> {
+    const { bytes, config } = await readHandshake(this.#client, this.name, signal);
+    if (signal.aborted) return;
+    if (config?.ok === false) {
+      this.#rejections.add(config.rejection);
+      this.#dispatch({ type: 'failed', attempt, message: config.rejection.message });
+      return;
+    }
+    this.#configBytes = bytes;
+    this.#dispatch({ type: 'config', attempt, config: config?.value });
+  }
+
+  async #follow(attempt: number, config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
+    const clusterID = config?.id ?? 0;
+    const identities = clusterIdentityRange(clusterID, this.#options.maxConnectedClusters);
+    this.#stores.setLimits(clusterID === 0 ? NO_LIMITS : { clusterID, identities });
+    const { name } = this;
+    const followed = { name, config, backend: this.#client, stores: this.#stores };
+    await followCluster({ ...followed, configBytes: this.#configBytes }, signal);
+    this.#dispatch({ type: 'outdated', attempt });
   }
 
   /** Why a cluster with this configuration cannot be of the mesh. */
-  #objection({ id, capabilities }: ClusterConfig): string | undefined {
+  #objection(config: ClusterConfig | undefined): string | undefined {
+    if (config === undefined) return undefined;
+    const { id, capabilities } = config;
     const own = this.#options.maxConnectedClusters;
     const theirs = capabilities.maxConnectedClusters ?? 255;
     if (theirs !== own) return `cluster ${this.name} is of a mesh of ${theirs} clusters, this one of ${own}`;
@@ -217,65 +292,21 @@ export class RemoteCluster {
     return this.#options.claimID(id);
   }
 
-  /**
-   * Follows every resource until the signal fires, or until the kvstore turns out to be another one: then
-   * everything stops, so that the new one is met with a handshake.
-   */
-  async #follow(backend: KvstoreBackend, { bytes, config }: Handshake, signal: AbortSignal): Promise<void> {
-    const left = new AbortController();
-    const request: FollowRequest = {
-      backend,
-      layout: config?.capabilities.cached === true ? 'cache' : 'state',
-      signal: AbortSignal.any([signal, left.signal]),
-      endOnDivergence: true,
-    };
-    const follow = async (resource: MeshResource): Promise<void> => {
-      if ((await this.#stores.follow(resource, request)) === 'diverged') left.abort();
-    };
-    const canaries = config?.capabilities.syncedCanaries === true;
-    await Promise.all([
-      this.#watchConfig(request, bytes).then(() => left.abort()),
-      ...(canaries ? [this.#followCanaries(request, left, follow)] : this.#stores.resources.map(follow)),
-    ]);
+  get #client(): KvstoreBackend {
+    const backend = this.#backend;
+    assert(backend !== undefined, 'the state machine reads and follows on a client only');
+    return backend;
   }
 
-  /** Resolves when the configuration is not what the handshake has read any more. */
-  async #watchConfig({ backend, signal }: FollowRequest, read: Uint8Array | undefined): Promise<void> {
-    const key = clusterConfigKey(this.name);
-    let now: Uint8Array | undefined;
-    let listed = false;
-    for await (const batch of backend.watch(CLUSTER_CONFIG_PREFIX, { signal, endOnDivergence: true })) {
-      for (const event of batch) {
-        if (event.key === key) now = event.type === 'delete' ? undefined : event.value;
-        listed ||= event.type === 'list-done';
-      }
-      const same = now === undefined || read === undefined ? now === read : equalBytes(now, read);
-      if (listed && !same) return;
-    }
+  /** Some watch of it is told of changes now: in `watching` there is at least that of the configuration. */
+  #isReached(): boolean {
+    return this.#backend?.status().watches.some(({ state }) => state === 'watching') === true;
   }
+}
 
-  /**
-   * A cluster that writes canaries is believed complete only when it says so: its kvstore may be empty because
-   * it was just restarted, and a sweep against that would remove what is valid (TRAPS, "canary missing").
-   */
-  async #followCanaries(
-    { backend, layout, signal }: FollowRequest,
-    left: AbortController,
-    follow: (resource: MeshResource) => Promise<void>,
-  ): Promise<void> {
-    const running: Promise<void>[] = [];
-    const waiting = new Map(
-      this.#stores.resources.map((resource) => [syncedKey(this.name, resource, layout), resource]),
-    );
-    for await (const batch of backend.watch(syncedPrefix(this.name), { signal, endOnDivergence: true })) {
-      for (const { type, key } of batch) {
-        const resource = type === 'delete' ? undefined : waiting.get(key);
-        if (resource === undefined) continue;
-        waiting.delete(key);
-        running.push(follow(resource));
-      }
-    }
-    left.abort();
-    await Promise.all(running);
-  }
+function shownPhase({ phase, next }: ClusterState): Exclude<RemoteClusterState, 'ready'> {
+  if (phase === 'idle') return 'connecting';
+  if (phase !== 'leaving') return phase;
+  if (next === 'removed') return 'draining';
+  return next === undefined || next === 'expired' ? 'handshake' : next;
 }

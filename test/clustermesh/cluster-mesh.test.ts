@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
 import type { RemoteClusterStatus } from '../../src/clustermesh/remote-cluster.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/manual-clock.ts';
@@ -95,9 +96,9 @@ describe('a remote cluster', () => {
 
   it('with the own name, or one that cannot be part of a key, is not added', async () => {
     const server = newCluster(clock, 'x', 1);
-    expect(await agent.mesh.add(OWN, agent.connect('x', server))).toBe('own-cluster');
+    expect(await agent.mesh.add(OWN, () => agent.connect('x', server))).toBe('own-cluster');
     for (const name of ['', 'a/b', '..', 'a b', '-a', 'x'.repeat(64)]) {
-      expect(await agent.mesh.add(name, agent.connect('x', server))).toBe('invalid-name');
+      expect(await agent.mesh.add(name, () => agent.connect('x', server))).toBe('invalid-name');
     }
     expect(agent.mesh.status().clusters).toEqual([]);
   });
@@ -214,7 +215,7 @@ describe('letting go', () => {
     ip(other, '10.1.0.2', 0x1_0200);
     const backend = agent.connect('a', other);
     backendDown(agent, 'a');
-    expect(await agent.mesh.add('a', backend)).toBe('reconnected');
+    expect(await agent.mesh.add('a', () => backend)).toBe('reconnected');
     await settle(4);
     expect(agent.ipcache.size).toBe(2);
     agent.links.get('a')?.link.up();
@@ -243,5 +244,105 @@ describe('a kvstore that starts anew', () => {
     completeCluster(server, 'a');
     await advance(clock, 20_000);
     expect([...agent.ipcache.entries()].map(({ key }) => key)).toEqual(['10.1.0.2']);
+  });
+});
+
+describe('a kvstore that has lost even the configuration', () => {
+  it('is taken for one that is being filled, not for a cluster from before 1.13: nothing is swept', async () => {
+    const server = newCluster(clock, 'a', 1);
+    ip(server, '10.1.0.1', 0x1_0200);
+    await follow('a', server);
+    server.restore(new MemoryServer({ clock }).snapshot());
+    await advance(clock, 20_000);
+    expect(agent.ipcache.size).toBe(1);
+    expect(statusOf('a').lastFailure).toContain('configuration is gone');
+    write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { syncedCanaries: true } });
+    completeCluster(server, 'a');
+    await advance(clock, 20_000);
+    expect(statusOf('a').state).toBe('ready');
+    expect(agent.ipcache.size).toBe(0);
+  });
+});
+
+describe('a client that cannot be made', () => {
+  it('is tried again, and the reason is in the status', async () => {
+    const server = newCluster(clock, 'a', 1);
+    let broken = true;
+    await agent.mesh.add('a', () => {
+      if (broken) throw new Error('no such certificate');
+      return agent.connect('a', server);
+    });
+    await settle(4);
+    expect(statusOf('a')).toMatchObject({
+      state: 'failed',
+      lastFailure: 'no such certificate',
+      connected: false,
+    });
+    broken = false;
+    await advance(clock, 1000);
+    expect(statusOf('a')).toMatchObject({ state: 'ready', connected: true });
+  });
+});
+
+describe('global services', () => {
+  it('are indexed by the clusters that share them, and the index empties with the clusters', async () => {
+    const [a, b] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
+    service(a, 'a', 's0', '10.1.0.1');
+    service(b, 'b', 's0', '10.2.0.1');
+    service(b, 'b', 's9', '10.2.0.1');
+    await follow('b', b);
+    await follow('a', a);
+    const { globalServices } = agent.mesh;
+    expect(globalServices.entries()).toEqual([
+      ['ns/s0', ['a', 'b']],
+      ['ns/s9', ['b']],
+    ]);
+    await agent.mesh.remove('b');
+    expect(globalServices.entries()).toEqual([['ns/s0', ['a']]]);
+    await agent.mesh.remove('a');
+    expect(globalServices.size).toBe(0);
+  });
+
+  it('announced with one backend by two clusters keep it when one withdraws (trap: the other is lost)', async () => {
+    const [a, b] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
+    service(a, 'a', 's0', '10.1.0.1');
+    service(b, 'b', 's0', '10.1.0.1');
+    await follow('a', a);
+    await follow('b', b);
+    write(a, 'cilium/state/services/v1/a/ns/s0', undefined);
+    await settle(4);
+    expect(backendsOf('s0')).toEqual(['10.1.0.1']);
+    await agent.mesh.remove('b');
+    expect(backendsOf('s0')).toEqual([]);
+  });
+});
+
+function backendsOf(name: string): readonly string[] {
+  return [...(agent.services.get({ namespace: 'ns', name })?.endpoints.backends.keys() ?? [])];
+}
+
+describe('a cluster that cannot be reached', () => {
+  const TTL = 60_000;
+
+  it('loses its service backends after the TTL, keeps the rest, and gets them back', async () => {
+    await agent.stop();
+    agent = new Agent(clock, (options) => new ClusterMesh({ ...options, serviceTTLMs: TTL }));
+    const server = newCluster(clock, 'a', 1);
+    service(server, 'a', 's0', '10.1.0.1');
+    ip(server, '10.1.0.1', 0x1_0200);
+    await follow('a', server);
+    await advance(clock, 3 * TTL);
+    expect(backendsOf('s0')).toEqual(['10.1.0.1']);
+    backendDown(agent, 'a');
+    await advance(clock, TTL / 2);
+    expect(backendsOf('s0')).toEqual(['10.1.0.1']);
+    await advance(clock, TTL);
+    expect(backendsOf('s0')).toEqual([]);
+    expect(agent.ipcache.size).toBe(1);
+    expect(statusOf('a')).toMatchObject({ servicesExpired: true, connected: false, ready: false });
+    agent.links.get('a')?.link.up();
+    await advance(clock, 60_000);
+    expect(backendsOf('s0')).toEqual(['10.1.0.1']);
+    expect(statusOf('a')).toMatchObject({ servicesExpired: false, state: 'ready' });
   });
 });

@@ -83,7 +83,7 @@ export class Agent {
   }
 
   async add(name: string, server: MemoryServer): Promise<void> {
-    await this.mesh.add(name, this.connect(name, server));
+    await this.mesh.add(name, () => this.connect(name, server));
   }
 
   /** Everything that the engines know, as plain data. */

@@ -39,7 +39,7 @@ export interface WatchStoreRun {
 export interface WatchStoreStatus {
   /** Keys whose value the observer holds. */
   readonly keys: number;
-  /** Whether the content has been complete once. */
+  /** Whether the content has been complete once, and not drained since. */
   readonly synced: boolean;
   /** Keys whose present value is refused. */
   readonly refused: number;
@@ -112,10 +112,11 @@ export class WatchStore<T> {
     }
   }
 
-  /** Deletes every key from the observer, as one batch. The store must not be running. */
+  /** Deletes every key from the observer, as one batch: it is not synced any more. The store must not be running. */
   drain(): void {
     assert(this.#watch === undefined, 'a running store cannot be drained');
     this.#refused.clear();
+    this.#isSynced = false;
     this.#inBatch(() => {
       for (const name of this.#held.keys()) this.#drop(name);
     });
