@@ -26,7 +26,7 @@ describe('a checkpoint', () => {
     bootID: 'boot',
   });
 
-  it('survives JSON with every field', () => {
+  it('survives JSON with every field (TRAPS: labels such as __proto__ too)', () => {
     const { manager } = fresh();
     manager.nodeUpdated(full);
     const other = fresh();

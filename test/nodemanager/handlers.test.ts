@@ -87,7 +87,7 @@ describe('an asynchronous handler', () => {
 });
 
 describe('a call that fails', () => {
-  it('is repeated with exponential backoff and full jitter, on the clock that was given', () => {
+  it('TRAPS: is repeated with exponential backoff and full jitter, on the clock that was given', () => {
     const faults: HandlerFault[] = [];
     const { manager, clock } = fresh({ random: () => 0.5, onHandlerFault: (fault) => faults.push(fault) });
     let attempts = 0;
@@ -167,7 +167,7 @@ describe('a call that fails', () => {
     expect(manager.status().handlers[0]?.pending).toBe(0);
   });
 
-  it('shows in the status of its handler and in the explanation of its node', async () => {
+  it('TRAPS: shows in the status of its handler and in the explanation of its node', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler);

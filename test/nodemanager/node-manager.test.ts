@@ -46,7 +46,7 @@ describe('a node', () => {
     expect(take()).toEqual(['add a']);
   });
 
-  it('takes withdrawn addresses out of the ipcache, and all of them when it goes', () => {
+  it('TRAPS: leaves no entry behind: withdrawn addresses go at once, and all of them with the node', () => {
     const { manager, ipcache } = fresh();
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.1', 'ExternalIP:1.1.1.1') }));
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.2', 'ExternalIP:1.1.1.1') }));
@@ -56,7 +56,7 @@ describe('a node', () => {
     expect(manager.exists('east/a')).toBe(false);
   });
 
-  it('is unchanged when it says the same again, in whatever spelling', () => {
+  it('TRAPS: makes no noise when it says the same again, in whatever spelling', () => {
     const { manager } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);
@@ -265,7 +265,7 @@ describe('a handler', () => {
     expect(order).toEqual(['first: add 1', 'second: add 1', 'first: update 2', 'second: update 2']);
   });
 
-  it('I7 isolation: that throws harms no other, is counted, and is told again', () => {
+  it('TRAPS, I7 isolation: that throws harms no other, is counted, and is told again', () => {
     const faults: unknown[] = [];
     const { manager, clock } = fresh({
       onHandlerFault: ({ call, node: name }) => faults.push(`${call} ${name}`),
@@ -302,7 +302,7 @@ describe('a handler', () => {
 });
 
 describe('withdrawal', () => {
-  it('I10 no orphans: a cluster that is removed takes all its nodes with it, and nothing else', () => {
+  it('TRAPS, I10 no orphans: a cluster that is removed takes all its nodes with it, not those of one with a longer name', () => {
     const { manager, ipcache } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);

@@ -1,0 +1,59 @@
+import { expect, it } from 'vitest';
+import { connectDatapath } from '../../src/datapath/datapath.ts';
+import { RecordingIPCacheListener } from '../../src/datapath/recording-ipcache-listener.ts';
+import { RecordingNodeHandler } from '../../src/datapath/recording-node-handler.ts';
+import { RecordingServiceHandler } from '../../src/datapath/recording-service-handler.ts';
+import { addresses, fresh, node } from '../nodemanager/node-fixtures.ts';
+import { cacheOf, service, slice } from '../servicecache/scene.ts';
+
+it('a datapath is told what is known, nodes first, then every change, until it is taken off', () => {
+  const { manager, ipcache } = fresh();
+  const services = cacheOf();
+  manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1') }));
+  services.updateService(service());
+  services.updateEndpoints(slice('checkout', ['10.0.0.5']));
+  const told: string[] = [];
+  const off = connectDatapath(
+    {
+      nodes: new RecordingNodeHandler((record) => told.push(`node ${record.kind}`)),
+      ipcache: new RecordingIPCacheListener((record) => {
+        told.push(
+          record.kind === 'change' ? `${record.change.kind} ${record.change.prefix}` : 'ipcache synced',
+        );
+      }),
+      services: new RecordingServiceHandler((record) => {
+        told.push(record.kind === 'event' ? `service ${record.event.action}` : `services ${record.kind}`);
+      }),
+    },
+    { nodes: manager, ipcache, services },
+  );
+  expect(told.splice(0)).toEqual([
+    'node configuration',
+    'node add',
+    'upsert 10.0.0.1/32',
+    'ipcache synced',
+    'service update',
+    'services synced',
+  ]);
+  manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.2') }));
+  services.markSynced();
+  expect(told.splice(0)).toEqual([
+    'upsert 10.0.0.2/32',
+    'delete 10.0.0.1/32',
+    'node update',
+    'services inputs-complete',
+  ]);
+  off();
+  manager.deleteAllNodes();
+  expect(told).toEqual([]);
+});
+
+it('what a datapath leaves out it is not told', () => {
+  const { manager, ipcache } = fresh();
+  const told: string[] = [];
+  const nodes = new RecordingNodeHandler((record) => told.push(record.kind));
+  connectDatapath({ nodes }, { nodes: manager, ipcache, services: cacheOf() });
+  manager.nodeUpdated(node('a'));
+  manager.nodeDeleted({ cluster: 'east', name: 'a', source: 'kvstore' });
+  expect(told).toEqual(['configuration', 'add', 'delete']);
+});
