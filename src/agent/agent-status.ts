@@ -1,5 +1,6 @@
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
+import type { ConfigFollowerStatus } from '../clustermesh/config-follower.ts';
 import type { OwnCluster } from '../clustermesh/own-cluster.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { MeshResource } from '../kvstore/codec/keys.ts';
@@ -30,6 +31,8 @@ export interface ClusterStatus {
   readonly missing: readonly MeshResource[];
   /** Values refused since the cluster joined. */
   readonly refused: number;
+  /** Whether its kvstore answers now. */
+  readonly connected: boolean;
   readonly failures: number;
   readonly lastFailure: string | undefined;
 }
@@ -43,6 +46,8 @@ export interface AgentStatus {
   readonly syncedMs: number | undefined;
   /** The own cluster first, the others by name. */
   readonly clusters: readonly ClusterStatus[];
+  /** What is wrong in the folder of `--clustermesh-config`, a sentence for each file. */
+  readonly configProblems: readonly string[];
   readonly ipcache: {
     readonly prefixes: number;
     readonly shadowed: number;
@@ -81,6 +86,7 @@ export interface StatusParts {
   readonly followed: Followed | undefined;
   readonly refused: RejectionStatus;
   readonly syncedMs: number | undefined;
+  readonly folder?: ConfigFollowerStatus | undefined;
 }
 
 type Resources = ReadonlyMap<MeshResource, WatchStoreStatus>;
@@ -93,17 +99,22 @@ function missingOf(resources: Resources): readonly MeshResource[] {
   return [...resources].filter(([, { synced }]) => !synced).map(([resource]) => resource);
 }
 
+function isWatching(resources: Resources): boolean {
+  return [...resources.values()].some(({ watch }) => watch?.state === 'watching');
+}
+
 /** Every cluster that is followed, the own one first. */
 export function clusterStatuses({ own, ownID, mesh }: Followed): readonly ClusterStatus[] {
   const { name, ready, resources, rejections } = own.status();
   const state = ready ? 'ready' : 'watching';
   const first: ClusterStatus = {
     ...{ name, own: true, id: ownID, state, ready, keys: heldKeys(resources), missing: missingOf(resources) },
-    ...{ refused: rejections.total, failures: 0, lastFailure: undefined },
+    ...{ refused: rejections.total, connected: isWatching(resources), failures: 0, lastFailure: undefined },
   };
   const others = mesh.status().clusters.map(
-    ({ config, resources, rejections, name, state, ready, failures, lastFailure }): ClusterStatus => ({
-      ...{ name, own: false, id: config?.id ?? 0, state, ready, failures, lastFailure },
+    ({ config, resources, rejections, name, state, ready, ...how }): ClusterStatus => ({
+      ...{ name, own: false, id: config?.id ?? 0, state, ready, connected: how.connected },
+      ...{ failures: how.failures, lastFailure: how.lastFailure },
       ...{ keys: heldKeys(resources), missing: missingOf(resources), refused: rejections.total },
     }),
   );
@@ -121,7 +132,14 @@ export function missingClusters(clusters: readonly ClusterStatus[]): readonly st
 }
 
 /** Collects the status. Cost: one pass over services and nodes. */
-export function agentStatus({ options, engines, followed, refused, syncedMs }: StatusParts): AgentStatus {
+export function agentStatus({
+  options,
+  engines,
+  followed,
+  refused,
+  syncedMs,
+  folder,
+}: StatusParts): AgentStatus {
   const ipcache = engines.ipcache.status();
   const nodes = engines.nodes.status();
   const { announced, backends, contested, unknown, listenerFaults } = engines.services.status();
@@ -131,6 +149,7 @@ export function agentStatus({ options, engines, followed, refused, syncedMs }: S
     kvstore: options.kvstore,
     syncedMs,
     clusters: followed === undefined ? [] : clusterStatuses(followed),
+    configProblems: [...(folder?.problems ?? [])].map(([name, why]) => `${name || 'the folder'}: ${why}`),
     ipcache: {
       prefixes: ipcache.entries - ipcache.shadowed,
       shadowed: ipcache.shadowed,

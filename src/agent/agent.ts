@@ -1,10 +1,13 @@
+import { join } from 'node:path';
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
+import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import { OwnCluster } from '../clustermesh/own-cluster.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
+import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
@@ -18,11 +21,14 @@ import {
 } from './agent-status.ts';
 import type { Knowledge } from './answers.ts';
 import { applyManifest } from './apply-manifest.ts';
+import { ConfigFolder } from './config-folder.ts';
 import { waitForSync } from './first-sync.ts';
+import { InputError } from './input-error.ts';
 import { labelName } from './label-name.ts';
 import type { Logger } from './log.ts';
 import { readManifests } from './manifests.ts';
 import type { AgentOptions } from './options.ts';
+import { openOwnEtcd, readClusterID } from './own-etcd.ts';
 import type { PlayStage } from './play.ts';
 import { RecordedMesh } from './recorded-mesh.ts';
 import { RejectionReport } from './rejection-report.ts';
@@ -36,10 +42,13 @@ export interface AgentContext {
 }
 
 /**
- * How long the first sync may stand still before the agent goes on without what is missing. The kvstore is in
- * this process: whoever is silent for so long has nothing to say.
+ * How long the first sync may stand still before the agent goes on without what is missing. A kvstore in this
+ * process that is silent for so long has nothing to say; over a network (SEMANTICS 8) it takes longer to know.
  */
-const PATIENCE_MS = 5_000;
+const PATIENCE_MS = { memory: 5_000, etcd: 180_000 };
+
+/** A cluster that has failed so often by then is not waited for: a first failure may be a matter of luck. */
+const FAILURES = { memory: 1, etcd: 3 };
 
 /** The engines and what feeds them, wired together. */
 export class Agent implements Knowledge, PlayStage {
@@ -52,6 +61,8 @@ export class Agent implements Knowledge, PlayStage {
   readonly #refused: RejectionReport;
   readonly #refuse: (rejection: Rejection) => void;
   #followed: Followed | undefined;
+  #etcd: EtcdBackend | undefined;
+  #folder: ConfigFollower | undefined;
   #syncedMs: number | undefined;
 
   constructor(options: AgentOptions, context: AgentContext) {
@@ -87,16 +98,19 @@ export class Agent implements Knowledge, PlayStage {
     const { clock } = this.#context;
     const begun = clock.now();
     await this.#readInputs(signal);
-    const followed = await this.#follow();
+    const followed = await this.#follow(signal);
     this.#followed = followed;
+    const { kvstore, clustermeshConfig } = this.#options;
+    if (clustermeshConfig !== undefined) await this.#followFolder(clustermeshConfig, followed.mesh);
+    const kind = kvstore === 'etcd' || clustermeshConfig !== undefined ? 'etcd' : 'memory';
     const clusters = (): readonly ClusterStatus[] => clusterStatuses(followed);
     await waitForSync(
       {
         synced: Promise.all([followed.own.synced(), followed.mesh.synced()]),
         progress: () => heldKeys(clusters()),
-        hopeless: () => clusters().every(({ ready, state }) => ready || state === 'failed'),
+        hopeless: () => clusters().every(({ ready, failures }) => ready || failures >= FAILURES[kind]),
       },
-      { clock, patienceMs: PATIENCE_MS, signal },
+      { clock, patienceMs: PATIENCE_MS[kind], signal },
     );
     this.services.markSynced();
     this.#syncedMs = clock.now() - begun;
@@ -113,8 +127,7 @@ export class Agent implements Knowledge, PlayStage {
   readonly identityName = (identity: number): string | undefined => {
     if (this.#followed === undefined) return undefined;
     const { own, mesh } = this.#followed;
-    for (const cluster of this.#recorded.clusters) {
-      const identities = cluster === this.#options.clusterName ? own.identities : mesh.identitiesOf(cluster);
+    for (const identities of [own.identities, ...mesh.names.map((name) => mesh.identitiesOf(name))]) {
       const labels = identities?.lookupByID(identity);
       if (labels !== undefined) return labelName(labels);
     }
@@ -142,19 +155,24 @@ export class Agent implements Knowledge, PlayStage {
       followed: this.#followed,
       refused: this.#refused.status(),
       syncedMs: this.#syncedMs,
+      folder: this.#folder?.status(),
     });
   }
 
   /** Ends following. The engines keep what they know (SEMANTICS 6). */
   async stop(): Promise<void> {
+    await this.#folder?.stop();
     await this.#followed?.mesh.stop();
     await this.#followed?.own.stop();
+    await this.#etcd?.close();
     await this.#recorded.close();
     this.nodes.close();
   }
 
   async #readInputs(signal: AbortSignal): Promise<void> {
-    const { load, manifests, clusterName } = this.#options;
+    const { load, manifests, clusterName, kvstore } = this.#options;
+    if (kvstore === 'etcd' && load.length > 0)
+      throw new InputError('--load fills the kvstore in memory: leave it out with --kvstore etcd');
     for (const path of load) await this.#recorded.load(path, this.#refuse, signal);
     const { clusters } = this.#recorded;
     if (clusters.length > 0 && !clusters.includes(clusterName)) {
@@ -167,14 +185,36 @@ export class Agent implements Knowledge, PlayStage {
     }
   }
 
-  async #follow(): Promise<Followed> {
-    const { clusterName, maxConnectedClusters, network } = this.#options;
+  /** The own cluster's kvstore, and the id that it gives to the cluster. */
+  async #openOwn(signal: AbortSignal): Promise<{ backend: KvstoreBackend; id: number }> {
+    const { clusterName, clusterID, kvstore, kvstoreConfig } = this.#options;
+    if (kvstore === 'memory') {
+      const backend = this.#recorded.open(clusterName);
+      return { backend, id: clusterID ?? (await this.#recorded.clusterID(clusterName)) };
+    }
+    if (kvstoreConfig === undefined)
+      throw new InputError('--kvstore etcd: name its configuration with --kvstore-config <file>');
+    const context = { ...this.#context, signal };
+    this.#etcd = await openOwnEtcd(kvstoreConfig, context);
+    return { backend: this.#etcd, id: clusterID ?? (await readClusterID(this.#etcd, clusterName, context)) };
+  }
+
+  async #followFolder(path: string, mesh: ClusterMesh): Promise<void> {
+    const { clock, random, log } = this.#context;
+    const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random }));
+    const onProblem = (name: string, why: string): void =>
+      log.warn(`--clustermesh-config ${join(path, name)}: ${why}`);
+    this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
+    await this.#folder.start();
+  }
+
+  async #follow(signal: AbortSignal): Promise<Followed> {
+    const { clusterName, maxConnectedClusters, network, serviceTTLMs } = this.#options;
     const { remoteNodeIdentities } = network;
     const { clock, random } = this.#context;
     const { ipcache, nodes, services } = this;
     const onReject = this.#refuse;
-    const backend = this.#recorded.open(clusterName);
-    const ownID = this.#options.clusterID ?? (await this.#recorded.clusterID(clusterName));
+    const { backend, id: ownID } = await this.#openOwn(signal);
     const own = new OwnCluster({
       clusterName,
       engines: { ipcache, nodes, remoteNodeIdentities },
@@ -183,7 +223,7 @@ export class Agent implements Knowledge, PlayStage {
     });
     own.start();
     const mesh = new ClusterMesh({
-      ...{ clusterName, clusterID: ownID, maxConnectedClusters },
+      ...{ clusterName, clusterID: ownID, maxConnectedClusters, serviceTTLMs },
       ...{ ipcache, nodes, services, remoteNodeIdentities, clock, random, onReject },
     });
     for (const cluster of this.#recorded.clusters) {

@@ -1,8 +1,8 @@
 import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 
-/** Which kvstore the agent follows. `memory`: one in this process, filled with recorded keys. */
-export const KVSTORE_KINDS = ['memory'] as const;
+/** Which kvstore the agent follows. `memory`: one in this process, filled with recorded keys; `etcd`: a real one. */
+export const KVSTORE_KINDS = ['memory', 'etcd'] as const;
 
 /** One of {@link KVSTORE_KINDS}. */
 export type KvstoreKind = (typeof KVSTORE_KINDS)[number];
@@ -19,7 +19,13 @@ export interface AgentOptions {
   readonly nodeName: string;
   /** The switches of SEMANTICS 4. */
   readonly network: NodeConfiguration;
-  /** Recorded meshes, read in order. */
+  /** The etcd configuration of the own cluster's kvstore, when that is `etcd`. */
+  readonly kvstoreConfig?: string | undefined;
+  /** Folder with an etcd configuration for each remote cluster. */
+  readonly clustermeshConfig?: string | undefined;
+  /** After so long out of reach a remote cluster loses its services; default: never. */
+  readonly serviceTTLMs?: number | undefined;
+  /** Recorded meshes, read in order; for kvstore `memory` only. */
   readonly load: readonly string[];
   /** Kubernetes manifests, files or folders, read in order. */
   readonly manifests: readonly string[];

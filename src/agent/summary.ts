@@ -25,6 +25,25 @@ function clusterLines(clusters: readonly ClusterStatus[]): readonly string[] {
   return alignColumns([CLUSTER_HEADER, ...clusters.map((cluster) => clusterRow(cluster).map(printable))]);
 }
 
+function clusterDetail({ name, connected, ready, missing, failures, lastFailure }: ClusterStatus): string {
+  const how = connected ? 'connected' : 'not connected';
+  const lacks = ready ? 'complete' : `${missing.join(', ')} missing`;
+  const failed = failures === 0 ? '' : `, ${failures} failures`;
+  return `${name}: ${how}, ${lacks}${failed}${lastFailure === undefined ? '' : `, the last: ${lastFailure}`}`;
+}
+
+/** How the clusters of the mesh stand, for `dpcache clustermesh status`. */
+export function clustermeshAnswer(_knowledge: Knowledge, status: AgentStatus): Answer {
+  const { cluster, clusterID, clusters, configProblems } = status;
+  const lines = [
+    ...clusterLines(clusters),
+    '',
+    ...clusters.map(clusterDetail).map(printable),
+    ...configProblems.map(printable),
+  ];
+  return { json: { cluster, clusterID, clusters, configProblems }, lines, found: true };
+}
+
 /** How the agent stands, for `dpcache status`. */
 export function statusAnswer(knowledge: Knowledge, status: AgentStatus): Answer {
   const { overruled, shadowed } = status.ipcache;
@@ -36,6 +55,7 @@ export function statusAnswer(knowledge: Knowledge, status: AgentStatus): Answer 
   const lines = [
     ...clusterLines(status.clusters),
     ...failed.map(({ name, lastFailure }) => `${name}: ${lastFailure}`).map(printable),
+    ...status.configProblems.map(printable),
     '',
     `${totalsText(knowledge)}; ${overruled} claims overruled, ${shadowed} CIDRs hidden by an IP.`,
     `${refused[0]?.toUpperCase()}${refused.slice(1)}.`,

@@ -6,6 +6,8 @@ import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/opt
 /** Options that every command with an agent behind it takes, as commander hands them over. */
 export interface MeshFlags {
   readonly kvstore: KvstoreKind;
+  readonly kvstoreConfig?: string;
+  readonly clustermeshConfig?: string;
   readonly load?: readonly string[];
   readonly manifests?: readonly string[];
   readonly cluster: string;
@@ -34,9 +36,13 @@ function parseName(text: string): string {
   throw new InvalidArgumentError('It must be a name: not empty, without /.');
 }
 
-function append(path: string, before: readonly string[] = []): readonly string[] {
+function parsePath(path: string): string {
   if (path === '') throw new InvalidArgumentError('It must be a path.');
-  return [...before, path];
+  return path;
+}
+
+function append(path: string, before: readonly string[] = []): readonly string[] {
+  return [...before, parsePath(path)];
 }
 
 /** Adds the options of {@link MeshFlags}. */
@@ -47,6 +53,12 @@ export function addMeshOptions(command: Command): Command {
     .optionsGroup('What to follow:')
     .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
     .addOption(choice('--kvstore <kind>', 'the kvstore to follow', KVSTORE_KINDS, 'memory'))
+    .option('--kvstore-config <file>', 'with --kvstore etcd: its etcd configuration, as of Cilium', parsePath)
+    .option(
+      '--clustermesh-config <folder>',
+      'etcd configurations of the remote clusters, each file named as its cluster',
+      parsePath,
+    )
     .option(
       '--load <file>',
       'recorded keys, JSON lines of {"store", "key", "value"}; may be repeated',
@@ -75,6 +87,8 @@ export function agentOptions(flags: MeshFlags): AgentOptions {
   const { remoteNodeIdentities, underlay, load = [], manifests = [] } = flags;
   return {
     kvstore: flags.kvstore,
+    kvstoreConfig: flags.kvstoreConfig,
+    clustermeshConfig: flags.clustermeshConfig,
     clusterName: flags.cluster,
     clusterID: flags.clusterId,
     maxConnectedClusters: flags.maxConnectedClusters === '511' ? 511 : 255,

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { explainPrefix, getPrefix, listNodes, listPrefixes, listServices } from '../agent/answers.ts';
 import { createLog } from '../agent/log.ts';
 import { askMesh, type Question } from '../agent/run-agent.ts';
-import { statusAnswer } from '../agent/summary.ts';
+import { clustermeshAnswer, statusAnswer } from '../agent/summary.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
@@ -51,6 +51,10 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   );
   const node = program.command('node').description('which nodes exist and how to reach them');
   question(node, 'list', 'every node of the mesh').action((flags: QuestionFlags) => answer(flags, listNodes));
+  const clustermesh = program.command('clustermesh').description('how the clusters of the mesh stand');
+  question(clustermesh, 'status', 'every cluster: connected, complete, counts, failures').action(
+    (flags: QuestionFlags) => answer(flags, clustermeshAnswer),
+  );
   question(program, 'status', 'how the agent stands: clusters, counts, what was refused').action(
     (flags: QuestionFlags) => answer(flags, statusAnswer),
   );

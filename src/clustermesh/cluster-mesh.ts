@@ -26,8 +26,8 @@ export interface ClusterMeshOptions extends MeshEngines {
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
-/** What became of {@link ClusterMesh.add}; `own-cluster`, `invalid-name`: nothing was added. */
-export type AddClusterOutcome = 'added' | 'reconnected' | 'own-cluster' | 'invalid-name';
+/** What became of {@link ClusterMesh.add}; but for the first two, nothing was added. */
+export type AddClusterOutcome = 'added' | 'reconnected' | 'own-cluster' | 'invalid-name' | 'stopped';
 
 /** The mesh as data. */
 export interface ClusterMeshStatus {
@@ -49,25 +49,35 @@ export class ClusterMesh {
   readonly #clusters = new Map<string, RemoteCluster>();
   /** Which remote clusters share which services. Its content is the mesh's to change. */
   readonly globalServices: GlobalServices = new GlobalServices();
+  readonly #turns = new Map<string, Promise<void>>();
   #stopped = false;
 
   constructor(options: ClusterMeshOptions) {
     this.#options = options;
   }
 
+  /** The clusters that are known, by name, ascending. */
+  get names(): readonly string[] {
+    return [...this.#clusters.keys()].sort();
+  }
+
   /**
    * Follows the cluster `name` on the client that `connect` makes. A cluster that is known already goes over to
-   * the new client: what it has said stays until the new list shows what is gone.
+   * the new client: what it has said stays until the new list shows what is gone. Resolves once what was there
+   * before has been left; does not wait for the connection.
    */
-  async add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
+  add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
     assert(!this.#stopped, 'the mesh has been stopped');
     const refused = this.check(name);
-    if (refused !== undefined) return refused;
-    const known = this.#clusters.get(name);
-    const cluster = known ?? this.#newCluster(name);
-    this.#clusters.set(name, cluster);
-    await cluster.connect(connect);
-    return known === undefined ? 'added' : 'reconnected';
+    if (refused !== undefined) return Promise.resolve(refused);
+    return this.#inTurn(name, async () => {
+      if (this.#stopped) return 'stopped';
+      const known = this.#clusters.get(name);
+      const cluster = known ?? this.#newCluster(name);
+      this.#clusters.set(name, cluster);
+      await cluster.connect(connect);
+      return known === undefined ? 'added' : 'reconnected';
+    });
   }
 
   /** Why a cluster of this name cannot be added, if so. */
@@ -77,12 +87,14 @@ export class ClusterMesh {
   }
 
   /** Lets go of a cluster and takes back all that it has said (I10). False when it is not known. */
-  async remove(name: string): Promise<boolean> {
-    const cluster = this.#clusters.get(name);
-    if (cluster === undefined) return false;
-    this.#clusters.delete(name);
-    await cluster.remove();
-    return true;
+  remove(name: string): Promise<boolean> {
+    return this.#inTurn(name, async () => {
+      const cluster = this.#clusters.get(name);
+      if (cluster === undefined) return false;
+      await cluster.remove();
+      this.#clusters.delete(name);
+      return true;
+    });
   }
 
   /** Resolves once every cluster known now has been complete. */
@@ -105,7 +117,25 @@ export class ClusterMesh {
   /** Ends following; the engines keep what they know (SEMANTICS 6: stopping the agent withdraws nothing). */
   async stop(): Promise<void> {
     this.#stopped = true;
+    await Promise.all(this.#turns.values());
     await Promise.all([...this.#clusters.values()].map((cluster) => cluster.stop()));
+  }
+
+  /**
+   * One thing after the other for each cluster: one that comes back while it is being removed must not meet its
+   * own withdrawal. Clusters do not wait for each other.
+   */
+  #inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const turn = (this.#turns.get(name) ?? Promise.resolve()).then(work);
+    const over = turn.then(
+      () => {},
+      () => {},
+    );
+    this.#turns.set(name, over);
+    void over.then(() => {
+      if (this.#turns.get(name) === over) this.#turns.delete(name);
+    });
+    return turn;
   }
 
   #newCluster(name: string): RemoteCluster {

@@ -1,0 +1,64 @@
+import { readFile } from 'node:fs/promises';
+import { backoffDelay } from '../base/backoff.ts';
+import type { Clock, Random } from '../base/clock.ts';
+import { sleep } from '../base/sleep.ts';
+import type { KvstoreBackend } from '../kvstore/backend.ts';
+import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import { clusterConfigKey } from '../kvstore/codec/keys.ts';
+import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
+import { loadEtcdConfig } from './etcd-config-file.ts';
+import { InputError, unreadable } from './input-error.ts';
+
+/** What reaching a kvstore takes from its process. */
+export interface ReachContext {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Ends the attempts. */
+  readonly signal: AbortSignal;
+}
+
+const BACKOFF = { baseMs: 500, capMs: 5_000 };
+
+/** An own kvstore that has not answered for so long cannot be started with: a supervisor is to try again. */
+const REACH_MS = 30_000;
+
+/** A client of the etcd that the file of `--kvstore-config` describes. Throws `InputError`. */
+export async function openOwnEtcd(path: string, { clock, random }: ReachContext): Promise<EtcdBackend> {
+  const content = await readFile(path, 'utf8').catch((error: unknown) => {
+    throw unreadable('--kvstore-config', path, error);
+  });
+  try {
+    const { config } = await loadEtcdConfig(content);
+    return new EtcdBackend(config, { clock, random });
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new InputError(`--kvstore-config ${path}: ${why}`, { cause: error });
+  }
+}
+
+/**
+ * The id that the own cluster's kvstore gives to it; 0 when it says none that can be read. Waits for the kvstore
+ * to answer; throws `InputError` when it does not.
+ */
+export async function readClusterID(
+  backend: KvstoreBackend,
+  cluster: string,
+  { clock, random, signal }: ReachContext,
+): Promise<number> {
+  const key = clusterConfigKey(cluster);
+  const begun = clock.now();
+  for (let failures = 1; !signal.aborted; failures++) {
+    try {
+      const found = await backend.get(key, { signal });
+      const decoded = found && decodeClusterConfig(found.value, key);
+      return decoded?.ok === true ? decoded.value.id : 0;
+    } catch (error) {
+      if (signal.aborted) break;
+      const why = error instanceof Error ? error.message : String(error);
+      if (clock.now() - begun >= REACH_MS)
+        throw new InputError(`the kvstore of cluster ${cluster} does not answer: ${why}`, { cause: error });
+      await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,73 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
+import { temporaryFolder } from '../agent/temporary-folder.ts';
+import { type EtcdProcess, startEtcd } from '../kvstore/etcd/etcd-process.ts';
+import { dpcache, example } from './run.ts';
+
+interface Recorded {
+  readonly store: string;
+  readonly key: string;
+  readonly value: string;
+}
+
+const KEYS: readonly Recorded[] = readFileSync(example('mesh.jsonl'), 'utf8')
+  .split('\n')
+  .filter((line) => line !== '')
+  .map((line) => JSON.parse(line) as Recorded);
+const EXPECTED = readFileSync(new URL('../fixtures/mesh.expected.json', import.meta.url), 'utf8');
+const OWN = 'atlantic';
+
+const etcds = new Map<string, EtcdProcess>();
+
+beforeAll(async () => {
+  for (const name of new Set(KEYS.map(({ store }) => store))) {
+    const [etcd] = await startEtcd();
+    if (etcd === undefined) throw new Error('no etcd');
+    etcds.set(name, etcd);
+    const backend = new EtcdBackend({ endpoints: [etcd.url] });
+    for (const { store, key, value } of KEYS)
+      if (store === name) await backend.update(key, bytesOfText(value));
+    await backend.close();
+  }
+});
+
+afterAll(() => Promise.all([...etcds.values()].map((etcd) => etcd.dispose())));
+
+/** Configurations as Kubernetes mounts them beside a certificate and what is none of ours. */
+function configurations(): { readonly folder: string; readonly words: readonly string[] } {
+  const files = [...etcds].map(([name, etcd]) => [`mesh/${name}`, `endpoints:\n- ${etcd.url}\n`] as const);
+  const folder = temporaryFolder({
+    ...Object.fromEntries(files),
+    'mesh/ca.crt': 'no configuration',
+    own: `endpoints: ["${etcds.get(OWN)?.url}"]\ninsecure-transport: true\n`,
+  });
+  const kvstore = ['--kvstore', 'etcd', '--kvstore-config', join(folder, 'own')];
+  return { folder, words: [...kvstore, '--clustermesh-config', join(folder, 'mesh'), '--cluster', OWN] };
+}
+
+describe('dpcache over three real etcds and a folder of configurations', () => {
+  it('prints byte for byte what the original held after following the same mesh', async () => {
+    const { words } = configurations();
+    const run = await dpcache(
+      'agent',
+      ...words,
+      ...['--manifests', example('services.yaml'), '--once', '-o', 'json'],
+    );
+    expect(run.stderr).toBe('');
+    expect(run.status).toBe(0);
+    expect(run.stdout).toBe(EXPECTED);
+  });
+
+  it('says how every cluster stands', async () => {
+    const { words } = configurations();
+    const { status, stdout } = await dpcache('clustermesh', 'status', ...words, '-o', 'json');
+    expect(status).toBe(0);
+    const { clusters } = JSON.parse(stdout) as { clusters: readonly { name: string }[] };
+    expect(clusters.map(({ name }) => name).sort()).toEqual([...etcds.keys()].sort());
+    for (const cluster of clusters)
+      expect(cluster).toMatchObject({ ready: true, connected: true, missing: [] });
+  });
+});
