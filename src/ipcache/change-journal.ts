@@ -2,7 +2,6 @@ import { assert } from '../base/assert.ts';
 import { formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, PrefixChange, sameEntry } from './change.ts';
 import type { ClaimSink, ClaimState, KeyImage } from './claim-state.ts';
-import type { HeldClaim } from './entry-rows.ts';
 import type { SnapshotKeeper } from './snapshot-keeper.ts';
 import type { ClaimWriter, IPCacheEntry, OwnerChange } from './types.ts';
 
@@ -53,10 +52,14 @@ export class ChangeJournal implements ClaimSink {
     else this.#changes.push(change);
   }
 
-  ownerChanged(key: Readonly<PrefixRegister>, from: HeldClaim, to: ClaimWriter | undefined): void {
+  ownerChanged(
+    key: Readonly<PrefixRegister>,
+    from: ClaimWriter | undefined,
+    to: ClaimWriter | undefined,
+  ): void {
     this.#ownerChanges.push({
       key: formatKey(key),
-      previous: { source: from.source, owner: from.owner },
+      previous: from && { source: from.source, owner: from.owner },
       current: to && { source: to.source, owner: to.owner },
     });
   }
@@ -107,7 +110,8 @@ export class ChangeJournal implements ClaimSink {
 function netOwnerChanges(changes: readonly OwnerChange[]): readonly OwnerChange[] {
   const byKey = new Map<string, OwnerChange>();
   for (const change of changes) {
-    const previous = byKey.get(change.key)?.previous ?? change.previous;
+    const earlier = byKey.get(change.key);
+    const previous = earlier === undefined ? change.previous : earlier.previous;
     byKey.set(change.key, { key: change.key, previous, current: change.current });
   }
   return [...byKey.values()].filter(

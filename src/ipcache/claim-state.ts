@@ -35,7 +35,11 @@ export interface ClaimSink {
     next: IPCacheEntry | undefined,
   ): void;
   /** A contested key has changed hands. */
-  ownerChanged(key: Readonly<PrefixRegister>, from: HeldClaim, to: ClaimWriter | undefined): void;
+  ownerChanged(
+    key: Readonly<PrefixRegister>,
+    from: ClaimWriter | undefined,
+    to: ClaimWriter | undefined,
+  ): void;
 }
 
 function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {

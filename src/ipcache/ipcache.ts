@@ -315,7 +315,9 @@ export class IPCache {
   #letIn(key: string): void {
     for (const claim of this.#waiting.take(key)) {
       parsePrefix(key, this.#key);
+      const free = this.#state.table.find(this.#key) < 0;
       this.#state.put(this.#key, claim, this.#state.rows.hosts.acquire(claim.hostIP));
+      if (free) this.#journal.ownerChanged(this.#key, undefined, claim);
     }
   }
 

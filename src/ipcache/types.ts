@@ -96,7 +96,7 @@ export interface OwnerChange {
 
 /**
  * Told when a **contested** key changes hands: a key for which some claim has been overruled, or replaced by
- * another writer's, since it last was absent. An uncontested key that comes and goes tells nothing, so a
+ * another writer's, since it last was absent; and when a claim that had to wait for room gets a key. An uncontested key that comes and goes tells nothing, so a
  * listener costs nothing on the common path. Ownership may change where no attribute does.
  */
 export interface OwnerListener {
