@@ -249,7 +249,7 @@ function sizeScenarios(size: number): readonly Scenario[] {
   };
   const plain = once(() => filledWith({}));
   const steered = once(() => filledWith({ affinity: 'local' }));
-  const row = (what: string, changed: number, filled = plain): Scenario => ({
+  const row = (what: string, changed: number, filled = plain, inBatch = false): Scenario => ({
     what: `${size} backends: ${what}`,
     operations: 1000,
     prepare: (run) => {
@@ -257,8 +257,10 @@ function sizeScenarios(size: number): readonly Scenario[] {
       return (at) => {
         const which = at % slices;
         const slice = sliceOf(0, `slice-${which}`, which * SLICE_SIZE, SLICE_SIZE, changed, run * 1000 + at);
+        const update = (): unknown => cache.updateEndpoints(slice);
         return () => {
-          cache.updateEndpoints(slice);
+          if (inBatch) cache.batch(update);
+          else update();
         };
       };
     },
@@ -266,6 +268,7 @@ function sizeScenarios(size: number): readonly Scenario[] {
   return [
     row('slice unchanged', 0),
     row('slice with 1 of 100 changed', 1),
+    row('slice with 1 of 100 changed, in a batch', 1, plain, true),
     row('slice with 100 of 100 changed', SLICE_SIZE),
     row('slice with 1 changed, affinity local', 1, steered),
     {

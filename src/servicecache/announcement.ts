@@ -1,5 +1,6 @@
-import { type Endpoints, equalBackendMaps } from './backend.ts';
+import type { Endpoints } from './backend.ts';
 import type { ServiceEvent } from './events.ts';
+import { haveSameEndpoints } from './same-endpoints.ts';
 import { equalServices, type Service } from './service.ts';
 import { type ServiceState, withAnnouncedParts } from './service-state.ts';
 
@@ -45,14 +46,13 @@ export function changeBetween(
   };
 }
 
-/** `next`, with the service and the endpoints of `old` where they say the same. */
+/** `next`, with the service and the endpoints of `old` where they say the same and both are announced. */
 export function shareAnnounced(old: ServiceState | undefined, next: ServiceState): ServiceState {
   const before = announcedPart(old);
   const after = announcedPart(next);
-  if (before === undefined || after === undefined) return next;
+  if (old === undefined || before === undefined || after === undefined) return next;
   const service = equalServices(before.service, after.service) ? before.service : after.service;
-  const sameEndpoints = equalBackendMaps(before.endpoints.backends, after.endpoints.backends);
-  const endpoints = sameEndpoints ? before.endpoints : after.endpoints;
+  const endpoints = haveSameEndpoints(old, next) ? before.endpoints : after.endpoints;
   if (service === after.service && endpoints === after.endpoints) return next;
   return withAnnouncedParts(next, service, endpoints);
 }

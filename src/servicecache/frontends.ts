@@ -2,8 +2,8 @@ import { protocolName } from '../net/port.ts';
 import type { Service } from './service.ts';
 
 /**
- * Which addresses of this node answer on node ports, by family. An empty list serves no node ports there;
- * `0.0.0.0` and `::` stand for all.
+ * Which addresses of this node answer on node ports, by family, in canonical text. An empty list serves no node
+ * ports there; `0.0.0.0` and `::` stand for all.
  */
 export interface NodePortOptions {
   readonly enabled: boolean;

@@ -178,7 +178,8 @@ export class ServiceCache {
 
   /**
    * The inputs are complete: services that nothing makes ready are announced from now on, without backends. From
-   * here on the outcome does not depend on the order of the inputs any more. Cannot be taken back.
+   * here on the outcome does not depend on the order of the inputs any more. Cannot be taken back, but by a batch
+   * that fails.
    */
   markSynced(): void {
     this.#table.markSynced();
@@ -318,8 +319,11 @@ export class ServiceCache {
   /** Whether an offer is from another cluster; refuses it when not. */
   #isRemote(offer: ClusterServiceKey): boolean {
     if (offer.cluster !== this.#clusterName && offer.cluster !== '') return true;
-    const why = offer.cluster === '' ? 'a remote service must name its cluster' : 'this is the own cluster';
-    this.#rejections.add(rejection('own-cluster', 'cluster', offer.cluster, why, serviceKey(offer)));
+    const [reason, why] =
+      offer.cluster === ''
+        ? ['missing', 'a remote service must name its cluster']
+        : ['own-cluster', 'this is the own cluster'];
+    this.#rejections.add(rejection(reason, 'cluster', offer.cluster, why, serviceKey(offer)));
     return false;
   }
 

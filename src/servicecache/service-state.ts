@@ -2,6 +2,7 @@ import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
 import { preferenceOf, preferredSide, selectSide } from './affinity.ts';
 import {
+  type Backend,
   type Backends,
   type EndpointSlice,
   type Endpoints,
@@ -73,6 +74,13 @@ export function offeredBySlice(slice: EndpointSlice | undefined, service: Servic
   return slice.backends.size === 0 ? slice.notReady : slice.notReady.merge(slice.backends);
 }
 
+/** What a slice offers to this service at one address. */
+function offeredAt(slice: EndpointSlice, address: string, service: Service | undefined): Backend | undefined {
+  const backend = slice.backends.get(address);
+  if (backend !== undefined || service?.publishNotReady !== true) return backend;
+  return slice.notReady.get(address);
+}
+
 /** What a remote cluster offers to this service: nothing unless the service is global. */
 function offeredByCluster(
   offered: OfferedBackends | undefined,
@@ -90,7 +98,7 @@ function holderIn(state: ServiceState): (address: string, except: Origin) => Bac
     for (const [slice, value] of state.slices) {
       const origin = { cluster: '', slice };
       if (compareOrigins(origin, except) === 0) continue;
-      const backend = offeredBySlice(value, state.service).get(address);
+      const backend = offeredAt(value, address, state.service);
       if (backend !== undefined) return { origin, backend };
     }
     return undefined;
