@@ -1,0 +1,67 @@
+import type { Clock, Timer } from '../../base/clock.ts';
+import type { StoreObserver } from './watch-store.ts';
+
+/**
+ * An observer that tells deletes late, and not at all if the key comes back meanwhile: a node that restarts
+ * lets its key go for a moment, and its traffic should not have to (SEMANTICS 5).
+ */
+export class DelayedDeletes<T> implements StoreObserver<T> {
+  readonly #inner: StoreObserver<T>;
+  readonly #clock: Clock;
+  readonly #delayMs: number;
+  readonly #held = new Map<string, Timer>();
+
+  constructor(inner: StoreObserver<T>, clock: Clock, delayMs: number) {
+    this.#inner = inner;
+    this.#clock = clock;
+    this.#delayMs = delayMs;
+  }
+
+  /** Deletes that are held back. */
+  get size(): number {
+    return this.#held.size;
+  }
+
+  onUpdate(name: string, value: T): void {
+    this.#forget(name);
+    this.#inner.onUpdate(name, value);
+  }
+
+  onDelete(name: string): void {
+    this.#forget(name);
+    if (this.#delayMs === 0) {
+      this.#inner.onDelete(name);
+      return;
+    }
+    const timer = this.#clock.after(this.#delayMs, () => {
+      this.#held.delete(name);
+      this.#inner.onDelete(name);
+    });
+    this.#held.set(name, timer);
+  }
+
+  batch(apply: () => void): void {
+    if (this.#inner.batch === undefined) apply();
+    else this.#inner.batch(apply);
+  }
+
+  /** Tells what is held back now, as one batch. */
+  flush(): void {
+    const names = [...this.#held.keys()];
+    this.cancel();
+    this.batch(() => {
+      for (const name of names) this.#inner.onDelete(name);
+    });
+  }
+
+  /** Forgets what is held back: it is never told. */
+  cancel(): void {
+    for (const timer of this.#held.values()) timer.cancel();
+    this.#held.clear();
+  }
+
+  #forget(name: string): void {
+    this.#held.get(name)?.cancel();
+    this.#held.delete(name);
+  }
+}

@@ -1,0 +1,117 @@
+import { backoffDelay } from '../../base/backoff.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import type { RejectionLog } from '../../base/rejection.ts';
+import { sleep } from '../../base/sleep.ts';
+import type { KvstoreBackend } from '../backend.ts';
+import { DelayedDeletes } from './delayed-deletes.ts';
+import { SyncStore, type SyncStoreStatus } from './sync-store.ts';
+import { type StoreDecoder, type StoreObserver, WatchStore, type WatchStoreStatus } from './watch-store.ts';
+
+/** What a {@link SharedStore} is made of. */
+export interface SharedStoreOptions<T> {
+  readonly backend: KvstoreBackend;
+  /** Ends in `/`. */
+  readonly prefix: string;
+  readonly decode: StoreDecoder<T>;
+  readonly observer: StoreObserver<T>;
+  readonly rejections: RejectionLog;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** How often local keys are put again if they are not as they should be. Default 5 minutes. */
+  readonly syncIntervalMs?: number | undefined;
+  /** How long a shared key's delete is held back. Default 30 s, as for nodes; 0: not at all. */
+  readonly deleteDelayMs?: number | undefined;
+}
+
+/** A {@link SharedStore} as data. */
+export interface SharedStoreStatus {
+  readonly local: SyncStoreStatus;
+  readonly shared: WatchStoreStatus;
+  /** Deletes that are held back. */
+  readonly heldDeletes: number;
+}
+
+const SYNC_INTERVAL_MS = 5 * 60_000;
+const DELETE_DELAY_MS = 30_000;
+
+/**
+ * A prefix to which many contribute (SEMANTICS 5): each its own *local* keys, bound to its session; all see
+ * all, the *shared* keys. Local keys that somebody deletes or overwrites are put again. The observer is told
+ * of local keys too, as the kvstore shows them.
+ */
+export class SharedStore<T> {
+  readonly #options: SharedStoreOptions<T>;
+  readonly #local: SyncStore;
+  readonly #shared: WatchStore<T>;
+  readonly #deletes: DelayedDeletes<T>;
+
+  constructor(options: SharedStoreOptions<T>) {
+    this.#options = options;
+    const { clock, decode, rejections, deleteDelayMs = DELETE_DELAY_MS } = options;
+    this.#local = new SyncStore(options);
+    this.#deletes = new DelayedDeletes(options.observer, clock, deleteDelayMs);
+    this.#shared = new WatchStore({ decode, rejections, observer: this.#guarded() });
+  }
+
+  /** Passes on, and puts local keys right that somebody else has touched. */
+  #guarded(): StoreObserver<T> {
+    const isOurs = (name: string): boolean => this.#local.get(name) !== undefined;
+    return {
+      onUpdate: (name, value) => this.#deletes.onUpdate(name, value),
+      onDelete: (name) => {
+        if (isOurs(name)) this.#local.touch(name);
+        this.#deletes.onDelete(name);
+      },
+      batch: (apply) => this.#deletes.batch(apply),
+    };
+  }
+
+  /** Resolves once the shared keys have been complete for the first time. */
+  get synced(): Promise<void> {
+    return this.#shared.synced;
+  }
+
+  status(): SharedStoreStatus {
+    return { local: this.#local.status(), shared: this.#shared.status(), heldDeletes: this.#deletes.size };
+  }
+
+  /** This contributor's key is to have this value. */
+  updateLocalKey(name: string, value: Uint8Array): void {
+    this.#local.upsert(name, value);
+  }
+
+  /** This contributor's key is not to exist any more. */
+  deleteLocalKey(name: string): void {
+    this.#local.delete(name);
+  }
+
+  /** Writes and follows until the signal fires. Local keys stay; deletes that are held back are not told. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { backend, prefix } = this.#options;
+    await Promise.all([
+      this.#local.run(signal),
+      this.#shared.run({ backend, prefix, signal }),
+      this.#resync(signal),
+    ]);
+    this.#deletes.cancel();
+  }
+
+  /** Deletes every shared key from the observer, at once. The store must not be running. */
+  drain(): void {
+    this.#shared.drain();
+    this.#deletes.flush();
+  }
+
+  async #resync(signal: AbortSignal): Promise<void> {
+    const { clock, random, syncIntervalMs = SYNC_INTERVAL_MS } = this.#options;
+    while (!signal.aborted) {
+      // Spread a little, so that a thousand agents do not keep step.
+      await sleep(
+        clock,
+        syncIntervalMs + backoffDelay(1, { baseMs: syncIntervalMs / 10, capMs: 60_000 }, random),
+        signal,
+      );
+      if (!signal.aborted) this.#local.touchAll();
+    }
+  }
+}

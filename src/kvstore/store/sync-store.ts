@@ -1,0 +1,265 @@
+import { backoffDelay } from '../../base/backoff.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import { sleep } from '../../base/sleep.ts';
+import type { KvstoreBackend } from '../backend.ts';
+import { equalBytes } from '../bytes.ts';
+import { encodeTimestamp } from '../codec/timestamp.ts';
+import { asKvstoreError, type KvstoreError } from '../errors.ts';
+
+/** What a {@link SyncStore} is made of. */
+export interface SyncStoreOptions {
+  readonly backend: KvstoreBackend;
+  /** Ends in `/`. */
+  readonly prefix: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Bind the keys to the client's session. Default true. */
+  readonly leased?: boolean | undefined;
+  /** The canary that says that the prefix is complete. */
+  readonly canary?: string | undefined;
+  /** Writes under way at a time. Default 8. */
+  readonly concurrency?: number | undefined;
+}
+
+/** A {@link SyncStore} as data. */
+export interface SyncStoreStatus {
+  /** Keys that are to exist. */
+  readonly keys: number;
+  /** Keys that the kvstore does not yet hold as they are to be. */
+  readonly pending: number;
+  readonly writes: number;
+  readonly failures: number;
+  readonly lastFailure: KvstoreError | undefined;
+  /** Whether the canary has been written. */
+  readonly canaryWritten: boolean;
+}
+
+const CONCURRENCY = 8;
+const BACKOFF = { baseMs: 100, capMs: 10_000 };
+
+/** What is still missing for a canary to be true. */
+interface CanaryWait {
+  readonly names: Set<string>;
+  resolve(): void;
+}
+
+/**
+ * Keeps keys of a kvstore equal to what its owner wants (SEMANTICS 5). The owner says what is to be; this
+ * store writes the difference, one write per key at a time, the latest value only, until it has landed. When
+ * the session's lease is lost, everything is put again.
+ *
+ * Not promised: an order between keys; that every value is written. Nothing is written before `run`, and
+ * keys stay when it ends: a lease takes them, or the next life overwrites them.
+ */
+export class SyncStore {
+  readonly #options: SyncStoreOptions;
+  /** What is to be. */
+  readonly #wanted = new Map<string, Uint8Array>();
+  /** What is known to be in the kvstore. */
+  readonly #landed = new Map<string, Uint8Array>();
+  /** Names to be looked at, oldest first. */
+  readonly #queue = new Set<string>();
+  readonly #busy = new Set<string>();
+  readonly #failuresOf = new Map<string, number>();
+  readonly #canaries = new Set<CanaryWait>();
+  #canaryWanted = false;
+  #canaryWritten = false;
+  #writes = 0;
+  #failures = 0;
+  #lastFailure: KvstoreError | undefined;
+  /** Workers that have nothing to do. */
+  readonly #idle = new Set<() => void>();
+
+  constructor(options: SyncStoreOptions) {
+    this.#options = options;
+  }
+
+  status(): SyncStoreStatus {
+    return {
+      keys: this.#wanted.size,
+      pending: this.#pending().length,
+      writes: this.#writes,
+      failures: this.#failures,
+      lastFailure: this.#lastFailure,
+      canaryWritten: this.#canaryWritten,
+    };
+  }
+
+  /** The value that a name is to have; undefined when it is not to exist. */
+  get(name: string): Uint8Array | undefined {
+    return this.#wanted.get(name);
+  }
+
+  /** The key is to have this value. Bytes that have landed already cost nothing. The store keeps `value`. */
+  upsert(name: string, value: Uint8Array): void {
+    this.#wanted.set(name, value);
+    this.#enqueue(name);
+  }
+
+  /** The key is not to exist. */
+  delete(name: string): void {
+    this.#wanted.delete(name);
+    this.#enqueue(name);
+  }
+
+  /** What the kvstore holds of this name is not known any more: somebody else has written or deleted it. */
+  touch(name: string): void {
+    this.#landed.delete(name);
+    this.#enqueue(name);
+  }
+
+  /** {@link touch} for every key: after the loss of a lease, and now and then. */
+  touchAll(): void {
+    for (const name of this.#wanted.keys()) this.touch(name);
+  }
+
+  /**
+   * Says that everything has been queued that belongs to a complete content. Resolves when the canary has been
+   * written, which is when all that was queued before has landed.
+   */
+  markSynced(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#canaries.add({ names: new Set(this.#pending()), resolve });
+      this.#wake();
+    });
+  }
+
+  /** Writes until the signal fires. Once at a time. */
+  async run(signal: AbortSignal): Promise<void> {
+    const unsubscribe = this.#options.backend.onLeaseLost({ onLeaseLost: () => this.#leaseLost() });
+    const stop = (): void => this.#wake();
+    signal.addEventListener('abort', stop);
+    const { concurrency = CONCURRENCY } = this.#options;
+    await Promise.all(Array.from({ length: concurrency }, () => this.#work(signal)));
+    signal.removeEventListener('abort', stop);
+    unsubscribe();
+  }
+
+  #leaseLost(): void {
+    if (this.#options.leased === false) return;
+    this.touchAll();
+    if (!this.#canaryWanted) return;
+    this.#canaryWritten = false;
+    void this.markSynced();
+  }
+
+  #pending(): string[] {
+    return [...this.#queue, ...this.#busy];
+  }
+
+  #enqueue(name: string): void {
+    if (this.#isDone(name) && !this.#busy.has(name)) this.#settled(name);
+    else this.#queue.add(name);
+    this.#wake();
+  }
+
+  #isDone(name: string): boolean {
+    const wanted = this.#wanted.get(name);
+    const landed = this.#landed.get(name);
+    // A key that is not wanted and not known may be left from an earlier life: it is deleted to be sure.
+    return wanted !== undefined && landed !== undefined && equalBytes(wanted, landed);
+  }
+
+  /** Takes one name after the other; waits when there is none. Nothing is awaited between looking and waiting. */
+  async #work(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const name = this.#take();
+      const due = name === undefined ? this.#dueCanaries() : [];
+      if (name !== undefined) await this.#sync(name, signal);
+      else if (due.length > 0) await this.#writeCanary(due, signal);
+      else await this.#sleepUntilWoken(signal);
+    }
+  }
+
+  #sleepUntilWoken(signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => this.#idle.add(resolve));
+  }
+
+  #wake(): void {
+    const idle = [...this.#idle];
+    this.#idle.clear();
+    for (const resume of idle) resume();
+  }
+
+  #take(): string | undefined {
+    for (const name of this.#queue) {
+      if (this.#busy.has(name)) continue;
+      this.#queue.delete(name);
+      this.#busy.add(name);
+      return name;
+    }
+    return undefined;
+  }
+
+  async #sync(name: string, signal: AbortSignal): Promise<void> {
+    const wanted = this.#wanted.get(name);
+    try {
+      await this.#write(name, wanted, signal);
+      this.#writes++;
+      this.#failuresOf.delete(name);
+      if (wanted === undefined) this.#landed.delete(name);
+      else this.#landed.set(name, wanted);
+      this.#busy.delete(name);
+      const isLatest = this.#wanted.get(name) === wanted;
+      if (isLatest && !this.#queue.has(name)) this.#settled(name);
+      else this.#enqueue(name);
+    } catch (thrown) {
+      await this.#failed(name, thrown, signal);
+    }
+  }
+
+  async #write(name: string, wanted: Uint8Array | undefined, signal: AbortSignal): Promise<void> {
+    const { backend, prefix, leased = true } = this.#options;
+    const key = `${prefix}${name}`;
+    if (wanted === undefined) await backend.delete(key, { signal });
+    else await backend.updateIfDifferent(key, wanted, { leased, signal });
+  }
+
+  async #failed(name: string, thrown: unknown, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) {
+      this.#busy.delete(name);
+      this.#queue.add(name);
+      return;
+    }
+    this.#failures++;
+    this.#lastFailure = asKvstoreError(thrown);
+    const failures = (this.#failuresOf.get(name) ?? 0) + 1;
+    this.#failuresOf.set(name, failures);
+    const { clock, random } = this.#options;
+    // The name stays busy meanwhile, and so does the worker: a kvstore that is down is not asked by all at once.
+    await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
+    this.#busy.delete(name);
+    this.#queue.add(name);
+    this.#wake();
+  }
+
+  /** The kvstore has what was wanted of this name. */
+  #settled(name: string): void {
+    for (const canary of this.#canaries) canary.names.delete(name);
+  }
+
+  /** Those who wait for a canary that would be true now; they are taken off the list. */
+  #dueCanaries(): readonly CanaryWait[] {
+    const due = [...this.#canaries].filter(({ names }) => names.size === 0);
+    for (const wait of due) this.#canaries.delete(wait);
+    return due;
+  }
+
+  async #writeCanary(due: readonly CanaryWait[], signal: AbortSignal): Promise<void> {
+    const { backend, canary, clock, random, leased = true } = this.#options;
+    this.#canaryWanted = true;
+    try {
+      if (canary !== undefined)
+        await backend.update(canary, encodeTimestamp(clock.now()), { leased, signal });
+      this.#canaryWritten = canary !== undefined;
+      for (const { resolve } of due) resolve();
+    } catch (thrown) {
+      for (const wait of due) this.#canaries.add(wait);
+      this.#failures++;
+      this.#lastFailure = asKvstoreError(thrown);
+      await sleep(clock, backoffDelay(1, BACKOFF, random), signal);
+      this.#wake();
+    }
+  }
+}

@@ -1,0 +1,139 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { RejectionLog } from '../../src/base/rejection.ts';
+import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
+import { keyRange } from '../../src/kvstore/key-range.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { SharedStore } from '../../src/kvstore/store/shared-store.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+import { advance, settle } from './settle.ts';
+
+const P = 'nodes/';
+
+class Member {
+  readonly backend: MemoryBackend;
+  readonly store: SharedStore<string>;
+  readonly seen = new Map<string, string>();
+  readonly story: string[] = [];
+  readonly #ended = new AbortController();
+  #running: Promise<void> | undefined;
+
+  constructor(server: MemoryServer, clock: ManualClock, deleteDelayMs?: number) {
+    this.backend = new MemoryBackend({ server, clock, random: () => 0.5, leaseSeconds: 30 });
+    this.store = new SharedStore<string>({
+      backend: this.backend,
+      prefix: P,
+      clock,
+      random: () => 0.5,
+      rejections: new RejectionLog(),
+      decode: (_name, value) => ({ ok: true, value: textOfBytes(value) ?? '' }),
+      observer: {
+        onUpdate: (name, value) => {
+          this.seen.set(name, value);
+          this.story.push(`${name}=${value}`);
+        },
+        onDelete: (name) => {
+          this.seen.delete(name);
+          this.story.push(`${name} gone`);
+        },
+      },
+      deleteDelayMs,
+    });
+    this.#running = this.store.run(this.#ended.signal);
+  }
+
+  async stop(): Promise<void> {
+    this.#ended.abort();
+    await this.#running;
+    this.#running = undefined;
+  }
+}
+
+describe('a shared store', () => {
+  let clock: ManualClock;
+  let server: MemoryServer;
+  let a: Member;
+  let b: Member;
+  const remove = (name: string): unknown =>
+    server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}${name}`) }] });
+
+  beforeEach(async () => {
+    clock = new ManualClock();
+    server = new MemoryServer({ clock });
+    a = new Member(server, clock);
+    b = new Member(server, clock);
+    a.store.updateLocalKey('a', bytesOfText('1'));
+    b.store.updateLocalKey('b', bytesOfText('2'));
+    await settle(4);
+  });
+
+  afterEach(async () => {
+    for (const member of [a, b]) {
+      await member.stop();
+      await member.backend.close();
+    }
+  });
+
+  it('shows everybody the keys of everybody', () => {
+    for (const member of [a, b]) expect(Object.fromEntries(member.seen)).toEqual({ a: '1', b: '2' });
+  });
+
+  it('re-creates a local key that somebody deletes, and nobody notices', async () => {
+    remove('a');
+    await settle(4);
+    expect(server.range(keyRange(`${P}a`)).count).toBe(1);
+    await advance(clock, 60_000);
+    expect(b.story.filter((line) => line.startsWith('a'))).toEqual(['a=1', 'a=1']);
+  });
+
+  it('puts a local key right that somebody overwrites, at the next interval', async () => {
+    await b.backend.update(`${P}a`, bytesOfText('wrong'));
+    await advance(clock, 6 * 60_000);
+    expect(b.seen.get('a')).toBe('1');
+  });
+
+  it('holds a delete back, and tells it when the key does not come back', async () => {
+    b.store.deleteLocalKey('b');
+    await advance(clock, 29_000);
+    expect(a.seen.get('b')).toBe('2');
+    expect(a.store.status().heldDeletes).toBe(1);
+    await advance(clock, 2000);
+    expect(a.seen.has('b')).toBe(false);
+  });
+
+  it('drops a delete when the key comes back in time', async () => {
+    b.store.deleteLocalKey('b');
+    await advance(clock, 20_000);
+    b.store.updateLocalKey('b', bytesOfText('3'));
+    await advance(clock, 60_000);
+    expect(a.story.filter((line) => line.startsWith('b'))).toEqual(['b=2', 'b=3']);
+  });
+
+  it('a member that dies is gone after its lease and the delay', async () => {
+    b.backend.link.down();
+    await advance(clock, 45_000);
+    expect(a.seen.get('b')).toBe('2');
+    await advance(clock, 30_000);
+    expect(a.seen.has('b')).toBe(false);
+  });
+
+  it('ending tells nothing that was held back; draining tells everything', async () => {
+    b.store.deleteLocalKey('b');
+    await settle(4);
+    await a.stop();
+    await advance(clock, 60_000);
+    expect(a.seen.get('b')).toBe('2');
+    a.store.drain();
+    expect([...a.seen.keys()]).toEqual(['b']); // whose delete had been taken in, and was never told
+  });
+
+  it('without a delay tells deletes at once', async () => {
+    const c = new Member(server, clock, 0);
+    await settle(4);
+    remove('b');
+    await settle(4);
+    expect(c.story).toContain('b gone');
+    await c.stop();
+    await c.backend.close();
+  });
+});

@@ -1,0 +1,230 @@
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
+import { prefixRange } from '../../src/kvstore/key-range.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+import { advance, settle } from './settle.ts';
+
+const P = 'own/';
+const CANARY = 'synced/own';
+
+class World {
+  readonly clock = new ManualClock();
+  readonly server = new MemoryServer({ clock: this.clock });
+  readonly backend = new MemoryBackend({
+    server: this.server,
+    clock: this.clock,
+    random: () => 0.5,
+    leaseSeconds: 30,
+  });
+  readonly store: SyncStore;
+  /** Every key that was ever there, as an independent client of the server sees it. */
+  readonly everWritten = new Set<string>();
+  readonly #ended = new AbortController();
+  #running: Promise<void> | undefined;
+
+  constructor(options: Partial<SyncStoreOptions> = {}) {
+    const { backend, clock } = this;
+    this.server.watch(
+      { prefix: P, startRevision: 2 },
+      {
+        onCreated: () => {},
+        onEvents: (events) => {
+          for (const { key } of events) this.everWritten.add(key);
+        },
+        onProgress: () => {},
+        onEnd: () => {},
+      },
+    );
+    this.store = new SyncStore({ backend, clock, random: () => 0.5, prefix: P, canary: CANARY, ...options });
+  }
+
+  run(): this {
+    this.#running ??= this.store.run(this.#ended.signal);
+    return this;
+  }
+
+  want(name: string, value: string): void {
+    this.store.upsert(name, bytesOfText(value));
+  }
+
+  content(prefix = P): Record<string, string> {
+    const { kvs } = this.server.range(prefixRange(prefix));
+    return Object.fromEntries(
+      kvs.map(({ key, value }) => [key.slice(prefix.length), textOfBytes(value) ?? '']),
+    );
+  }
+
+  get canary(): boolean {
+    return this.server.range(prefixRange(CANARY)).count === 1;
+  }
+
+  async stop(): Promise<void> {
+    this.#ended.abort();
+    await this.#running;
+    await this.backend.close();
+  }
+}
+
+describe('a sync store', () => {
+  let world: World;
+  beforeEach(() => {
+    world = new World().run();
+  });
+  afterEach(() => world.stop());
+
+  it('writes what is wanted, and deletes what is not', async () => {
+    world.want('a', '1');
+    world.want('b', '2');
+    await settle();
+    expect(world.content()).toEqual({ a: '1', b: '2' });
+    world.want('a', '3');
+    world.store.delete('b');
+    await settle();
+    expect(world.content()).toEqual({ a: '3' });
+  });
+
+  it('writes the last of several values only', async () => {
+    for (let i = 0; i < 100; i++) world.want('a', String(i));
+    await settle();
+    expect(world.content()).toEqual({ a: '99' });
+    expect(world.store.status().writes).toBeLessThanOrEqual(2);
+  });
+
+  it('does not write bytes that have landed already (trap: event storms)', async () => {
+    world.want('a', '1');
+    await settle();
+    const { revision } = world.server.header;
+    world.want('a', '1');
+    await settle();
+    expect(world.server.header.revision).toBe(revision);
+    expect(world.store.status().writes).toBe(1);
+  });
+
+  it('deletes a key that an earlier life has left', async () => {
+    await world.backend.update(`${P}old`, bytesOfText('x'));
+    world.store.delete('old');
+    await settle();
+    expect(world.content()).toEqual({});
+  });
+
+  it('tries again, later and later, until it has landed', async () => {
+    world.backend.link.down();
+    world.want('a', '1');
+    await advance(world.clock, 5000);
+    const { failures, lastFailure, pending } = world.store.status();
+    expect({ code: lastFailure?.code, pending }).toEqual({ code: 'unavailable', pending: 1 });
+    expect(failures).toBeGreaterThan(3);
+    expect(failures).toBeLessThan(12);
+    world.backend.link.up();
+    await advance(world.clock, 10_000);
+    expect(world.content()).toEqual({ a: '1' });
+  });
+
+  it('puts everything again when the lease is lost, the canary too (trap: agent stuck after lease loss)', async () => {
+    world.want('a', '1');
+    world.want('b', '2');
+    await world.store.markSynced();
+    for (const lease of world.server.leases) world.server.expireLease(lease);
+    expect([world.content(), world.canary]).toEqual([{}, false]);
+    await advance(world.clock, 12_000); // the keepalive finds out
+    expect([world.content(), world.canary]).toEqual([{ a: '1', b: '2' }, true]);
+  });
+
+  it('writes the canary when everything queued before has landed, and not before', async () => {
+    world.backend.link.down();
+    world.want('a', '1');
+    let marked = false;
+    void world.store.markSynced().then(() => {
+      marked = true;
+    });
+    await advance(world.clock, 1000);
+    expect([marked, world.canary]).toEqual([false, false]);
+    world.backend.link.up();
+    await advance(world.clock, 10_000);
+    expect([marked, world.canary, world.content()]).toEqual([true, true, { a: '1' }]);
+    expect(textOfBytes(world.server.range(prefixRange(CANARY)).kvs[0]?.value ?? bytesOfText(''))).toMatch(
+      /^1970-01-01T00:00:\d\dZ$/,
+    );
+  });
+
+  it('leaves its keys when it ends, for their lease to take', async () => {
+    world.want('a', '1');
+    await settle();
+    await world.stop();
+    expect(world.content()).toEqual({});
+    expect(world.server.leases).toEqual([]);
+  });
+});
+
+type Step =
+  | { readonly do: 'want'; readonly name: string; readonly value: string }
+  | { readonly do: 'delete' | 'touch'; readonly name: string }
+  | { readonly do: 'down' | 'up' | 'cut' | 'lose-answers' | 'expire' | 'mark' | 'run' | 'settle' }
+  | { readonly do: 'pass'; readonly ms: number };
+
+const name = fc.constantFrom('a', 'b', 'c');
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 5,
+    arbitrary: fc.record({ do: fc.constant('want' as const), name, value: fc.constantFrom('1', '2', '3') }),
+  },
+  { weight: 3, arbitrary: fc.record({ do: fc.constantFrom('delete' as const, 'touch' as const), name }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constantFrom(
+        ...(['down', 'up', 'cut', 'lose-answers', 'expire', 'mark', 'run', 'settle'] as const),
+      ),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(10, 500, 15_000) }),
+  },
+);
+
+describe('a sync store under faults', () => {
+  it('ends with exactly what is wanted, and a canary never lies', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 30, size: 'max' }), async (script) => {
+        const world = new World();
+        const wanted = new Map<string, string>();
+        const lies: string[] = [];
+        for (const what of script) {
+          if (what.do === 'want') world.want(what.name, what.value);
+          if (what.do === 'want') wanted.set(what.name, what.value);
+          if (what.do === 'delete') world.store.delete(what.name);
+          if (what.do === 'delete') wanted.delete(what.name);
+          if (what.do === 'touch') world.store.touch(what.name);
+          if (what.do === 'down') world.backend.link.down();
+          if (what.do === 'up') world.backend.link.up();
+          if (what.do === 'cut') world.backend.link.cut();
+          if (what.do === 'lose-answers') world.backend.link.loseAnswers(2);
+          if (what.do === 'expire')
+            world.server.leases.forEach((lease) => void world.server.expireLease(lease));
+          if (what.do === 'run') world.run();
+          if (what.do === 'settle') await settle();
+          if (what.do === 'pass') await advance(world.clock, what.ms);
+          if (what.do === 'mark') {
+            const names = [...wanted.keys()];
+            void world.store.markSynced().then(() => {
+              const written = new Set(names.filter((n) => world.store.get(n) !== undefined));
+              for (const n of written) if (!world.everWritten.has(`${P}${n}`)) lies.push(n);
+            });
+          }
+        }
+        world.run();
+        world.backend.link.up();
+        await advance(world.clock, 60_000);
+        expect(world.content()).toEqual(Object.fromEntries(wanted));
+        expect(lies).toEqual([]);
+        await world.stop();
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});
