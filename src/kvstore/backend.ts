@@ -2,6 +2,12 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import type { KvstoreError } from './errors.ts';
 import type { CallOptions, EndpointStatus, KeyValue } from './transport.ts';
 
+/** Which keys to list. */
+export interface ListOptions extends CallOptions {
+  /** Only those last written at this revision or later; the kvstore walks over all of them nevertheless. */
+  readonly minModRevision?: number | undefined;
+}
+
 /** How a key is written. */
 export interface WriteOptions extends CallOptions {
   /** Write only while this lock is held; otherwise nothing is written, and `lock-lost` is the error's code. */
@@ -129,7 +135,7 @@ export interface KvstoreBackend {
   /** The key now, by quorum; `undefined` when it does not exist. */
   get(key: string, options?: CallOptions): Promise<KeyValue | undefined>;
   /** Every key that starts with `prefix`, ascending, all at one revision. End prefixes in `/`. */
-  listPrefix(prefix: string, options?: CallOptions): Promise<readonly KeyValue[]>;
+  listPrefix(prefix: string, options?: ListOptions): Promise<readonly KeyValue[]>;
   /** Writes, whatever was there; gives the revision of the write. */
   update(key: string, value: Uint8Array, options?: WriteOptions): Promise<number>;
   /** Writes unless the key already has this value and, if leased, this session's lease. True when it wrote. */

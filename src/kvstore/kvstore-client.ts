@@ -7,6 +7,7 @@ import type {
   KvstoreBackend,
   KvstoreLock,
   LeaseLostListener,
+  ListOptions,
   Watch,
   WatchOptions,
   WriteOptions,
@@ -80,10 +81,15 @@ export class KvstoreClient implements KvstoreBackend {
     return kvs[0];
   }
 
-  async listPrefix(prefix: string, options: CallOptions = {}): Promise<readonly KeyValue[]> {
+  async listPrefix(prefix: string, options: ListOptions = {}): Promise<readonly KeyValue[]> {
+    const { minModRevision = 0, ...call } = options;
+    if (minModRevision > 0) {
+      const range = { ...prefixRange(prefix), minModRevision };
+      return (await this.#call(() => this.#transport.range(range, call))).kvs;
+    }
     const all: KeyValue[] = [];
-    const pages = listPages(this.#transport, { prefix, revision: 0 }, (read) => this.#call(read), options);
-    for await (const { kvs } of pages) all.push(...kvs);
+    const pages = listPages(this.#transport, { prefix, revision: 0 }, (read) => this.#call(read), call);
+    for await (const { kvs } of pages) for (const kv of kvs) all.push(kv);
     return all;
   }
 

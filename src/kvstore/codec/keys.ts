@@ -15,6 +15,9 @@ export const HEARTBEAT_KEY = 'cilium/.heartbeat';
 /** Own identities: `id/` master keys, `value/` slave keys, `locks/`. */
 export const IDENTITIES_PREFIX = 'cilium/state/identities/v1/';
 
+/** Locks of the identity allocator, one for each label string. */
+export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
+
 /** The one address space there is. */
 export const DEFAULT_ADDRESS_SPACE = 'default';
 

@@ -10,6 +10,7 @@ import { noop } from 'cockatiel';
 import { Etcd3, type IOptions } from 'etcd3';
 import type { ConnectionPool } from 'etcd3/lib/connection-pool.js';
 import { abortedError, KvstoreError } from '../errors.ts';
+import { sharedSignal } from '../shared-signal.ts';
 import type { CallOptions } from '../transport.ts';
 import { DEADLINE_MS, type EtcdConfig, type EtcdTLS } from './etcd-config.ts';
 import { etcdError } from './etcd-errors.ts';
@@ -213,8 +214,9 @@ export class EtcdEndpoint {
     path: string,
     request: Buffer,
     decode: (answer: Buffer) => T,
-    { signal, deadlineMs = this.#config.deadlineMs ?? DEADLINE_MS }: CallOptions = {},
+    { signal: given, deadlineMs = this.#config.deadlineMs ?? DEADLINE_MS }: CallOptions = {},
   ): Promise<T> {
+    const signal = sharedSignal(given);
     if (signal?.aborted === true) throw abortedError();
     const deadline = Date.now() + deadlineMs;
     const { client, metadata } = await this.#connection();

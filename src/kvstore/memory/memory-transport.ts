@@ -1,5 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { abortedError, asKvstoreError, KvstoreError } from '../errors.ts';
+import { sharedSignal } from '../shared-signal.ts';
 import type {
   CallOptions,
   EndpointStatus,
@@ -243,7 +244,8 @@ export class MemoryTransport implements Transport {
 
   /** Runs a call in a microtask, unless the link swallows it or its signal or deadline comes first. */
   #call<T>(options: CallOptions | undefined, run: () => T): Promise<T> {
-    const { signal, deadlineMs = DEADLINE_MS } = options ?? {};
+    const { deadlineMs = DEADLINE_MS } = options ?? {};
+    const signal = sharedSignal(options?.signal);
     return new Promise<T>((resolve, reject) => {
       const fail = (error: KvstoreError): void => {
         settle();

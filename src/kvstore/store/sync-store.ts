@@ -5,6 +5,7 @@ import type { KvstoreBackend } from '../backend.ts';
 import { equalBytes } from '../bytes.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import { asKvstoreError, type KvstoreError } from '../errors.ts';
+import { sharedSignal } from '../shared-signal.ts';
 
 /** What a {@link SyncStore} is made of. */
 export interface SyncStoreOptions {
@@ -128,7 +129,7 @@ export class SyncStore {
   async run(signal: AbortSignal): Promise<void> {
     const unsubscribe = this.#options.backend.onLeaseLost({ onLeaseLost: () => this.#leaseLost() });
     const stop = (): void => this.#wake();
-    signal.addEventListener('abort', stop);
+    sharedSignal(signal).addEventListener('abort', stop);
     const { concurrency = CONCURRENCY } = this.#options;
     await Promise.all(Array.from({ length: concurrency }, () => this.#work(signal)));
     signal.removeEventListener('abort', stop);

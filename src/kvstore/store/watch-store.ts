@@ -67,6 +67,7 @@ export class WatchStore<T> {
   #isSynced = false;
   #run = 0;
   #watch: Watch | undefined;
+  #cursor = 0;
   #updates = 0;
   #deletes = 0;
 
@@ -86,6 +87,11 @@ export class WatchStore<T> {
     return this.#isSynced;
   }
 
+  /** Everything that was written before this revision, on the backend of this run, has been told. */
+  get cursor(): number {
+    return this.#cursor;
+  }
+
   status(): WatchStoreStatus {
     return {
       keys: this.#held.size,
@@ -101,11 +107,16 @@ export class WatchStore<T> {
   async run({ backend, prefix, signal, endOnDivergence }: WatchStoreRun): Promise<'ended' | 'diverged'> {
     assert(this.#watch === undefined, 'the store is running already');
     this.#run++;
+    this.#cursor = 0;
     this.#refused.clear();
     const watch = backend.watch(prefix, { signal, endOnDivergence });
     this.#watch = watch;
     try {
-      for await (const batch of watch) this.#inBatch(() => this.#apply(batch, prefix.length));
+      for await (const batch of watch) {
+        this.#inBatch(() => this.#apply(batch, prefix.length));
+        const { queuedBytes, nextRevision } = watch.status();
+        if (queuedBytes === 0) this.#cursor = nextRevision;
+      }
       return watch.status().state === 'diverged' ? 'diverged' : 'ended';
     } finally {
       this.#watch = undefined;

@@ -1,0 +1,394 @@
+import { backoffDelay } from '../../base/backoff.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import { ListenerSet } from '../../base/listener-set.ts';
+import { type RejectionLog, rejection } from '../../base/rejection.ts';
+import { sleep } from '../../base/sleep.ts';
+import type { Unsubscribe } from '../../base/subscription.ts';
+import { formatLabels, type Labels } from '../../identity/labels.ts';
+import type { IdentityRange, NumericIdentity } from '../../identity/numeric-identity.ts';
+import { RemoteIdentityCache } from '../../identity/remote-identity-cache.ts';
+import type { KvstoreBackend, KvstoreLock } from '../backend.ts';
+import { textOfBytes } from '../bytes.ts';
+import {
+  decodeIdentity,
+  decodeIdentityNumber,
+  encodeIdentity,
+  encodeIdentityNumber,
+  parseIdentityText,
+} from '../codec/identity.ts';
+import {
+  IDENTITIES_PREFIX,
+  IDENTITY_LOCKS_PREFIX,
+  identityKey,
+  identityValueKey,
+  identityValuePrefix,
+} from '../codec/keys.ts';
+import { KvstoreError } from '../errors.ts';
+import { WatchStore } from '../store/watch-store.ts';
+import { IdentityPool } from './identity-pool.ts';
+
+/** What an {@link IdentityAllocator} is made of. */
+export interface IdentityAllocatorOptions {
+  readonly backend: KvstoreBackend;
+  /** What this cluster may allocate: `clusterIdentityRange(clusterID, max)`. */
+  readonly range: IdentityRange;
+  /** Last part of this node's slave keys: its address. No `/`. */
+  readonly nodeSuffix: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly rejections: RejectionLog;
+  /** How often the keys of identities in use are checked and put again. Default 5 minutes. */
+  readonly syncIntervalMs?: number | undefined;
+}
+
+/** Told of the cluster's identities: a replay of those that exist, then changes. */
+export interface IdentityListener {
+  onIdentity(id: NumericIdentity, labels: Labels): void;
+  onIdentityGone(id: NumericIdentity, labels: Labels): void;
+}
+
+/** What {@link IdentityAllocator.allocate} gives. */
+export interface AllocatedIdentity {
+  readonly id: NumericIdentity;
+  /** Whether no node of the cluster had it before. */
+  readonly isNew: boolean;
+}
+
+/** What became of {@link IdentityAllocator.release}. */
+export type ReleaseOutcome = 'released' | 'still-used' | 'not-found';
+
+interface LocalIdentity {
+  readonly id: NumericIdentity;
+  readonly labels: Labels;
+  references: number;
+}
+
+const MASTER_PREFIX = `${IDENTITIES_PREFIX}id/`;
+const SYNC_INTERVAL_MS = 5 * 60_000;
+// Another node may take the same number, or the lock may be lost: with other numbers it soon succeeds.
+const ATTEMPTS = 8;
+const BACKOFF = { baseMs: 50, capMs: 1000 };
+
+/**
+ * Gives numbers to sets of labels, the same number on every node of a cluster (SEMANTICS 5):
+ *
+ *     id/<number>             → labels    the master key; stays until it is collected as garbage
+ *     value/<labels>/<node>   → number    one slave key per node that uses it, under the node's lease
+ *
+ * Allocation happens under a lock for the labels. Identities in use are counted here; a master key that
+ * disappears while in use is written again, and so are slave keys after the loss of a lease. The cluster's
+ * identities are cached, and those of other clusters can be looked up beside them.
+ */
+export class IdentityAllocator {
+  /** The identities of this cluster, as the kvstore shows them. */
+  readonly cache: RemoteIdentityCache = new RemoteIdentityCache();
+  readonly #options: IdentityAllocatorOptions;
+  readonly #pool: IdentityPool;
+  readonly #store: WatchStore<{ readonly id: NumericIdentity; readonly labels: Labels }>;
+  readonly #local = new Map<string, LocalIdentity>();
+  /** What is under way, by labels: one allocation or release at a time for each. */
+  readonly #underWay = new Map<string, Promise<unknown>>();
+  /** Labels that were released, and whose slave key could not be deleted yet. */
+  readonly #unreleased = new Set<string>();
+  readonly #remotes = new Map<string, RemoteIdentityCache>();
+  readonly #listeners: ListenerSet<IdentityListener>;
+  #signal: AbortSignal | undefined;
+
+  constructor(options: IdentityAllocatorOptions) {
+    this.#options = options;
+    this.#pool = new IdentityPool(options.range, options.random);
+    this.#listeners = new ListenerSet(() => {});
+    this.#store = new WatchStore({
+      decode: decodeIdentity,
+      rejections: options.rejections,
+      observer: {
+        onUpdate: (_name, { id, labels }) => this.#learnt(id, labels),
+        onDelete: (name) => this.#gone(Number(name)),
+      },
+    });
+  }
+
+  /** Resolves once the identities of the cluster are known. Allocations before that cost a read each. */
+  get synced(): Promise<void> {
+    return this.#store.synced;
+  }
+
+  /** Labels in use by this node. */
+  get size(): number {
+    return this.#local.size;
+  }
+
+  /** Follows the cluster's identities and keeps this node's keys in place, until the signal fires. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { backend } = this.#options;
+    this.#signal = signal;
+    const unsubscribe = backend.onLeaseLost({ onLeaseLost: () => void this.#syncAll() });
+    await Promise.all([
+      this.#store.run({ backend, prefix: MASTER_PREFIX, signal }),
+      this.#syncPeriodically(signal),
+    ]);
+    unsubscribe();
+  }
+
+  /** The replay, then changes. A listener that throws harms nobody. */
+  subscribe(listener: IdentityListener): Unsubscribe {
+    const unsubscribe = this.#listeners.add(listener);
+    for (const [id, labels] of this.cache.entries()) {
+      this.#listeners.guard(listener, (one) => one.onIdentity(id as NumericIdentity, labels));
+    }
+    return unsubscribe;
+  }
+
+  /** Another cluster's identities are looked up too, from now on. Ends with the function returned. */
+  addRemote(cluster: string, identities: RemoteIdentityCache): () => void {
+    this.#remotes.set(cluster, identities);
+    return () => {
+      if (this.#remotes.get(cluster) === identities) this.#remotes.delete(cluster);
+    };
+  }
+
+  /** The labels of an identity of this cluster or another; undefined when nobody is known to have it. */
+  lookupByID(id: number): Labels | undefined {
+    const own = this.cache.lookupByID(id);
+    if (own !== undefined) return own;
+    for (const local of this.#local.values()) if (local.id === id) return local.labels;
+    for (const remote of this.#remotes.values()) {
+      const labels = remote.lookupByID(id);
+      if (labels !== undefined) return labels;
+    }
+    return undefined;
+  }
+
+  /** The identity of exactly these labels, in this cluster first. */
+  lookupByLabels(labels: Labels): NumericIdentity | undefined {
+    const own = this.#local.get(formatLabels(labels))?.id ?? this.cache.lookupByLabels(labels);
+    if (own !== undefined) return own;
+    for (const remote of this.#remotes.values()) {
+      const id = remote.lookupByLabels(labels);
+      if (id !== undefined) return id;
+    }
+    return undefined;
+  }
+
+  /**
+   * The identity of these labels, allocated if no node has one yet; counts one reference. Rejects when the
+   * kvstore cannot be reached, or with `invalid-request` when no number is left.
+   */
+  async allocate(labels: Labels, signal?: AbortSignal): Promise<AllocatedIdentity> {
+    const key = formatLabels(labels);
+    // Whoever waits tries for itself; nothing comes between the last look and what is done next.
+    while (this.#underWay.has(key)) await this.#underWay.get(key)?.catch(() => {});
+    const local = this.#local.get(key);
+    if (local === undefined) return this.#during(key, this.#allocate(key, labels, signal));
+    local.references++;
+    return { id: local.id, isNew: false };
+  }
+
+  /**
+   * Gives one reference back; with the last one the slave key goes, now or as soon as the kvstore can be
+   * reached. The master key is the collector's.
+   */
+  async release(labels: Labels): Promise<ReleaseOutcome> {
+    const key = formatLabels(labels);
+    while (this.#underWay.has(key)) await this.#underWay.get(key)?.catch(() => {});
+    const local = this.#local.get(key);
+    if (local === undefined) return 'not-found';
+    local.references--;
+    if (local.references > 0) return 'still-used';
+    this.#local.delete(key);
+    this.#unreleased.add(key);
+    await this.#during(key, this.#deleteSlave(key));
+    return 'released';
+  }
+
+  #during<T>(key: string, work: Promise<T>): Promise<T> {
+    const done = work.finally(() => this.#underWay.delete(key));
+    this.#underWay.set(key, done);
+    return done;
+  }
+
+  async #deleteSlave(key: string): Promise<void> {
+    try {
+      await this.#options.backend.delete(identityValueKey(key, this.#options.nodeSuffix), {
+        signal: this.#signal,
+      });
+      this.#unreleased.delete(key);
+    } catch {
+      // kept in mind, and tried again with the next round
+    }
+  }
+
+  // ── Allocation ─────────────────────────────────────────────────────────────────────────────────────────
+
+  async #allocate(key: string, labels: Labels, signal: AbortSignal | undefined): Promise<AllocatedIdentity> {
+    const { backend, clock, random } = this.#options;
+    for (let attempt = 1; ; attempt++) {
+      const lock = await backend.lock(`${IDENTITY_LOCKS_PREFIX}${key}`, { signal });
+      try {
+        const allocated = await this.#allocateLocked(key, labels, lock, signal);
+        if (allocated !== undefined) {
+          this.#unreleased.delete(key);
+          this.#local.set(key, { id: allocated.id, labels, references: 1 });
+          return allocated;
+        }
+      } catch (error) {
+        const again = error instanceof KvstoreError && error.code === 'lock-lost';
+        if (!again || attempt === ATTEMPTS) throw error;
+      } finally {
+        await lock.release();
+      }
+      if (attempt === ATTEMPTS)
+        throw new KvstoreError('unavailable', `no identity for ${key}: others were faster`);
+      await sleep(clock, backoffDelay(attempt, BACKOFF, random), signal);
+    }
+  }
+
+  /** Undefined: the number was taken by another node in the same moment. */
+  async #allocateLocked(
+    key: string,
+    labels: Labels,
+    lock: KvstoreLock,
+    signal: AbortSignal | undefined,
+  ): Promise<AllocatedIdentity | undefined> {
+    const { backend } = this.#options;
+    const call = { ifLocked: lock, signal };
+    const existing = await this.#existing(key, labels, signal);
+    if (existing !== undefined) {
+      // The collector may be about to take the master key; it is put again, and the slave key holds it.
+      await backend.createOnly(identityKey(existing), encodeIdentity(labels), call);
+      await this.#putSlave(key, existing, call);
+      return { id: existing, isNew: false };
+    }
+    const id = this.#pool.lease((candidate) => this.lookupByID(candidate) !== undefined);
+    if (id === undefined) throw new KvstoreError('invalid-request', 'no identity is left in the cluster');
+    try {
+      if (!(await backend.createOnly(identityKey(id), encodeIdentity(labels), call))) return undefined;
+      await this.#putSlave(key, id as NumericIdentity, call);
+      return { id: id as NumericIdentity, isNew: true }; // a number of the range, which is one of identities
+    } finally {
+      this.#pool.giveBack(id);
+    }
+  }
+
+  #putSlave(
+    key: string,
+    id: NumericIdentity,
+    call: { readonly ifLocked?: KvstoreLock; readonly signal?: AbortSignal | undefined },
+  ): Promise<boolean> {
+    const slave = identityValueKey(key, this.#options.nodeSuffix);
+    return this.#options.backend.updateIfDifferent(slave, encodeIdentityNumber(id), {
+      ...call,
+      leased: true,
+    });
+  }
+
+  /** The identity that the labels have: by some node's slave key, else by a master key not yet collected. */
+  async #existing(
+    key: string,
+    labels: Labels,
+    signal: AbortSignal | undefined,
+  ): Promise<NumericIdentity | undefined> {
+    return (await this.#bySlave(key, signal)) ?? (await this.#byMaster(key, labels, signal));
+  }
+
+  async #bySlave(key: string, signal: AbortSignal | undefined): Promise<NumericIdentity | undefined> {
+    const { backend, rejections } = this.#options;
+    const prefix = identityValuePrefix(key);
+    for (const slave of await backend.listPrefix(prefix, { signal })) {
+      // Labels may hold slashes: the key of longer ones can begin with the key of these.
+      if (slave.key.includes('/', prefix.length)) continue;
+      const decoded = decodeIdentityNumber(slave.value, slave.key);
+      if (decoded.ok) return decoded.value;
+      rejections.add(decoded.rejection);
+    }
+    return undefined;
+  }
+
+  /**
+   * A cache is never quite up to date: what was written since is read beside it. Without that, a node whose
+   * watch lags could give the labels a second number once the leases of the first one's users are lost.
+   */
+  async #byMaster(
+    key: string,
+    labels: Labels,
+    signal: AbortSignal | undefined,
+  ): Promise<NumericIdentity | undefined> {
+    const { backend } = this.#options;
+    const cached = this.cache.lookupByLabels(labels);
+    const candidates = [
+      ...(cached === undefined ? [] : [await backend.get(identityKey(cached), { signal })]),
+      ...(await backend.listPrefix(MASTER_PREFIX, { signal, minModRevision: this.#store.cursor })),
+    ];
+    for (const master of candidates) {
+      if (master === undefined || textOfBytes(master.value) !== key) continue;
+      const id = parseIdentityText(master.key.slice(MASTER_PREFIX.length));
+      if (id !== undefined) return id;
+    }
+    return undefined;
+  }
+
+  // ── Keeping ────────────────────────────────────────────────────────────────────────────────────────────
+
+  #learnt(id: NumericIdentity, labels: Labels): void {
+    const before = this.cache.lookupByID(id);
+    this.cache.upsert(id, labels);
+    if (before !== undefined && formatLabels(before) === formatLabels(labels)) return;
+    if (before !== undefined) this.#listeners.notify((listener) => listener.onIdentityGone(id, before));
+    this.#listeners.notify((listener) => listener.onIdentity(id, labels));
+  }
+
+  /** A master key is gone. If this node uses it, it is written again: somebody has collected too much. */
+  #gone(number: number): void {
+    const labels = this.cache.lookupByID(number);
+    const id = parseIdentityText(String(number));
+    if (labels === undefined || id === undefined) return;
+    this.cache.delete(id);
+    this.#listeners.notify((listener) => listener.onIdentityGone(id, labels));
+    const local = this.#local.get(formatLabels(labels));
+    if (local?.id === id) void this.#sync(local);
+  }
+
+  async #syncPeriodically(signal: AbortSignal): Promise<void> {
+    const { clock, syncIntervalMs = SYNC_INTERVAL_MS } = this.#options;
+    while (!signal.aborted) {
+      await sleep(clock, syncIntervalMs, signal);
+      if (!signal.aborted) await this.#syncAll();
+    }
+  }
+
+  async #syncAll(): Promise<void> {
+    for (const local of [...this.#local.values()]) await this.#sync(local);
+    for (const key of [...this.#unreleased]) {
+      if (!this.#underWay.has(key)) await this.#during(key, this.#deleteSlave(key));
+    }
+  }
+
+  /** Puts master and slave key in place; what fails is tried again with backoff while it is in use. */
+  async #sync(local: LocalIdentity): Promise<void> {
+    const { clock, random } = this.#options;
+    const key = formatLabels(local.labels);
+    const signal = this.#signal;
+    for (let failures = 1; this.#local.get(key) === local && signal?.aborted !== true; failures++) {
+      try {
+        if (await this.#isStillOurs(local, key)) await this.#putSlave(key, local.id, { signal });
+        return;
+      } catch {
+        await sleep(clock, backoffDelay(failures, BACKOFF, random), signal); // the backend's status shows it
+      }
+    }
+  }
+
+  /** Makes sure of the master key. False, and reported, when the number stands for other labels by now. */
+  async #isStillOurs({ id, labels }: LocalIdentity, key: string): Promise<boolean> {
+    const { backend, rejections } = this.#options;
+    const call = { signal: this.#signal };
+    const master = identityKey(id);
+    if (await backend.createOnly(master, encodeIdentity(labels), call)) return true;
+    const found = await backend.get(master, call);
+    if (found === undefined) throw new KvstoreError('unavailable', `${master} has just been deleted`);
+    const text = textOfBytes(found.value) ?? '';
+    if (text === key) return true;
+    rejections.add(rejection('identity-conflict', 'value', text, `this node uses it for ${key}`, master));
+    return false;
+  }
+}

@@ -1,0 +1,105 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { identityKey, identityValueKey } from '../../src/kvstore/codec/keys.ts';
+import { GarbageCollector, lockCollection } from '../../src/kvstore/gc/garbage-collector.ts';
+import { staleIdentities } from '../../src/kvstore/gc/stale-identities.ts';
+import { staleRound } from '../../src/kvstore/gc/stale-round.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import type { KeyValue } from '../../src/kvstore/transport.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+import { advance } from './settle.ts';
+
+describe('a round', () => {
+  const keys = fc
+    .dictionary(fc.constantFrom('a', 'b', 'c', 'd'), fc.nat(2))
+    .map((o) => new Map(Object.entries(o)));
+
+  it('takes what was stale before at the same revision, and keeps the rest in mind', () => {
+    fc.assert(
+      fc.property(keys, keys, (before, now) => {
+        const { remove, stale } = staleRound(before, now);
+        for (const [key, revision] of now) {
+          const unchanged = before.get(key) === revision;
+          expect(remove.has(key)).toBe(unchanged);
+          expect(stale.has(key)).toBe(!unchanged);
+        }
+        expect(remove.size + stale.size).toBe(now.size);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  it('spares what was used for a moment in between', () => {
+    const first = staleRound(new Map(), new Map([['a', 5]]));
+    const used = staleRound(first.stale, new Map());
+    expect(staleRound(used.stale, new Map([['a', 5]])).remove.size).toBe(0);
+  });
+});
+
+describe('stale identities', () => {
+  const kv = (key: string, value: string): KeyValue => ({
+    key,
+    value: bytesOfText(value),
+    createRevision: 1,
+    modRevision: 7,
+  });
+
+  it('are master keys of the own range without slave keys', () => {
+    const listing = [
+      kv(identityKey(300), 'k8s:a=1;'),
+      kv(identityKey(301), 'k8s:b=x/y;'),
+      kv(identityKey(302), 'k8s:c=1;'),
+      kv(identityKey(70_000), 'k8s:d=1;'),
+      kv(identityKey(5), 'reserved:init=;'),
+      kv(identityValueKey('k8s:a=1;', '10.0.0.1'), '300'),
+      kv(identityValueKey('k8s:b=x/y;', '10.0.0.1'), '301'),
+      kv('cilium/state/identities/v1/id/junk', 'k8s:e=1;'),
+      kv('cilium/state/identities/v1/locks/k8s:c=1;/1f', ''),
+    ];
+    expect([...staleIdentities(listing, { min: 256, max: 65_535 })]).toEqual([[identityKey(302), 7]]);
+  });
+});
+
+describe('a collector', () => {
+  it('takes locks that nobody gives back, one round after it has first seen them', async () => {
+    const clock = new ManualClock();
+    const server = new MemoryServer({ clock });
+    const [holder, operator] = [0, 1].map(() => new MemoryBackend({ server, clock, random: () => 0.5 }));
+    if (holder === undefined || operator === undefined) throw new Error('two backends');
+    const lock = await holder.lock('cilium/state/identities/v1/locks/k8s:a=1;');
+    const collector = new GarbageCollector({
+      collection: lockCollection(operator),
+      clock,
+      intervalMs: 25_000,
+    });
+    const ended = new AbortController();
+    const running = collector.run(ended.signal);
+    await advance(clock, 20_000);
+    expect(await operator.get(lock.key)).toBeDefined();
+    await advance(clock, 10_000);
+    expect(await operator.get(lock.key)).toBeUndefined();
+    ended.abort();
+    await running;
+    expect(collector.status()).toMatchObject({ removed: 1, failures: 0 });
+    await Promise.all([holder.close(), operator.close()]);
+  });
+
+  it('shows a round that has failed, and goes on with the next', async () => {
+    const clock = new ManualClock();
+    const backend = new MemoryBackend({ clock, random: () => 0.5 });
+    const collector = new GarbageCollector({ collection: lockCollection(backend), clock, intervalMs: 1000 });
+    const ended = new AbortController();
+    backend.link.down();
+    const running = collector.run(ended.signal);
+    await advance(clock, 1500);
+    expect(collector.status()).toMatchObject({ rounds: 0, failures: 2 });
+    backend.link.up();
+    await advance(clock, 1000);
+    expect(collector.status().rounds).toBe(1);
+    ended.abort();
+    await running;
+    await backend.close();
+  });
+});
