@@ -4,8 +4,8 @@ import { ClusterMesh, type ClusterMeshOptions } from '../../src/clustermesh/clus
 import type { IPSink, NodeSink, ServiceSink } from '../../src/clustermesh/engines.ts';
 import { happenings, I9_reconnectIsColdStart, I10_noOrphans, type MakeMesh } from './mesh-laws.ts';
 
-describe('a mesh under faults', () => {
-  it('I9 reconnect = cold start: after any faults and edits the engines hold what a fresh agent would', async () => {
+describe('a mesh under faults, and under edits of its configuration directory', () => {
+  it('I9 reconnect = cold start: after any faults, writes and edits the engines hold what a fresh agent would', async () => {
     await fc.assert(
       fc.asyncProperty(happenings, (script) => I9_reconnectIsColdStart(script)),
       { numRuns: 1000 },

@@ -1,8 +1,12 @@
 import fc from 'fast-check';
+import type { ConfigFile } from '../../src/clustermesh/config-directory.ts';
+import { ConfigFollower } from '../../src/clustermesh/config-follower.ts';
+import type { KvstoreBackend } from '../../src/kvstore/backend.ts';
 import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import type { StoreSnapshot } from '../../src/kvstore/memory/memory-store.ts';
 import { ManualClock } from '../base/manual-clock.ts';
 import { advance, settle } from '../kvstore/settle.ts';
+import { FakeDirectory } from './fake-directory.ts';
 import { Agent, coldStart, newCluster, OWN, write } from './mesh-world.ts';
 
 const REMOTE = ['a', 'b'] as const;
@@ -16,8 +20,15 @@ export type Happening =
       readonly do: 'cut' | 'down' | 'up' | 'black-hole' | 'compact' | 'backup' | 'restore';
       readonly cluster: string;
     }
-  | { readonly do: 'add' | 'remove'; readonly cluster: Remote }
+  /**
+   * Edits of the configuration directory: a new configuration, the same one again, none, half of one, one that
+   * cannot be read. `told`: whether anybody is notified.
+   */
+  | { readonly do: Edit; readonly cluster: Remote; readonly told: boolean }
   | { readonly do: 'pass'; readonly ms: number };
+
+const EDITS = ['add', 'touch', 'remove', 'tear', 'break'] as const;
+type Edit = (typeof EDITS)[number];
 
 const cluster = fc.constantFrom(...REMOTE, OWN);
 const remote = fc.constantFrom(...REMOTE);
@@ -92,8 +103,8 @@ export const happenings: fc.Arbitrary<Happening[]> = fc.array(
     { weight: 2, arbitrary: identityWrite },
     { weight: 4, arbitrary: fc.record({ do: fc.constantFrom(...faults), cluster }) },
     {
-      weight: 2,
-      arbitrary: fc.record({ do: fc.constantFrom('add' as const, 'remove' as const), cluster: remote }),
+      weight: 3,
+      arbitrary: fc.record({ do: fc.constantFrom(...EDITS), cluster: remote, told: fc.boolean() }),
     },
     // Ids never clash here: who comes first keeps a disputed one, which is no function of the content.
     {
@@ -110,10 +121,15 @@ export const happenings: fc.Arbitrary<Happening[]> = fc.array(
       arbitrary: fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(0, 100, 5000, 30_000) }),
     },
   ),
-  { maxLength: 30, size: 'max' },
+  { maxLength: 24, size: 'max' },
 );
 
 export type MakeMesh = NonNullable<ConstructorParameters<typeof Agent>[1]>;
+
+const BROKEN: ConfigFile = { kind: 'unusable', why: 'may not be read' };
+
+/** By then the directory was looked at, notified or not. */
+const RESCANNED_MS = 61_000;
 
 class World {
   readonly clock = new ManualClock();
@@ -123,11 +139,16 @@ class World {
     [OWN, newCluster(this.clock, OWN, 9)],
   ]);
   readonly agent: Agent;
-  readonly added = new Set<Remote>(REMOTE);
+  readonly added: Set<Remote> = new Set();
+  readonly #directory = new FakeDirectory();
+  readonly #follower: ConfigFollower;
+  #versions = 0;
   readonly #backups = new Map<string, StoreSnapshot>();
 
   constructor(makeMesh?: MakeMesh) {
     this.agent = new Agent(this.clock, makeMesh);
+    const { mesh } = this.agent;
+    this.#follower = new ConfigFollower({ source: this.#directory, mesh, clock: this.clock });
   }
 
   #server(name: string): MemoryServer {
@@ -138,7 +159,8 @@ class World {
 
   async start(): Promise<void> {
     this.agent.followOwn(this.#server(OWN));
-    for (const name of REMOTE) await this.agent.add(name, this.#server(name));
+    for (const name of REMOTE) this.#configure(name);
+    await this.#follower.start();
   }
 
   async happen(what: Happening): Promise<void> {
@@ -153,15 +175,30 @@ class World {
       case 'pass':
         return advance(this.clock, what.ms);
       case 'add':
-        this.added.add(what.cluster);
-        return this.agent.add(what.cluster, this.#server(what.cluster));
+      case 'touch':
       case 'remove':
-        this.added.delete(what.cluster);
-        await this.agent.mesh.remove(what.cluster);
-        return;
+      case 'tear':
+      case 'break':
+        return this.#edit(what.do, what.cluster, what.told);
       default:
         return this.#fault(what.do, what.cluster);
     }
+  }
+
+  #edit(edit: Edit, name: Remote, told: boolean): void {
+    if (edit === 'remove') {
+      this.added.delete(name);
+      this.#directory.write(name, undefined, { told });
+    } else if (edit === 'add') this.#configure(name, { told });
+    else if (edit === 'touch') this.#directory.write(name, this.#directory.files.get(name), { told });
+    else if (this.added.has(name))
+      this.#directory.write(name, edit === 'tear' ? { kind: 'other' } : BROKEN, { told });
+  }
+
+  #configure(name: Remote, options: { told: boolean } = { told: true }): void {
+    this.added.add(name);
+    const connect = (): KvstoreBackend => this.agent.connect(name, this.#server(name));
+    this.#directory.write(name, { kind: 'config', hash: String(++this.#versions), connect }, options);
   }
 
   #fault(fault: (typeof faults)[number], name: string): void {
@@ -179,9 +216,18 @@ class World {
 
   /** Every fault is over, and there was time for every backoff and deadline. */
   async heal(): Promise<void> {
+    for (const name of this.added) {
+      if (this.#directory.files.get(name)?.kind !== 'config') this.#configure(name, { told: false });
+    }
+    await advance(this.clock, RESCANNED_MS);
     for (const { link } of this.agent.links.values()) link.up();
     await advance(this.clock, 50_000);
     await settle(6);
+  }
+
+  async stop(): Promise<void> {
+    await this.#follower.stop();
+    await this.agent.stop();
   }
 
   /** The servers of the clusters that are followed. */
@@ -206,7 +252,7 @@ export async function I9_reconnectIsColdStart(
   await world.heal();
   const view = world.agent.view();
   const fresh = await coldStart(world.clock, world.followed());
-  await world.agent.stop();
+  await world.stop();
   expectSame(view, fresh, 'the engines hold');
 }
 
@@ -218,10 +264,10 @@ export async function I10_noOrphans(script: readonly Happening[], makeMesh?: Mak
   const world = new World(makeMesh);
   await world.start();
   for (const what of script) await world.happen(what);
-  await world.happen({ do: 'remove', cluster: 'a' });
+  await world.happen({ do: 'remove', cluster: 'a', told: true });
   await world.heal();
   const view = world.agent.view();
   const fresh = await coldStart(world.clock, world.followed());
-  await world.agent.stop();
+  await world.stop();
   expectSame(view, fresh, 'after the cluster was removed, the engines hold');
 }

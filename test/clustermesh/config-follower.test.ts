@@ -1,0 +1,97 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { ConfigFile } from '../../src/clustermesh/config-directory.ts';
+import { ConfigFollower } from '../../src/clustermesh/config-follower.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+import { advance, settle } from '../kvstore/settle.ts';
+import { FakeDirectory } from './fake-directory.ts';
+
+let clock: ManualClock;
+let directory: FakeDirectory;
+let follower: ConfigFollower;
+let did: string[];
+let problems: string[];
+
+const config = (hash: string): ConfigFile => ({ kind: 'config', hash, connect: () => Promise.reject() });
+
+beforeEach(() => {
+  clock = new ManualClock();
+  directory = new FakeDirectory();
+  did = [];
+  problems = [];
+  follower = new ConfigFollower({
+    source: directory,
+    clock,
+    mesh: {
+      check: () => undefined,
+      add: (name) => {
+        did.push(`add ${name}`);
+        return Promise.resolve('added');
+      },
+      remove: (name) => {
+        did.push(`remove ${name}`);
+        return Promise.resolve(true);
+      },
+    },
+    onProblem: (name, why) => problems.push(`${name}: ${why}`),
+  });
+});
+
+describe('a configuration directory that is followed', () => {
+  it('is looked at once for many changes at a time', async () => {
+    directory.write('a', config('1'));
+    await follower.start();
+    expect(did).toEqual(['add a']);
+    for (let i = 0; i < 20; i++) directory.write(`c${i}`, config('1'));
+    directory.write('a', undefined);
+    await advance(clock, 1000);
+    expect(directory.listings).toBe(2);
+    expect(did).toHaveLength(22);
+    expect(did).toContain('remove a');
+    await follower.stop();
+  });
+
+  it('is looked at now and then when notifications are lost', async () => {
+    await follower.start();
+    directory.write('a', config('1'), { told: false });
+    await advance(clock, 1000);
+    expect(did).toEqual([]);
+    await advance(clock, 60_000);
+    expect(did).toEqual(['add a']);
+    await follower.stop();
+  });
+
+  it('changes nothing while it cannot be read, is tried again, and reports the reason once', async () => {
+    directory.write('a', config('1'));
+    await follower.start();
+    directory.unreadable = 'EACCES';
+    directory.write('a', undefined);
+    await advance(clock, 20_000);
+    expect(did).toEqual(['add a']);
+    expect(problems).toEqual([': EACCES']);
+    expect([...follower.status().problems]).toEqual([['', 'EACCES']]);
+    directory.unreadable = undefined;
+    await advance(clock, 5000);
+    expect(did).toEqual(['add a', 'remove a']);
+    expect(follower.status().problems.size).toBe(0);
+    await follower.stop();
+  });
+
+  it('is tried again soon for a file that cannot be used', async () => {
+    directory.write('a', { kind: 'unusable', why: 'no YAML' });
+    await follower.start();
+    expect(problems).toEqual(['a: no YAML']);
+    directory.write('a', config('1'), { told: false });
+    await advance(clock, 2000);
+    expect(did).toEqual(['add a']);
+    await follower.stop();
+  });
+
+  it('is left alone after the end', async () => {
+    await follower.start();
+    await follower.stop();
+    directory.write('a', config('1'));
+    await advance(clock, 200_000);
+    await settle();
+    expect([did, clock.pending]).toEqual([[], 0]);
+  });
+});
