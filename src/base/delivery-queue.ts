@@ -8,6 +8,11 @@ export class DeliveryQueue {
   readonly #waiting: (() => void)[] = [];
   #running = false;
 
+  /** Whether a delivery is under way: somebody down the stack is a listener. */
+  get running(): boolean {
+    return this.#running;
+  }
+
   /** Runs `deliver` now, or after those that are under way. `deliver` must not throw. */
   run(deliver: () => void): void {
     if (this.#running) {

@@ -7,7 +7,7 @@ const SHORTEST_TURN_MS = 100;
 export interface ValidationOptions<T> {
   readonly clock: Clock;
   readonly random: Random;
-  /** How long one round takes, for as many items as there are now. */
+  /** How long one round takes, for as many items as there are now; above 0. */
   intervalMs(): number;
   size(): number;
   /** A walk over the items that copes with changes: what stays all the time comes once. */

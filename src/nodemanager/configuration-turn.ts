@@ -58,18 +58,20 @@ export class ConfigurationTurn {
   start(): void {
     const told = this.#target;
     if (told === undefined || this.#running || this.#timer !== undefined || this.#stopped) return;
+    let result: HandlerResult;
     try {
-      const result = this.#options.call(told);
-      if (result === undefined) this.#succeed(told);
-      else this.#await(told, result);
+      result = this.#options.call(told);
     } catch (error) {
       this.#fail(error);
+      return;
     }
+    if (result === undefined) this.#succeed(told);
+    else this.#await(told, result);
   }
 
   #await(told: NodeConfiguration, result: Promise<void>): void {
     this.#running = true;
-    result.then(
+    Promise.resolve(result).then(
       () => {
         this.#running = false;
         this.#succeed(told);

@@ -3,6 +3,7 @@ import type { Clock, Random } from '../base/clock.ts';
 import type { DeliveryQueue } from '../base/delivery-queue.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import { ConfigurationTurn } from './configuration-turn.ts';
+import type { HandlerFailure, HandlerStatus } from './handler-status.ts';
 import type { Node } from './node.ts';
 import type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './node-handler.ts';
 import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
@@ -10,8 +11,10 @@ import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
 /** Waits after failed calls: 100 ms doubles to a minute in ten steps, the interval of background validation. */
 export const HANDLER_BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 
-/** Asynchronous calls of one handler that may run at a time unless it asks for another number: enough to keep a
- * netlink socket or a remote API busy, few enough that a replay of 20,000 nodes does not flood it. */
+/**
+ * Asynchronous calls of one handler that may run at a time unless it asks for another number: enough to keep a
+ * netlink socket or a remote API busy, few enough that a replay of 20,000 nodes does not flood it.
+ */
 export const DEFAULT_CONCURRENCY = 16;
 
 /** A node as handlers are to know it. */
@@ -30,29 +33,6 @@ export interface FeedEnvironment {
   onFault(fault: HandlerFault): void;
   /** The lane has applied something, or is gone. */
   onProgress(lane: NodeLane): void;
-}
-
-/** What a handler has not managed so far. */
-export interface HandlerFailure {
-  readonly call: NodeCall;
-  /** Full name of the node; undefined for the configuration. */
-  readonly node: string | undefined;
-  readonly error: unknown;
-  /** How often it has failed in a row. */
-  readonly failures: number;
-}
-
-/** How one handler is doing. */
-export interface HandlerStatus {
-  readonly name: string | undefined;
-  /** Nodes that it has not been brought up to date with, running and failed ones included. */
-  readonly pending: number;
-  /** Asynchronous calls under way. */
-  readonly running: number;
-  /** Calls that have failed since the subscription. */
-  readonly faults: number;
-  /** What waits for another try. */
-  readonly failing: readonly HandlerFailure[];
 }
 
 /**
@@ -95,7 +75,9 @@ export class HandlerFeed {
     return this.#lanes.get(node);
   }
 
-  /** Tells a change. `old` is what was told of the node before, by this very method. Call within a delivery, as the other two. */
+  // The next three are called within a delivery.
+
+  /** Tells a change. `old` is what was told of the node before, by this very method. */
   tell(node: string, old: Node | undefined, target: Node | undefined, revision: number): void {
     if (this.stopped) return;
     const lane = this.#lanes.size === 0 ? undefined : this.#lanes.get(node);
@@ -187,7 +169,7 @@ export class HandlerFeed {
       });
     };
     try {
-      this.handler.nodeDelete(node, new AbortController().signal)?.catch(failed);
+      Promise.resolve(this.handler.nodeDelete(node, new AbortController().signal)).catch(failed);
     } catch (error) {
       failed(error);
     }
@@ -211,12 +193,14 @@ export class HandlerFeed {
       lane.begin(step);
       return lane;
     };
+    let result: HandlerResult;
     try {
-      const result = this.#call(step);
-      if (result !== undefined) this.#await(underWay(), step, result);
+      result = this.#call(step);
     } catch (error) {
       if (!this.stopped) this.#fail(underWay(), step, error);
+      return;
     }
+    if (result !== undefined) this.#await(underWay(), step, result);
   }
 
   #call(step: NodeStep): HandlerResult {
@@ -263,18 +247,21 @@ export class HandlerFeed {
       return;
     }
     lane.begin(step);
+    let result: HandlerResult;
     try {
-      const result = this.#call(step);
-      if (result === undefined) this.#succeed(lane, step);
-      else this.#await(lane, step, result);
+      result = this.#call(step);
     } catch (error) {
       this.#fail(lane, step, error);
+      return;
     }
+    if (result === undefined) this.#succeed(lane, step);
+    else this.#await(lane, step, result);
   }
 
   #await(lane: NodeLane, step: NodeStep, result: Promise<void>): void {
     this.#running++;
-    result.then(
+    // Wrapped, as a handler may hand in anything that only looks like a promise.
+    Promise.resolve(result).then(
       () => {
         this.#running--;
         this.#succeed(lane, step);

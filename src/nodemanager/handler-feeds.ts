@@ -2,7 +2,8 @@ import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { NodeConfiguration } from './address-claims.ts';
-import { type AnnouncedNode, type FeedEnvironment, HandlerFeed, type HandlerStatus } from './handler-feed.ts';
+import { type AnnouncedNode, type FeedEnvironment, HandlerFeed } from './handler-feed.ts';
+import type { HandlerStatus } from './handler-status.ts';
 import type { Node } from './node.ts';
 import type { HandlerFault, NodeHandler } from './node-handler.ts';
 import type { NodeLane } from './node-lane.ts';
@@ -59,11 +60,33 @@ export class HandlerFeeds {
     this.#deliveries.run(() => {
       if (feed.stopped) return;
       const { configuration, nodes, revision } = start();
+      // As they are now: what the handler changes meanwhile is told after this, to this feed too.
+      const known = Array.from(nodes, ({ fullName, announced }) => ({ fullName, announced }));
       this.#feeds = [...this.#feeds, feed];
       feed.configure(configuration);
-      for (const { fullName, announced } of nodes) feed.tell(fullName, undefined, announced, revision);
+      for (const { fullName, announced } of known) feed.tell(fullName, undefined, announced, revision);
     });
     return unsubscribeOnce(() => this.#remove(feed));
+  }
+
+  /**
+   * Runs `work` whole before any handler is called: what it tells is told when it is through. So a handler that
+   * changes nodes in turn finds nothing half done.
+   */
+  after(work: () => void): void {
+    if (this.#deliveries.running) {
+      work();
+      return;
+    }
+    let failure: { readonly error: unknown } | undefined;
+    this.#deliveries.run(() => {
+      try {
+        work();
+      } catch (error) {
+        failure = { error };
+      }
+    });
+    if (failure !== undefined) throw failure.error;
   }
 
   tell(node: string, old: Node | undefined, next: Node | undefined, revision: number): void {

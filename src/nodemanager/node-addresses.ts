@@ -101,9 +101,9 @@ export class NodeAddresses {
     this.#review();
   }
 
-  /** Claims once more what the node may have lost: there may be room by now. */
-  refresh(entry: NodeEntry): void {
-    if (this.#options.rewrite || entry.lost !== undefined) this.update(entry);
+  /** Whether {@link NodeAddresses.update} may change anything though the node has not. */
+  mayRefresh(entry: NodeEntry): boolean {
+    return this.#options.rewrite || entry.lost !== undefined;
   }
 
   /** Whether a stronger source holds one of the node's addresses (SEMANTICS 4). */

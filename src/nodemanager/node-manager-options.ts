@@ -29,7 +29,7 @@ export interface NodeManagerOptions extends Partial<NodeConfiguration> {
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Told of every handler call that failed, for logs. */
   readonly onHandlerFault?: ((fault: HandlerFault) => void) | undefined;
-  /** Told that Kubernetes has deleted the local node, after the manager has closed itself. */
+  /** Told that Kubernetes has deleted the local node, after the manager has closed itself. Must not throw. */
   readonly onLocalNodeDeleted?: (() => void) | undefined;
 }
 

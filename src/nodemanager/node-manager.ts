@@ -141,10 +141,12 @@ export class NodeManager {
     this.#assertNotWriting();
     if (this.#closed) return;
     const configuration = { ...this.configuration, ...changes };
-    const entries = [...this.#nodes.entries()];
-    this.#addresses.updateAll(entries, configuration);
-    this.#feeds.configure(configuration);
-    for (const entry of entries) this.#announce(entry);
+    this.#feeds.after(() => {
+      const entries = [...this.#nodes.entries()];
+      this.#addresses.updateAll(entries, configuration);
+      this.#feeds.configure(configuration);
+      for (const entry of entries) this.#announce(entry);
+    });
   }
 
   get configuration(): NodeConfiguration {
@@ -175,7 +177,7 @@ export class NodeManager {
     const validation = new BackgroundValidation<NodeEntry>({
       clock: this.#options.clock,
       random: this.#random,
-      intervalMs: () => this.clusterSizeDependantInterval(baseMs),
+      intervalMs: () => Math.max(1, this.clusterSizeDependantInterval(baseMs)),
       size: () => this.#nodes.size,
       items: () => this.#nodes.entries(),
       validate: (entry) => this.#validate(entry),
@@ -255,6 +257,7 @@ export class NodeManager {
     this.#feeds.stop(this.#options.deleteOnClose === true ? [...this.#nodes.entries()] : NONE);
   }
 
+  /** Cost: one pass over all nodes. */
   status(): NodeManagerStatus {
     return {
       ...countNodes(this.#nodes.entries(), this.#addresses),
@@ -287,8 +290,7 @@ export class NodeManager {
   /** A source says what it has said before. In single-slot mode somebody may have taken the addresses since. */
   #repeated(entry: NodeEntry, claim: Node): NodeUpdateOutcome {
     if (entry.effective !== claim) return 'overruled';
-    this.#addresses.refresh(entry);
-    this.#announce(entry);
+    if (this.#addresses.mayRefresh(entry)) this.#write(entry);
     return 'unchanged';
   }
 
@@ -314,8 +316,7 @@ export class NodeManager {
 
   /** Claims addresses again that there was no room for, and has handlers look after the node. */
   #validate(entry: NodeEntry): void {
-    this.#addresses.refresh(entry);
-    this.#announce(entry);
+    if (this.#addresses.mayRefresh(entry)) this.#write(entry);
     if (entry.announced !== undefined) this.#feeds.validate(entry.fullName, entry.announced);
   }
 
@@ -336,16 +337,25 @@ export class NodeManager {
       changed.push(entry);
       if (before !== undefined && entry.effective === undefined) this.#nodes.remove(before);
     }
-    this.#addresses.updateAll(changed);
-    for (const entry of changed) this.#announce(entry);
+    this.#feeds.after(() => {
+      this.#addresses.updateAll(changed);
+      for (const entry of changed) this.#announce(entry);
+    });
     return count;
   }
 
-  /** The effective node has changed: first the IPCache, then the handlers. */
+  /** The effective node has changed, or has gone. */
   #changed(entry: NodeEntry): void {
     if (entry.effective === undefined && entry.written !== undefined) this.#nodes.remove(entry.written);
-    this.#addresses.update(entry);
-    this.#announce(entry);
+    this.#write(entry);
+  }
+
+  /** Brings the IPCache up to date with the effective node, then the handlers. */
+  #write(entry: NodeEntry): void {
+    this.#feeds.after(() => {
+      this.#addresses.update(entry);
+      this.#announce(entry);
+    });
   }
 
   /** Tells handlers of the effective node unless they know it, or have to wait. */

@@ -1,7 +1,8 @@
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { Source } from '../identity/source.ts';
-import type { HandlerFailure, HandlerFeed, HandlerStatus } from './handler-feed.ts';
+import type { HandlerFeed } from './handler-feed.ts';
 import type { HandlerFeeds } from './handler-feeds.ts';
+import type { HandlerFailure, HandlerStatus } from './handler-status.ts';
 import type { Node } from './node.ts';
 import type { LostAddress, NodeAddresses } from './node-addresses.ts';
 import type { NodeEntry } from './node-entry.ts';

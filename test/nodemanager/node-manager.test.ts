@@ -265,6 +265,60 @@ describe('a handler', () => {
     expect(order).toEqual(['first: add 1', 'second: add 1', 'first: update 2', 'second: update 2']);
   });
 
+  it('that adds a node during its replay is told of it once', () => {
+    const { manager } = fresh();
+    const { handler, take } = recorder();
+    manager.nodeUpdated(node('a'));
+    manager.subscribe({
+      nodeAdd: (added) => {
+        handler.nodeAdd(added);
+        if (added.name === 'a') manager.nodeUpdated(node('b'));
+      },
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+    });
+    expect(take()).toEqual(['add a', 'add b']);
+  });
+
+  it('that brings a node back while all are withdrawn is told of its end before its return', () => {
+    const { manager } = fresh();
+    const { handler, take } = recorder();
+    manager.nodeUpdated(node('a'));
+    manager.nodeUpdated(node('b'));
+    manager.subscribe({
+      nodeAdd: (added) => handler.nodeAdd(added),
+      nodeUpdate: () => {},
+      nodeDelete: (deleted) => {
+        handler.nodeDelete(deleted);
+        if (deleted.name === 'a') manager.nodeUpdated(node('b'));
+      },
+    });
+    take();
+    manager.deleteAllNodes();
+    expect(take()).toEqual(['delete a', 'delete b', 'add b']);
+    expect(manager.exists('east/b')).toBe(true);
+  });
+
+  it('may not change nodes from within the ipcache, and that harms nothing', () => {
+    const { manager, ipcache } = fresh();
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    let refused = 0;
+    ipcache.subscribe({
+      onChanges: () => {
+        try {
+          manager.nodeUpdated(node('b'));
+        } catch {
+          refused++;
+        }
+      },
+    });
+    manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1') }));
+    expect(refused).toBe(1);
+    expect(take()).toEqual(['add a']);
+    expect(manager.size).toBe(1);
+  });
+
   it('TRAPS, I7 isolation: that throws harms no other, is counted, and is told again', () => {
     const faults: unknown[] = [];
     const { manager, clock } = fresh({

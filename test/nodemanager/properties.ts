@@ -106,6 +106,45 @@ export const I1_foldEqualsReplay: Law = (make, retain) =>
     });
   });
 
+/** The same when handlers change nodes while they are being told, also while they are replayed to. */
+export const I1_reentrantHandlers: Law = (make, retain) =>
+  fc.property(history, history, fc.nat(20), (operations, echoes, joinAt) => {
+    const rig = make(retain);
+    const left = [...echoes];
+    const folded: FoldingHandler[] = [];
+    const join = (): void => {
+      const handler = new FoldingHandler();
+      folded.push(handler);
+      const echo = (): void => {
+        const next = left.shift();
+        if (next !== undefined) apply(rig, next);
+      };
+      rig.manager.subscribe({
+        nodeAdd: (node) => {
+          handler.nodeAdd(node);
+          echo();
+        },
+        nodeUpdate: (old, node) => {
+          handler.nodeUpdate(old, node);
+          echo();
+        },
+        nodeDelete: (node) => {
+          handler.nodeDelete(node);
+          echo();
+        },
+      });
+    };
+    join();
+    operations.forEach((operation, i) => {
+      if (i === joinAt) join();
+      apply(rig, operation);
+      for (const handler of folded) {
+        check([...handler.complaints, ...handlersKnowNodes(rig.manager, handler)]);
+      }
+      check(addressesAreHeld(rig.manager, rig.ipcache));
+    });
+  });
+
 export const I2_orderDoesNotMatter: Law = (make, retain) =>
   fc.property(history, fc.infiniteStream(fc.nat()), (operations, shuffle) => {
     const [rig, other] = [make(retain), make(retain)];
@@ -229,6 +268,11 @@ export const LAWS: readonly {
   readonly modes: readonly boolean[];
 }[] = [
   { name: 'I1 fold = replay, for early and late handlers', law: I1_foldEqualsReplay, modes: [true, false] },
+  {
+    name: 'I1 fold = replay, for handlers that change nodes while they are told',
+    law: I1_reentrantHandlers,
+    modes: [true, false],
+  },
   {
     name: 'I2 nodes and addresses are a function of the live claims, not of their order',
     law: I2_orderDoesNotMatter,
