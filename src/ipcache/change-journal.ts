@@ -1,5 +1,5 @@
 import { assert } from '../base/assert.ts';
-import { formatKey, type PrefixRegister } from '../net/prefix.ts';
+import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, PrefixChange, sameEntry } from './change.ts';
 import type { ClaimSink, ClaimState, KeyImage } from './claim-state.ts';
 import type { SnapshotKeeper } from './snapshot-keeper.ts';
@@ -37,7 +37,7 @@ export class ChangeJournal implements ClaimSink {
 
   willChange(key: Readonly<PrefixRegister>, slot: number): void {
     this.#snapshots?.note(key);
-    this.#before?.push({ key: { ...key }, image: slot < 0 ? undefined : this.#state?.image(slot) });
+    this.#before?.push({ key: copyRegister(key), image: slot < 0 ? undefined : this.#state?.image(slot) });
   }
 
   visibleChanged(

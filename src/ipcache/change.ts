@@ -44,6 +44,14 @@ export class PrefixChange implements IPCacheChange {
     return this.#text;
   }
 
+  /** Differs only where the prefix does; equal hashes say nothing. */
+  get hash(): number {
+    const wide = this.#wide;
+    const words =
+      wide === undefined ? this.#w0 : this.#w0 ^ Math.imul(wide.w1 ^ Math.imul(wide.w2 ^ wide.w3, 31), 31);
+    return words ^ (this.#length << 24);
+  }
+
   /** This change and a later one of the same prefix in one. */
   followedBy(later: PrefixChange): PrefixChange {
     return new PrefixChange({ ...this.#words(), length: this.#length, form: 'cidr' }, this.old, later.new);
@@ -61,10 +69,18 @@ export class PrefixChange implements IPCacheChange {
 
 /** The net effect of changes in order: one for each prefix that differs at the end, in order of first touch (I8). */
 export function netChanges(changes: readonly PrefixChange[]): readonly PrefixChange[] {
+  if (areDistinct(changes)) return changes;
   const byPrefix = new Map<string, PrefixChange>();
   for (const change of changes) {
     const earlier = byPrefix.get(change.prefix);
     byPrefix.set(change.prefix, earlier === undefined ? change : earlier.followedBy(change));
   }
   return [...byPrefix.values()].filter((change) => !sameEntry(change.old, change.new));
+}
+
+/** Whether all prefixes are known to differ: the usual batch, told by numbers instead of texts. */
+function areDistinct(changes: readonly PrefixChange[]): boolean {
+  const hashes = new Set<number>();
+  for (const change of changes) hashes.add(change.hash);
+  return hashes.size === changes.length;
 }

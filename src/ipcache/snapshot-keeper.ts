@@ -1,4 +1,4 @@
-import { type PrefixRegister, prefixRegister } from '../net/prefix.ts';
+import { copyRegister, type PrefixRegister, prefixRegister } from '../net/prefix.ts';
 import type { ClaimState } from './claim-state.ts';
 import { IPCacheSnapshot, type Placed } from './snapshot.ts';
 
@@ -26,7 +26,7 @@ export class SnapshotKeeper {
       this.#written = undefined;
       this.#last = IPCacheSnapshot.EMPTY;
     } else {
-      this.#written.push({ ...key });
+      this.#written.push(copyRegister(key));
     }
   }
 

@@ -9,23 +9,57 @@ function formatIPv4(word: number): string {
   return `${upper}${DOTTED[(word >>> 8) & 255]}${OCTETS[word & 255]}`;
 }
 
-/** The longest run of zero groups, leftmost on a tie, as [start, end); empty when no run is longer than one. */
-function longestZeroRun(groups: readonly number[]): readonly [start: number, end: number] {
-  let best: readonly [number, number] = [0, 0];
-  for (let start = 0; start < groups.length; start++) {
-    let end = start;
-    while (end < groups.length && groups[end] === 0) end++;
-    if (end - start > Math.max(best[1] - best[0], 1)) best = [start, end];
-    if (end > start) start = end;
+// The groups being formatted; formatting never yields.
+const groups = new Uint16Array(8);
+
+// Groups as text, made when first needed: at most 65,536 short strings.
+const HEX: (string | undefined)[] = new Array<string | undefined>(0x1_0000).fill(undefined);
+
+function hex(group: number): string {
+  const known = HEX[group];
+  if (known !== undefined) return known;
+  const text = group.toString(16);
+  HEX[group] = text;
+  return text;
+}
+
+function setGroups(words: Readonly<AddressWords>): void {
+  groups[0] = words.w0 >>> 16;
+  groups[1] = words.w0;
+  groups[2] = words.w1 >>> 16;
+  groups[3] = words.w1;
+  groups[4] = words.w2 >>> 16;
+  groups[5] = words.w2;
+  groups[6] = words.w3 >>> 16;
+  groups[7] = words.w3;
+}
+
+/** The longest run of zero groups, leftmost on a tie, as 16 × start + length; 0 when none is longer than one. */
+function longestZeroRun(): number {
+  let best = 0;
+  let start = 0;
+  let run = 0;
+  for (let i = 0; i < 8; i++) {
+    run = groups[i] === 0 ? run + 1 : 0;
+    if (run > best) {
+      best = run;
+      start = i + 1 - run;
+    }
   }
-  return best;
+  return best < 2 ? 0 : start * 16 + best;
 }
 
 function formatIPv6(words: Readonly<AddressWords>): string {
-  const groups = [words.w0, words.w1, words.w2, words.w3].flatMap((word) => [word >>> 16, word & 0xffff]);
-  const hex = (part: readonly number[]): string => part.map((value) => value.toString(16)).join(':');
-  const [start, end] = longestZeroRun(groups);
-  return end === start ? hex(groups) : `${hex(groups.slice(0, start))}::${hex(groups.slice(end))}`;
+  setGroups(words);
+  const zeros = longestZeroRun();
+  const start = zeros === 0 ? 8 : zeros >>> 4;
+  const end = zeros === 0 ? 8 : start + (zeros & 15);
+  let text = '';
+  for (let i = 0; i < start; i++) text += i === 0 ? hex(groups[i] ?? 0) : `:${hex(groups[i] ?? 0)}`;
+  if (zeros === 0) return text;
+  text += '::';
+  for (let i = end; i < 8; i++) text += i === end ? hex(groups[i] ?? 0) : `:${hex(groups[i] ?? 0)}`;
+  return text;
 }
 
 /**
