@@ -20,7 +20,7 @@ import {
   type Origin,
 } from './correlation.ts';
 import type { Service } from './service.ts';
-import type { ServiceID } from './service-id.ts';
+import { type ServiceID, serviceKey } from './service-id.ts';
 
 /**
  * All that is known of one service: its inputs, and what follows from them. Immutable; every change makes a new
@@ -32,6 +32,8 @@ import type { ServiceID } from './service-id.ts';
  */
 export interface ServiceState {
   readonly id: ServiceID;
+  /** Its {@link serviceKey}, made once. */
+  readonly key: string;
   /** Undefined while only endpoints or remote clusters speak of it. */
   readonly service: Service | undefined;
   /** Local endpoints by slice name. */
@@ -48,6 +50,7 @@ export interface ServiceState {
 export function emptyState(id: ServiceID): ServiceState {
   return {
     id,
+    key: serviceKey(id),
     service: undefined,
     slices: ImmutableMap(),
     remotes: ImmutableMap(),
@@ -106,9 +109,10 @@ function holderIn(state: ServiceState): (address: string, except: Origin) => Bac
 }
 
 /** `state` with some parts replaced; always in one shape, as `createBackend`, for the same reason. */
-function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id'>>): ServiceState {
+function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'key'>>): ServiceState {
   return {
     id: state.id,
+    key: state.key,
     service: 'service' in parts ? parts.service : state.service,
     slices: parts.slices ?? state.slices,
     remotes: parts.remotes ?? state.remotes,

@@ -3,7 +3,6 @@ import { assert } from '../base/assert.ts';
 import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
 import type { ServiceEvent } from './events.ts';
 import type { Service } from './service.ts';
-import { serviceKey } from './service-id.ts';
 import { isEmptyState, isReady, type ServiceState, withAnnounced } from './service-state.ts';
 import { TouchedKeys } from './touched-keys.ts';
 
@@ -61,7 +60,7 @@ export class ServiceTable {
 
   /** Puts a state in place of the one of its service, and tells what that changes. */
   put(next: ServiceState): void {
-    const key = serviceKey(next.id);
+    const { key } = next;
     const old = this.#states.get(key);
     const state = this.#settle(next);
     this.#write(key, state);
