@@ -316,8 +316,7 @@ export async function benchKvstore(
       await measured('watch: etcd3', () => followEtcd3(url, revision, events)),
     );
     const report = { keys, events, rows };
-    if (options.json === true) console.log(JSON.stringify(report));
-    else print(report);
+    if (options.json !== true) print(report);
     return report;
   } finally {
     await transport.close();

@@ -1,0 +1,33 @@
+/** What the command line gives every bench; each takes what it knows. */
+export interface BenchOptions {
+  readonly n?: number;
+  readonly json: boolean;
+  readonly peers: boolean;
+}
+
+/** A bench that can be asked for by its name. */
+export interface Bench {
+  readonly summary: string;
+  /** Measures, prints unless `json` is set, and gives the figures. Loads the code of this bench only. */
+  run(options: BenchOptions): Promise<unknown>;
+}
+
+/** Every bench, by name. */
+export const BENCHES: Readonly<Record<string, Bench>> = {
+  ipcache: {
+    summary: 'IPCache: writes, reads, memory, stalls; --n entries (1,000,000), --peers',
+    run: async (options) => (await import('./ipcache.ts')).benchIPCache(options),
+  },
+  services: {
+    summary: 'ServiceCache: services of 10 backends, changes of up to 10,000; --n services (2,000)',
+    run: async (options) => (await import('./services.ts')).benchServices(options),
+  },
+  nodes: {
+    summary: 'NodeManager: nodes with three addresses; --n nodes (20,000)',
+    run: async (options) => (await import('./nodes.ts')).benchNodes(options),
+  },
+  kvstore: {
+    summary: 'listing and watching a real etcd, stage by stage; --n keys (100,000)',
+    run: async (options) => (await import('./kvstore.ts')).benchKvstore(options),
+  },
+};

@@ -1,0 +1,58 @@
+import { parseArgs } from 'node:util';
+import { BENCHES, type BenchOptions } from './catalog.ts';
+
+/** What the words of the command line ask for. */
+export type BenchCommand =
+  | { readonly kind: 'help' }
+  | { readonly kind: 'wrong'; readonly reason: string }
+  | { readonly kind: 'run'; readonly names: readonly string[]; readonly options: BenchOptions };
+
+/** How the command is used. */
+export function usage(): string {
+  const names = Object.entries(BENCHES).map(([name, { summary }]) => `  ${name.padEnd(10)}${summary}`);
+  return `usage: npm run -s bench -- NAME… [--n N] [--peers] [--json]
+
+${names.join('\n')}
+
+  --n N      how large
+  --peers    measure the peers too: the original's five maps, immutable.Map, the npm trie
+  --json     one line of JSON for each NAME instead of tables
+  --help     this text
+`;
+}
+
+const OPTIONS = {
+  n: { type: 'string' },
+  json: { type: 'boolean', default: false },
+  peers: { type: 'boolean', default: false },
+  help: { type: 'boolean', short: 'h', default: false },
+} as const;
+
+type Words = ReturnType<
+  typeof parseArgs<{ args: string[]; allowPositionals: true; options: typeof OPTIONS }>
+>;
+
+/** The words taken apart, or what is wrong with them. */
+function parseWords(words: readonly string[]): Words | string {
+  try {
+    return parseArgs({ args: [...words], allowPositionals: true, options: OPTIONS });
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** Reads the command line. Names come out as given, options checked. */
+export function parseCommandLine(words: readonly string[]): BenchCommand {
+  const result = parseWords(words);
+  if (typeof result === 'string') return { kind: 'wrong', reason: result };
+  const { values, positionals: names } = result;
+  if (values.help) return { kind: 'help' };
+  if (names.length === 0) return { kind: 'wrong', reason: 'no NAME given' };
+  const unknown = names.find((name) => !Object.hasOwn(BENCHES, name));
+  if (unknown !== undefined) return { kind: 'wrong', reason: `unknown bench '${unknown}'` };
+  const { json, peers } = values;
+  if (values.n === undefined) return { kind: 'run', names, options: { json, peers } };
+  const n = Number(values.n.replaceAll('_', ''));
+  if (!Number.isSafeInteger(n) || n < 1) return { kind: 'wrong', reason: `--n ${values.n}: not a count` };
+  return { kind: 'run', names, options: { n, json, peers } };
+}

@@ -1,0 +1,152 @@
+import { interleave } from './interleave.ts';
+import { Entries, type EntryKind } from './ipcache/entries.ts';
+import {
+  type Costs,
+  fill,
+  timeBatches,
+  timeLife,
+  timeMap,
+  timeMapMatches,
+  timeMatches,
+} from './ipcache/lives.ts';
+import { type LookupKind, Lookups } from './ipcache/lookups.ts';
+import { bytesPerEntry } from './ipcache/memory.ts';
+import { measurePeers } from './ipcache/peer-rows.ts';
+import type { IPCacheReport, Row } from './ipcache/report.ts';
+import { rowsOf } from './ipcache/rows.ts';
+import { measureStalls, timerResolution } from './ipcache/stalls.ts';
+import { renderIPCache } from './ipcache/table.ts';
+import { collectGarbage, PauseLog } from './meter.ts';
+import { EngineSubject } from './peers/engine.ts';
+import { NativeMapSubject } from './peers/native-map.ts';
+
+/** What to measure, and how to say it. */
+export interface IPCacheBenchOptions {
+  /** Entries; default 1,000,000. */
+  readonly n?: number | undefined;
+  /** Rounds that medians are taken over; default 5, from 5,000,000 entries on 3. */
+  readonly rounds?: number | undefined;
+  /** Measures the peers too. */
+  readonly peers?: boolean | undefined;
+  /** Prints nothing when true: the caller shows the result. */
+  readonly json?: boolean | undefined;
+}
+
+const DEFAULT_N = 1_000_000;
+const ROUNDS = 5;
+/** From here on a round of all workloads takes minutes. */
+const HUGE = 5_000_000;
+const ROUNDS_OF_HUGE = 3;
+/** Enough for V8 to have compiled everything that is timed. */
+const WARM_UP = 20_000;
+
+/** The workloads of one size. */
+interface Workloads {
+  readonly entries: ReadonlyMap<EntryKind, Entries>;
+  readonly lookups: ReadonlyMap<LookupKind, Lookups>;
+  /** What the yardsticks are measured with. */
+  readonly plain: { readonly entries: Entries; readonly lookups: Lookups };
+}
+
+function workloads(n: number, reordered: boolean): Workloads {
+  const plain = { entries: new Entries(n, 'ipv4'), lookups: new Lookups(n, 'ipv4') };
+  const entries = new Map<EntryKind, Entries>([['ipv4', plain.entries]]);
+  const lookups = new Map<LookupKind, Lookups>([['ipv4', plain.lookups]]);
+  for (const kind of ['shadowed', 'ipv6'] as const) {
+    entries.set(kind, new Entries(n, kind));
+    lookups.set(kind, new Lookups(n, kind));
+  }
+  if (reordered) entries.set('reordered', new Entries(n, 'reordered'));
+  return { entries, lookups, plain };
+}
+
+/** Rows of other workloads than the plain one carry its name in front: `ipv6.fresh`. */
+function named(kind: EntryKind, costs: Costs): Costs {
+  if (kind === 'ipv4') return costs;
+  return Object.fromEntries(Object.entries(costs).map(([name, cost]) => [`${kind}.${name}`, cost]));
+}
+
+/** Lives of all kinds, a `Map`'s among them. */
+async function writeRounds(
+  pauses: PauseLog,
+  { entries, plain }: Workloads,
+  rounds: number,
+): Promise<readonly Costs[]> {
+  const lives = Array.from(entries, ([kind, some]) => async () => {
+    const told = kind === 'ipv4' ? 'tells' : undefined;
+    return named(kind, await timeLife(pauses, some, new EngineSubject(), told));
+  });
+  return interleave(rounds, [
+    ...lives,
+    () => timeMap(pauses, plain.entries),
+    () => timeBatches(pauses, plain.entries),
+  ]);
+}
+
+/** Longest matches in tables of all kinds, filled once since nothing changes them; a `Map` among them. */
+async function matchRounds(
+  pauses: PauseLog,
+  { lookups, plain }: Workloads,
+  rounds: number,
+): Promise<readonly Costs[]> {
+  const parts = Array.from(lookups, ([kind, some]) => {
+    const engine = new EngineSubject();
+    fill(engine, some);
+    return async () => named(kind, await timeMatches(pauses, some, engine));
+  });
+  const map = new NativeMapSubject();
+  fill(map, plain.lookups);
+  collectGarbage();
+  return interleave(rounds, [...parts, () => timeMapMatches(pauses, plain.lookups, map)]);
+}
+
+/** Adds to each row what it is compared with where DESIGN compares engine with engine. */
+function withFactors(rows: Readonly<Record<string, Row>>): Readonly<Record<string, Row>> {
+  const plainOf = (name: string): string => (name === 'batch256' ? 'fresh' : (name.split('.')[1] ?? ''));
+  return Object.fromEntries(
+    Object.entries(rows).map(([name, row]) => {
+      const plain = rows[plainOf(name)];
+      return [name, plain === undefined ? row : { ...row, factor: row.ns / plain.ns }];
+    }),
+  );
+}
+
+async function allRows(
+  pauses: PauseLog,
+  work: Workloads,
+  rounds: number,
+): Promise<Readonly<Record<string, Row>>> {
+  const writes = await writeRounds(pauses, work, rounds);
+  const matches = await matchRounds(pauses, work, rounds);
+  return withFactors({
+    ...rowsOf(writes, { writes: 'mapSet', reads: 'mapGet' }),
+    ...rowsOf(matches, { writes: 'lpmMapGet', reads: 'lpmMapGet' }),
+  });
+}
+
+/**
+ * Measures the `IPCache` by the workloads of DESIGN, "Budgets", each beside a `Map` of the same strings. What is timed
+ * is the engine's work alone; the strings are parsed anew just before. Prints a table unless `json` is set.
+ */
+export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<IPCacheReport> {
+  const { n = DEFAULT_N, json = false, peers = false } = options;
+  const rounds = options.rounds ?? (n >= HUGE ? ROUNDS_OF_HUGE : ROUNDS);
+  const pauses = new PauseLog();
+  await allRows(pauses, workloads(Math.min(n, WARM_UP), peers), 1);
+  const work = workloads(n, peers);
+  const { entries } = work.plain;
+  const report: IPCacheReport = {
+    n,
+    rounds,
+    bytesPerEntry: await bytesPerEntry(entries, () => new EngineSubject()),
+    mapBytesPerEntry: await bytesPerEntry(entries, () => new NativeMapSubject()),
+    bytesPerEntryIPv6: await bytesPerEntry(work.entries.get('ipv6') ?? entries, () => new EngineSubject()),
+    rows: await allRows(pauses, work, rounds),
+    stalls: await measureStalls(pauses, entries),
+    timerNs: timerResolution(),
+    peers: peers ? await measurePeers(pauses, n, rounds) : {},
+  };
+  pauses.stop();
+  if (!json) process.stdout.write(renderIPCache(report));
+  return report;
+}

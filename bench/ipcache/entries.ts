@@ -1,0 +1,115 @@
+import type { Claim } from '../../src/ipcache/types.ts';
+import { FreshStrings } from '../fresh-strings.ts';
+import { RandomOrder } from '../random-order.ts';
+
+/**
+ * Which keys there are: bare IPv4, with a tenth of full-length CIDRs among them, or IPv6. `reordered` is bare IPv4
+ * where everything after the insertion comes in another random order.
+ */
+export type EntryKind = 'ipv4' | 'shadowed' | 'ipv6' | 'reordered';
+
+/** A piece of the workload, as if it had just been decoded. */
+export interface EntryChunk {
+  readonly keys: readonly string[];
+  readonly claims: readonly Claim[];
+}
+
+const IDENTITIES = 5000; // as DESIGN says: identity of entry i = i mod 5000
+const NAMESPACES = 200;
+/** One key in ten is the CIDR over the endpoint that it follows in the list of all entries. */
+const SHADOW_EVERY = 10;
+/** 10.0.0.0/8 is what there is room for. */
+const MOST_ADDRESS_BITS = 24;
+
+function ipv4(word: number): string {
+  return `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`;
+}
+
+/** As an allocator of /64s by node writes it; canonical. */
+function ipv6(word: number): string {
+  return `fd00:10:0:${((word >>> 8) + 1).toString(16)}::${((word & 255) + 1).toString(16)}`;
+}
+
+/**
+ * `n` entries in random order: pods of nodes that have a /24 each, about half full, with host IP, namespace and pod
+ * name. They come in the order of insertion every time, but for `reordered`.
+ */
+export class Entries {
+  readonly n: number;
+  readonly #kind: EntryKind;
+  readonly #addresses: RandomOrder;
+  /** Which entry comes when: the CIDR over an endpoint may come before it. */
+  readonly #order: RandomOrder;
+  readonly #laterOrder: RandomOrder;
+  readonly #inserted: FreshStrings;
+  readonly #later: FreshStrings;
+  readonly #laterKeys: FreshStrings;
+
+  constructor(n: number, kind: EntryKind) {
+    this.n = n;
+    this.#kind = kind;
+    const bits = Math.min(MOST_ADDRESS_BITS, Math.ceil(Math.log2(n)) + 1);
+    this.#addresses = new RandomOrder(2 ** bits, 1);
+    this.#order = new RandomOrder(n, 2);
+    this.#laterOrder = kind === 'reordered' ? new RandomOrder(n, 3) : this.#order;
+    const all = (order: RandomOrder): FreshStrings =>
+      new FreshStrings(n, 4, (at, out) => this.#write(order.at(at), out));
+    this.#inserted = all(this.#order);
+    this.#later = kind === 'reordered' ? all(this.#laterOrder) : this.#inserted;
+    this.#laterKeys = new FreshStrings(n, 1, (at, out) => out.push(this.#key(this.#laterOrder.at(at))));
+  }
+
+  /** Every entry once, with claims. */
+  *fresh(): Generator<EntryChunk> {
+    yield* claims(this.#inserted, (at) => this.#order.at(at));
+  }
+
+  /** Every entry once again, with identities that differ by `step` from those of {@link Entries.fresh}. */
+  *again(step = 0): Generator<EntryChunk> {
+    yield* claims(this.#later, (at) => this.#laterOrder.at(at) + step);
+  }
+
+  /** Every key once, in the order of {@link Entries.again}. */
+  *keys(): Generator<readonly string[]> {
+    for (const { texts } of this.#laterKeys.chunks()) yield texts;
+  }
+
+  #address(index: number): number {
+    const twin = this.#kind === 'shadowed' && index % SHADOW_EVERY === SHADOW_EVERY - 1;
+    return this.#addresses.at(twin ? index - 1 : index);
+  }
+
+  #key(index: number): string {
+    const word = this.#address(index);
+    if (this.#kind === 'ipv6') return ipv6(word);
+    const address = ipv4(0x0a00_0000 | word);
+    return this.#kind === 'shadowed' && index % SHADOW_EVERY === SHADOW_EVERY - 1 ? `${address}/32` : address;
+  }
+
+  #write(index: number, out: string[]): void {
+    const node = this.#address(index) >>> 8;
+    out.push(
+      this.#key(index),
+      this.#kind === 'ipv6' ? `fd00:172:16::${(node + 1).toString(16)}` : ipv4(0xac10_0000 | node),
+      `namespace-${index % NAMESPACES}`,
+      `workload-${index % IDENTITIES}-6d4b75cb6d-${(36 ** 4 + index).toString(36)}`,
+    );
+  }
+}
+
+function* claims(strings: FreshStrings, indexOf: (at: number) => number): Generator<EntryChunk> {
+  for (const { from, count, texts } of strings.chunks()) {
+    const chunk: { keys: string[]; claims: Claim[] } = { keys: [], claims: [] };
+    for (let i = 0; i < count; i++) {
+      chunk.keys.push(texts[4 * i] ?? '');
+      chunk.claims.push({
+        source: 'kvstore',
+        identity: indexOf(from + i) % IDENTITIES,
+        hostIP: texts[4 * i + 1] ?? '',
+        encryptKey: 0,
+        k8s: { namespace: texts[4 * i + 2] ?? '', podName: texts[4 * i + 3] ?? '' },
+      });
+    }
+    yield chunk;
+  }
+}

@@ -1,0 +1,158 @@
+import { type Cost, collectGarbage, Meter, type PauseLog } from '../meter.ts';
+import { EngineSubject } from '../peers/engine.ts';
+import { NativeMapSubject } from '../peers/native-map.ts';
+import type { NpmTrieSubject } from '../peers/npm-trie.ts';
+import type { Subject } from '../peers/subject.ts';
+import type { Entries, EntryChunk } from './entries.ts';
+import type { Lookups } from './lookups.ts';
+
+/** Costs by row name. */
+export type Costs = Record<string, Cost>;
+
+function expect(what: string, is: number, expected: number): void {
+  if (is !== expected) throw new Error(`${what}: ${is}, expected ${expected}`);
+}
+
+async function timeWrites(
+  pauses: PauseLog,
+  chunks: Iterable<EntryChunk>,
+  write: (chunk: EntryChunk) => void,
+): Promise<Cost> {
+  const meter = new Meter(pauses);
+  let count = 0;
+  for (const chunk of chunks) {
+    meter.time(() => write(chunk));
+    count += chunk.keys.length;
+  }
+  return meter.cost(count);
+}
+
+async function timeKeys(
+  pauses: PauseLog,
+  chunks: Iterable<readonly string[]>,
+  use: (keys: readonly string[]) => void,
+): Promise<Cost> {
+  const meter = new Meter(pauses);
+  let count = 0;
+  for (const keys of chunks) {
+    meter.time(() => use(keys));
+    count += keys.length;
+  }
+  return meter.cost(count);
+}
+
+/** Times look-ups and checks how many found something. */
+async function timeReads(
+  pauses: PauseLog,
+  chunks: Iterable<readonly string[]>,
+  found: { readonly expected: number },
+  read: (keys: readonly string[]) => number,
+): Promise<Cost> {
+  let hits = 0;
+  const cost = await timeKeys(pauses, chunks, (keys) => {
+    hits += read(keys);
+  });
+  expect('look-ups that found something', hits, found.expected);
+  return cost;
+}
+
+/**
+ * One life of a subject: it is filled, told the same again, told other identities, asked, and emptied; every step
+ * is one row. What it does is checked by its size and, in the plain workload, by what its listener was told.
+ */
+export async function timeLife(
+  pauses: PauseLog,
+  entries: Entries,
+  subject: Subject,
+  told?: 'tells',
+): Promise<Costs> {
+  const { n } = entries;
+  collectGarbage();
+  const write = ({ keys, claims }: EntryChunk): void => subject.upsertAll(keys, claims);
+  const fresh = await timeWrites(pauses, entries.fresh(), write);
+  expect('entries', subject.size, n);
+  if (told) expect('changes told', subject.told, n);
+  const unchanged = await timeWrites(pauses, entries.again(), write);
+  if (told) expect('changes told', subject.told, n);
+  const identityChange = await timeWrites(pauses, entries.again(1), write);
+  if (told) expect('changes told', subject.told, 2 * n);
+  const exact = await timeReads(pauses, entries.keys(), { expected: n }, (keys) => subject.getAll(keys));
+  const deleted = await timeKeys(pauses, entries.keys(), (keys) => subject.deleteAll(keys));
+  expect('entries', subject.size, 0);
+  if (told) expect('changes told', subject.told, 3 * n);
+  return { fresh, unchanged, identityChange, exact, delete: deleted };
+}
+
+/** The yardstick: as much of a life as a `Map` is measured by. */
+export async function timeMap(pauses: PauseLog, entries: Entries): Promise<Costs> {
+  collectGarbage();
+  const subject = new NativeMapSubject();
+  const mapSet = await timeWrites(pauses, entries.fresh(), ({ keys, claims }) =>
+    subject.upsertAll(keys, claims),
+  );
+  const mapGet = await timeReads(pauses, entries.keys(), { expected: entries.n }, (keys) =>
+    subject.getAll(keys),
+  );
+  return { mapSet, mapGet };
+}
+
+/** Fresh entries in batches of 256. */
+export async function timeBatches(pauses: PauseLog, entries: Entries): Promise<Costs> {
+  collectGarbage();
+  const subject = new EngineSubject();
+  const batch256 = await timeWrites(pauses, entries.fresh(), ({ keys, claims }) =>
+    subject.upsertInBatches(keys, claims),
+  );
+  expect('changes told', subject.told, entries.n);
+  return { batch256 };
+}
+
+function* texts(strings: Lookups['keys']): Generator<readonly string[]> {
+  for (const chunk of strings.chunks()) yield chunk.texts;
+}
+
+/** Fills a subject with the table of look-ups. */
+export function fill(subject: Subject, lookups: Lookups): void {
+  for (const keys of texts(lookups.keys)) {
+    subject.upsertAll(
+      keys,
+      keys.map((_, i) => ({ source: 'kvstore', identity: i % 5000, hostIP: '192.168.0.1' })),
+    );
+  }
+  expect('entries', subject.size, lookups.keys.size);
+}
+
+/** As {@link fill}, for the npm trie. */
+export function fillTrie(trie: NpmTrieSubject, lookups: Lookups): void {
+  for (const prefixes of texts(lookups.keys))
+    trie.addAll(prefixes.map((prefix) => (prefix.includes('/') ? prefix : `${prefix}/32`)));
+}
+
+/** Longest matches in a filled table. */
+export async function timeMatches(
+  pauses: PauseLog,
+  lookups: Lookups,
+  subject: { matchAll(addresses: readonly string[]): number },
+): Promise<Costs> {
+  const match = (keys: readonly string[]): number => subject.matchAll(keys);
+  const { exact, hits, misses } = lookups;
+  return {
+    lpmHitExact: await timeReads(pauses, texts(exact), { expected: exact.size }, match),
+    lpmHit: await timeReads(pauses, texts(hits), { expected: hits.size }, match),
+    lpmMiss: await timeReads(pauses, texts(misses), { expected: 0 }, match),
+  };
+}
+
+/** The yardstick of longest matches: `Map.get` of as many keys of the same table. */
+export async function timeMapMatches(
+  pauses: PauseLog,
+  lookups: Lookups,
+  map: NativeMapSubject,
+): Promise<Costs> {
+  const get = (keys: readonly string[]): number => map.getAll(keys);
+  const { exact, misses } = lookups;
+  return {
+    lpmMapGet: await timeReads(pauses, texts(exact), { expected: exact.size }, get),
+    lpmMapGetMiss: await timeReads(pauses, texts(misses), { expected: 0 }, get),
+  };
+}

@@ -1,0 +1,69 @@
+import { interleave } from '../interleave.ts';
+import type { PauseLog } from '../meter.ts';
+import { FiveMapsSubject } from '../peers/five-maps.ts';
+import { ImmutableRecordsSubject } from '../peers/immutable-records.ts';
+import { NativeMapSubject } from '../peers/native-map.ts';
+import { NpmTrieSubject } from '../peers/npm-trie.ts';
+import type { Subject } from '../peers/subject.ts';
+import { Entries } from './entries.ts';
+import { fill, fillTrie, timeLife, timeMap, timeMapMatches, timeMatches } from './lives.ts';
+import { Lookups } from './lookups.ts';
+import { bytesPerEntry } from './memory.ts';
+import type { PeerReport, Row } from './report.ts';
+import { rowsOf } from './rows.ts';
+
+/** Peers need up to two kilobytes and ten microseconds an entry: more would tell nothing new. */
+const MOST_ENTRIES = 1_000_000;
+/** The npm trie needs some 30 µs and kilobytes to add a prefix. */
+const MOST_IN_TRIE = 100_000;
+
+async function life(
+  pauses: PauseLog,
+  n: number,
+  rounds: number,
+  make: () => Subject,
+): Promise<Record<string, Row>> {
+  const entries = new Entries(n, 'ipv4');
+  const parts = [() => timeLife(pauses, entries, make(), 'tells'), () => timeMap(pauses, entries)];
+  return rowsOf(await interleave(rounds, parts), { writes: 'mapSet', reads: 'mapGet' });
+}
+
+async function fiveMapsMatches(pauses: PauseLog, n: number, rounds: number): Promise<Record<string, Row>> {
+  const lookups = new Lookups(n, 'ipv4');
+  const [peer, map] = [new FiveMapsSubject(), new NativeMapSubject()];
+  fill(peer, lookups);
+  fill(map, lookups);
+  const parts = [() => timeMatches(pauses, lookups, peer), () => timeMapMatches(pauses, lookups, map)];
+  return rowsOf(await interleave(rounds, parts), { writes: 'lpmMapGet', reads: 'lpmMapGet' });
+}
+
+async function npmTrie(pauses: PauseLog, most: number, rounds: number): Promise<PeerReport> {
+  const n = Math.min(most, MOST_IN_TRIE);
+  const lookups = new Lookups(n, 'ipv4');
+  const [trie, map] = [new NpmTrieSubject(), new NativeMapSubject()];
+  fillTrie(trie, lookups);
+  fill(map, lookups);
+  const parts = [() => timeMatches(pauses, lookups, trie), () => timeMapMatches(pauses, lookups, map)];
+  const rows = rowsOf(await interleave(rounds, parts), { writes: 'lpmMapGet', reads: 'lpmMapGet' });
+  return { n, rounds, bytesPerEntry: undefined, rows };
+}
+
+/** The peers, by the workloads of the engine as far as they know them, each beside a `Map` of its own. */
+export async function measurePeers(
+  pauses: PauseLog,
+  most: number,
+  rounds: number,
+): Promise<Record<string, PeerReport>> {
+  const n = Math.min(most, MOST_ENTRIES);
+  const peer = async (make: () => Subject, more: Record<string, Row> = {}): Promise<PeerReport> => ({
+    n,
+    rounds,
+    bytesPerEntry: await bytesPerEntry(new Entries(n, 'ipv4'), make),
+    rows: { ...(await life(pauses, n, rounds, make)), ...more },
+  });
+  return {
+    'five maps': await peer(() => new FiveMapsSubject(), await fiveMapsMatches(pauses, n, rounds)),
+    'immutable.Map': await peer(() => new ImmutableRecordsSubject()),
+    'longest-prefix-match': await npmTrie(pauses, most, rounds),
+  };
+}

@@ -1,0 +1,46 @@
+/** One line of the table: what an operation costs. */
+export interface Row {
+  /** CPU nanoseconds for one operation, median over the rounds. */
+  readonly ns: number;
+  /** `ns` by that of `Map.set` (writes) or `Map.get` (reads) of the same strings in the same run. */
+  readonly ratio: number;
+  /** The same by the clock on the wall. */
+  readonly wallNs: number;
+  readonly wallRatio: number;
+  /** Part of `wallNs` in pauses of the garbage collector. */
+  readonly gcNs: number;
+  /** `ns` by that of the same row of the plain workload, where the budget is stated so. */
+  readonly factor?: number | undefined;
+}
+
+/** Longest single operations, in milliseconds. */
+export interface Stall {
+  readonly maxMs: number;
+  /** The part of the longest one in a pause of the garbage collector. */
+  readonly gcMs: number;
+  /** The longest one by CPU time: what a busy machine did not add to. */
+  readonly maxCpuMs: number;
+  readonly p9999Ms: number;
+}
+
+/** A peer's figures, under the names of the engine's rows. */
+export interface PeerReport {
+  readonly n: number;
+  readonly rounds: number;
+  readonly bytesPerEntry: number | undefined;
+  readonly rows: Readonly<Record<string, Row>>;
+}
+
+/** What `bench ipcache` measured. */
+export interface IPCacheReport {
+  readonly n: number;
+  readonly rounds: number;
+  readonly bytesPerEntry: number;
+  readonly bytesPerEntryIPv6: number;
+  readonly mapBytesPerEntry: number;
+  readonly rows: Readonly<Record<string, Row>>;
+  readonly stalls: Readonly<Record<string, Stall>>;
+  /** Time between two readings of the clock that stalls are taken with. */
+  readonly timerNs: number;
+  readonly peers: Readonly<Record<string, PeerReport>>;
+}

@@ -1,0 +1,33 @@
+import { medianCost } from '../meter.ts';
+import type { Costs } from './lives.ts';
+import type { Row } from './report.ts';
+
+const WRITES: ReadonlySet<string> = new Set([
+  'fresh',
+  'unchanged',
+  'identityChange',
+  'delete',
+  'batch256',
+  'mapSet',
+]);
+
+/** Which rows of the same rounds are the yardsticks. */
+export interface Yardsticks {
+  readonly writes: string;
+  readonly reads: string;
+}
+
+/** Medians over the rounds, and their ratios to the medians of the yardsticks. */
+export function rowsOf(rounds: readonly Costs[], yardsticks: Yardsticks): Record<string, Row> {
+  const median = (name: string): ReturnType<typeof medianCost> =>
+    medianCost(rounds.flatMap((costs) => costs[name] ?? []));
+  const [writes, reads] = [median(yardsticks.writes), median(yardsticks.reads)];
+  const rows: Record<string, Row> = {};
+  for (const name of Object.keys(rounds[0] ?? {})) {
+    const { cpuNs, wallNs, gcNs } = median(name);
+    const yardstick = WRITES.has(name.replace(/^.*\./, '')) ? writes : reads;
+    const [ratio, wallRatio] = [cpuNs / yardstick.cpuNs, wallNs / yardstick.wallNs];
+    rows[name] = { ns: cpuNs, ratio, wallNs, wallRatio, gcNs };
+  }
+  return rows;
+}

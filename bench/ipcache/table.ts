@@ -1,0 +1,110 @@
+import { short, textTable } from '../text-table.ts';
+import type { IPCacheReport, PeerReport, Row } from './report.ts';
+
+interface Line {
+  readonly name: string;
+  readonly what: string;
+  /** What DESIGN allows, as a multiple of the yardstick; or of the plain row, where it is stated so. */
+  readonly budget?: number;
+  readonly of?: 'yardstick' | 'plain row';
+  /** What the Go original needs, 1.8.11 / 1.17-dev, one core of such a machine, 1,000,000 entries (DESIGN). */
+  readonly go?: string;
+}
+
+const WRITES: readonly Line[] = [
+  { name: 'fresh', what: 'upsert fresh', budget: 1, go: '3852 / 5781' },
+  { name: 'unchanged', what: 'upsert unchanged', budget: 0.6, go: '680 / 1069' },
+  { name: 'identityChange', what: 'identity change', budget: 0.8, go: '1593 / 3327' },
+  { name: 'delete', what: 'delete', budget: 0.8, go: '2834 / 3647' },
+];
+
+const READS: readonly Line[] = [
+  { name: 'exact', what: 'exact look-up', budget: 0.6, go: '304 / 524' },
+  { name: 'lpmHitExact', what: 'LPM hit on exact', budget: 1, go: '– / 763' },
+  { name: 'lpmHit', what: 'LPM hit in a CIDR', budget: 1, go: '– / 2657' },
+  { name: 'lpmMiss', what: 'LPM miss', budget: 1, go: '– / 7109' },
+];
+
+function variant(prefix: string, suffix: string, budget?: number): readonly Line[] {
+  return [...WRITES, ...READS].map(({ name, what }) => ({
+    name: `${prefix}.${name}`,
+    what: `${what}, ${suffix}`,
+    of: 'plain row',
+    ...(budget !== undefined && { budget }),
+  }));
+}
+
+const LINES: readonly Line[] = [
+  { name: 'mapSet', what: '`Map.set`' },
+  ...WRITES,
+  { name: 'batch256', what: 'fresh, batches of 256', budget: 1.1, of: 'plain row' },
+  { name: 'mapGet', what: '`Map.get`' },
+  ...READS.slice(0, 1),
+  { name: 'lpmMapGet', what: '`Map.get`, table for LPM' },
+  { name: 'lpmMapGetMiss', what: '`Map.get` of what is not there' },
+  ...READS.slice(1),
+  ...variant('shadowed', '10 % shadowed', 1.3),
+  ...variant('ipv6', 'IPv6', 1.6),
+  ...variant('reordered', 'another order'),
+];
+
+const BYTES_BUDGET = 64;
+
+function verdict(row: Row, { budget, of = 'yardstick' }: Line): readonly string[] {
+  if (budget === undefined) return ['', ''];
+  const value = of === 'plain row' ? row.factor : row.ratio;
+  const text = of === 'plain row' ? `${budget} × plain` : `${budget}`;
+  return [text, (value ?? Number.NaN) <= budget ? 'ok' : `over (${short(value ?? Number.NaN)})`];
+}
+
+function engineTable(report: IPCacheReport): string {
+  const rows = LINES.flatMap((line) => {
+    const row = report.rows[line.name];
+    if (row === undefined) return [];
+    const { ns, ratio, wallNs, wallRatio, gcNs } = row;
+    const figures = [ns, ratio, wallNs, wallRatio, gcNs].map(short);
+    return [[line.what, ...figures, ...verdict(row, line), line.go ?? '']];
+  });
+  const head = ['operation', 'ns', 'ratio', 'wall ns', 'wall ratio', 'GC ns', 'budget', '', 'Go ns'];
+  return textTable(head, rows);
+}
+
+function stallTable(report: IPCacheReport): string {
+  const rows = Object.entries(report.stalls).map(([name, { p9999Ms, maxMs, gcMs, maxCpuMs }]) => [
+    name === 'mapSet' ? '`Map.set`' : name,
+    ...[p9999Ms, maxMs, gcMs, maxCpuMs].map((ms) => ms.toFixed(3)),
+  ]);
+  return textTable(['longest single operation', '99.99 % ms', 'max ms', 'of it GC', 'max CPU ms'], rows);
+}
+
+function peerTable(report: IPCacheReport): string {
+  const peers = Object.entries(report.peers);
+  if (peers.length === 0) return '';
+  const cell = (row: Row | undefined): string =>
+    row === undefined ? '–' : `${short(row.ns)} (${short(row.ratio)} ×)`;
+  const rows = [...WRITES, ...READS].map(({ name, what }) => [
+    what,
+    cell(report.rows[name]),
+    ...peers.map(([, peer]) => cell(peer.rows[name])),
+  ]);
+  const bytes = (peer: PeerReport): string =>
+    peer.bytesPerEntry === undefined ? '–' : short(peer.bytesPerEntry);
+  rows.push(['bytes per entry', short(report.bytesPerEntry), ...peers.map(([, peer]) => bytes(peer))]);
+  const heads = peers.map(([name, { n }]) => `${name}, ${n.toLocaleString('en')}`);
+  return `\nPeers: ns, and the ratio to the \`Map\` measured beside each.\n\n${textTable(['operation', 'IPCache', ...heads], rows)}`;
+}
+
+/** The report for people, in Markdown. */
+export function renderIPCache(report: IPCacheReport): string {
+  const { n, rounds, bytesPerEntry, bytesPerEntryIPv6, mapBytesPerEntry, timerNs } = report;
+  const memory = bytesPerEntry <= BYTES_BUDGET ? 'ok' : 'over';
+  return [
+    `IPCache, ${n.toLocaleString('en')} entries, medians of ${rounds} rounds. ns and ratio are of CPU time of the process, per operation;`,
+    'ratios are to `Map.set` (writes) and `Map.get` (reads) of the same fresh strings in the same run.\n',
+    engineTable(report),
+    `Bytes per entry beyond the metadata handed in: ${short(bytesPerEntry)} (budget ${BYTES_BUDGET}: ${memory}; Go 380 / 434); IPv6 ${short(bytesPerEntryIPv6)}; a \`Map\` with its keys and claims ${short(mapBytesPerEntry)}.\n`,
+    stallTable(report),
+    `One more round, every operation timed alone; the clock reads in steps of ${short(timerNs)} ns. Max is of the wall: what the machine did meanwhile counts too.`,
+    peerTable(report),
+  ].join('\n');
+}

@@ -1,0 +1,114 @@
+import { type PerformanceEntry, PerformanceObserver, performance } from 'node:perf_hooks';
+
+/** What a number of like operations cost, in nanoseconds for one of them. */
+export interface Cost {
+  /** CPU time of the process, with its helpers that collect garbage and compile: hardly hurt by a busy machine. */
+  readonly cpuNs: number;
+  /** Time on the wall. */
+  readonly wallNs: number;
+  /** Part of the wall time that went into pauses of the garbage collector. */
+  readonly gcNs: number;
+}
+
+interface Span {
+  readonly start: number;
+  readonly end: number;
+}
+
+function overlap(a: Span, b: Span): number {
+  return Math.max(0, Math.min(a.end, b.end) - Math.max(a.start, b.start));
+}
+
+/** Pauses of the garbage collector from its making on, in milliseconds of `performance.now()`. */
+export class PauseLog {
+  readonly #pauses: Span[] = [];
+  readonly #observer: PerformanceObserver;
+
+  constructor() {
+    const note = (entries: readonly PerformanceEntry[]): void => {
+      for (const { startTime, duration } of entries)
+        this.#pauses.push({ start: startTime, end: startTime + duration });
+    };
+    this.#observer = new PerformanceObserver((list) => note(list.getEntries()));
+    this.#observer.observe({ entryTypes: ['gc'] });
+  }
+
+  /** Milliseconds of pauses within the spans, once Node has reported them. */
+  async within(spans: readonly Span[]): Promise<number> {
+    for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
+    const first = spans[0]?.start ?? 0;
+    const pauses = this.#pauses.filter((pause) => pause.end > first);
+    return spans.reduce(
+      (sum, span) => sum + pauses.reduce((part, pause) => part + overlap(span, pause), 0),
+      0,
+    );
+  }
+
+  stop(): void {
+    this.#observer.disconnect();
+  }
+}
+
+/** Times work that comes in pieces, and leaves out what happens between them. */
+export class Meter {
+  readonly #pauses: PauseLog;
+  readonly #spans: Span[] = [];
+  #cpuMicros = 0;
+
+  constructor(pauses: PauseLog) {
+    this.#pauses = pauses;
+  }
+
+  /** Runs and times one piece of work. */
+  time(work: () => void): void {
+    const cpu = process.cpuUsage();
+    const start = performance.now();
+    work();
+    const end = performance.now();
+    const used = process.cpuUsage(cpu);
+    this.#cpuMicros += used.user + used.system;
+    this.#spans.push({ start, end });
+  }
+
+  /** What the pieces cost, shared out over `operations`. */
+  async cost(operations: number): Promise<Cost> {
+    const wallMs = this.#spans.reduce((sum, { start, end }) => sum + end - start, 0);
+    return {
+      cpuNs: (this.#cpuMicros * 1e3) / operations,
+      wallNs: (wallMs * 1e6) / operations,
+      gcNs: ((await this.#pauses.within(this.#spans)) * 1e6) / operations,
+    };
+  }
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >>> 1;
+  const upper = sorted[middle] ?? Number.NaN;
+  return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? Number.NaN)) / 2;
+}
+
+/** The median of each figure over several rounds. */
+export function medianCost(costs: readonly Cost[]): Cost {
+  return {
+    cpuNs: median(costs.map(({ cpuNs }) => cpuNs)),
+    wallNs: median(costs.map(({ wallNs }) => wallNs)),
+    gcNs: median(costs.map(({ gcNs }) => gcNs)),
+  };
+}
+
+/** Collects all garbage. Needs `--expose-gc`. */
+export function collectGarbage(): void {
+  if (globalThis.gc === undefined) throw new Error('run node with --expose-gc');
+  globalThis.gc();
+}
+
+/** Bytes that live on the heap and in array buffers, after garbage has been collected. */
+export async function liveBytes(): Promise<number> {
+  for (let turn = 0; turn < 2; turn++) {
+    collectGarbage();
+    await new Promise((resolve) => setImmediate(resolve)); // array buffers are freed a turn later
+  }
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}

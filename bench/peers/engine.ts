@@ -1,0 +1,60 @@
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { Claim } from '../../src/ipcache/types.ts';
+import type { PrefixSubject } from './subject.ts';
+
+/** As many claims as a batch of kvstore events usually has. */
+const BATCH = 256;
+
+/** The `IPCache` with one listener that counts. */
+export class EngineSubject implements PrefixSubject {
+  readonly cache: IPCache = new IPCache();
+  told = 0;
+
+  constructor() {
+    this.cache.subscribe({
+      onChanges: (changes) => {
+        this.told += changes.length;
+      },
+    });
+  }
+
+  get size(): number {
+    return this.cache.size;
+  }
+
+  upsertAll(keys: readonly string[], claims: readonly Claim[]): void {
+    for (let i = 0; i < keys.length; i++) {
+      const claim = claims[i];
+      if (claim !== undefined) this.cache.upsert(keys[i] ?? '', claim);
+    }
+  }
+
+  /** As `upsertAll`, in batches of 256. */
+  upsertInBatches(keys: readonly string[], claims: readonly Claim[]): void {
+    for (let from = 0; from < keys.length; from += BATCH) {
+      this.cache.batch(() => {
+        const end = Math.min(keys.length, from + BATCH);
+        for (let i = from; i < end; i++) {
+          const claim = claims[i];
+          if (claim !== undefined) this.cache.upsert(keys[i] ?? '', claim);
+        }
+      });
+    }
+  }
+
+  getAll(keys: readonly string[]): number {
+    let found = 0;
+    for (const key of keys) if (this.cache.get(key) !== undefined) found++;
+    return found;
+  }
+
+  matchAll(addresses: readonly string[]): number {
+    let found = 0;
+    for (const address of addresses) if (this.cache.lookup(address) !== undefined) found++;
+    return found;
+  }
+
+  deleteAll(keys: readonly string[]): void {
+    for (const key of keys) this.cache.delete(key, { source: 'kvstore' });
+  }
+}

@@ -1,0 +1,38 @@
+import { describe, expect, it } from 'vitest';
+import { BENCHES } from '../../bench/catalog.ts';
+import { parseCommandLine, usage } from '../../bench/command-line.ts';
+
+describe('the command line of the benches', () => {
+  it('runs the named benches in order, with their options', () => {
+    expect(parseCommandLine(['ipcache', 'nodes', '--n', '300000', '--json'])).toEqual({
+      kind: 'run',
+      names: ['ipcache', 'nodes'],
+      options: { n: 300_000, json: true, peers: false },
+    });
+  });
+
+  it('leaves the size to the bench when none is given', () => {
+    expect(parseCommandLine(['--peers', 'ipcache'])).toEqual({
+      kind: 'run',
+      names: ['ipcache'],
+      options: { json: false, peers: true },
+    });
+  });
+
+  it('says that a name is unknown, also one that every object has', () => {
+    expect(parseCommandLine(['ipcache', 'nope'])).toEqual({ kind: 'wrong', reason: "unknown bench 'nope'" });
+    expect(parseCommandLine(['toString']).kind).toBe('wrong');
+  });
+
+  it.each([[[]], [['ipcache', '--n', 'many']], [['ipcache', '--n', '0']], [['ipcache', '--fast']]])(
+    'refuses %j',
+    (words) => {
+      expect(parseCommandLine(words).kind).toBe('wrong');
+    },
+  );
+
+  it('helps, whatever else is asked', () => {
+    expect(parseCommandLine(['nope', '--help'])).toEqual({ kind: 'help' });
+    for (const name of Object.keys(BENCHES)) expect(usage()).toContain(`  ${name} `);
+  });
+});

@@ -1,0 +1,42 @@
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import type { IPCacheReport } from '../../bench/ipcache/report.ts';
+import { renderIPCache } from '../../bench/ipcache/table.ts';
+import { benchIPCache } from '../../bench/ipcache.ts';
+
+describe('the bench of the ipcache', () => {
+  let report: IPCacheReport;
+
+  beforeAll(async () => {
+    vi.stubGlobal('gc', () => {}); // figures need `--expose-gc`, their form does not
+    // The bench checks by itself that every look-up finds, or misses, what it should, and what listeners are told.
+    report = await benchIPCache({ n: 2000, rounds: 2, peers: true, json: true });
+  }, 60_000);
+
+  it('gives time and ratio of every operation of the budget table', () => {
+    const operations = ['fresh', 'unchanged', 'identityChange', 'delete', 'exact'];
+    const matches = ['lpmHitExact', 'lpmHit', 'lpmMiss'];
+    const names = [...operations, ...matches].flatMap((name) => [name, `shadowed.${name}`, `ipv6.${name}`]);
+    for (const name of [...names, 'batch256', 'mapSet', 'mapGet']) {
+      expect(report.rows[name], name).toMatchObject({ ns: expect.any(Number), ratio: expect.any(Number) });
+      expect(report.rows[name]?.ns, name).toBeGreaterThan(0);
+    }
+    for (const name of ['mapSet', 'mapGet', 'lpmMapGet']) expect(report.rows[name]?.ratio).toBe(1);
+  });
+
+  it('gives memory, stalls and peers', () => {
+    expect(report.n).toBe(2000);
+    expect(report.bytesPerEntry).toEqual(expect.any(Number));
+    expect(Object.keys(report.stalls)).toEqual(['fresh', 'unchanged', 'identityChange', 'delete', 'mapSet']);
+    expect(Object.keys(report.peers)).toEqual(['five maps', 'immutable.Map', 'longest-prefix-match']);
+    const { 'five maps': fiveMaps, 'longest-prefix-match': trie } = report.peers;
+    expect(Object.keys(fiveMaps?.rows ?? {})).toEqual(expect.arrayContaining(['fresh', 'delete', 'lpmMiss']));
+    expect(Object.keys(trie?.rows ?? {})).toEqual(
+      expect.arrayContaining(['lpmHitExact', 'lpmHit', 'lpmMiss']),
+    );
+  });
+
+  it('survives JSON, and reads as a table', () => {
+    expect(JSON.parse(JSON.stringify(report))).toMatchObject({ n: 2000, rows: { fresh: {} } });
+    expect(renderIPCache(report)).toContain('| upsert fresh ');
+  });
+});
