@@ -1,6 +1,6 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 
 const config: ViteUserConfig = defineConfig({
-  test: { include: ['test/**/*.test.ts'], exclude: ['test/long/**'], testTimeout: 60_000 },
+  test: { include: ['test/**/*.test.ts'], exclude: ['test/long/**'], testTimeout: 300_000 },
 });
 export default config;
