@@ -7,7 +7,7 @@ import type { ConfigFile, ConfigListing } from '../clustermesh/config-directory.
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import type { EtcdConfig } from '../kvstore/etcd/etcd-config.ts';
-import { loadEtcdConfig } from './etcd-config-file.ts';
+import { loadEtcdConfig } from '../kvstore/etcd/etcd-config-file.ts';
 
 /** A configuration says so, at the beginning of a line. */
 const ENDPOINTS = /^\s*["']?endpoints["']?\s*:/m;

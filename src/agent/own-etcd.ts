@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import { backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { sleep } from '../base/sleep.ts';
@@ -6,7 +5,7 @@ import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
-import { loadEtcdConfig } from './etcd-config-file.ts';
+import { EtcdConfigError } from '../kvstore/etcd/etcd-config-file.ts';
 import { InputError, unreadable } from './input-error.ts';
 
 /** What reaching a kvstore takes from its process. */
@@ -24,15 +23,11 @@ const REACH_MS = 30_000;
 
 /** A client of the etcd that the file of `--kvstore-config` describes. Throws `InputError`. */
 export async function openOwnEtcd(path: string, { clock, random }: ReachContext): Promise<EtcdBackend> {
-  const content = await readFile(path, 'utf8').catch((error: unknown) => {
-    throw unreadable('--kvstore-config', path, error);
-  });
   try {
-    const { config } = await loadEtcdConfig(content);
-    return new EtcdBackend(config, { clock, random });
+    return await EtcdBackend.open(path, { clock, random });
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new InputError(`--kvstore-config ${path}: ${why}`, { cause: error });
+    if (!(error instanceof EtcdConfigError)) throw unreadable('--kvstore-config', path, error);
+    throw new InputError(`--kvstore-config ${path}: ${error.message}`, { cause: error });
   }
 }
 

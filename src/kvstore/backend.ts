@@ -116,7 +116,6 @@ export interface BackendStatus {
   /** For people: `memory`, `etcd`. */
   readonly kind: string;
   readonly connected: boolean;
-  readonly endpoints: readonly EndpointStatus[];
   readonly clusterID: string | undefined;
   readonly leases: number;
   readonly leasesLost: number;
@@ -157,6 +156,8 @@ export interface KvstoreBackend {
   /** See {@link Watch}. The prefix must end in `/`: a watch of cluster `a` must never see `ab`. */
   watch(prefix: string, options?: WatchOptions): Watch;
   onLeaseLost(listener: LeaseLostListener): Unsubscribe;
+  /** The endpoints, each asked by itself: one that is down shows as that, and fails nothing. */
+  endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]>;
   status(): BackendStatus;
   /** Ends watches, stops keepalives, gives back the leases unless `keepLeases`. Idempotent, never rejects. */
   close(options?: { readonly keepLeases?: boolean }): Promise<void>;

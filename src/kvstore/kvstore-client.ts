@@ -58,7 +58,6 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #watches = new Set<ListAndWatch>();
   readonly #closed = new AbortController();
   #header: ResponseHeader | undefined;
-  #endpoints: readonly EndpointStatus[] = [];
   #lastFailure: KvstoreError | undefined;
   #connected = false;
 
@@ -173,11 +172,14 @@ export class KvstoreClient implements KvstoreBackend {
     return this.#leaseListeners.add(listener);
   }
 
+  endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]> {
+    return this.#transport.endpoints(options);
+  }
+
   status(): BackendStatus {
     return {
       kind: this.#options.kind,
       connected: this.#connected,
-      endpoints: this.#endpoints,
       clusterID: this.#header?.clusterID,
       leases: this.#leases.size,
       leasesLost: this.#leases.lost,

@@ -1,7 +1,11 @@
+import { readFile } from 'node:fs/promises';
 import type { Clock, Random } from '../../base/clock.ts';
+import { sleep } from '../../base/sleep.ts';
 import { systemClock } from '../../base/system-clock.ts';
+import { equalBytes } from '../bytes.ts';
 import { KvstoreClient } from '../kvstore-client.ts';
 import type { EtcdConfig } from './etcd-config.ts';
+import { type LoadedEtcdConfig, loadEtcdConfig } from './etcd-config-file.ts';
 import { EtcdTransport } from './etcd-transport.ts';
 
 /** How an {@link EtcdBackend} differs from its defaults. */
@@ -14,9 +18,22 @@ export interface EtcdBackendOptions {
   readonly leaseSeconds?: number | undefined;
 }
 
+/** How {@link EtcdBackend.open} differs from its defaults. */
+export interface OpenEtcdOptions extends EtcdBackendOptions {
+  /** How often the files are looked at again. Default 10 s. */
+  readonly reloadIntervalMs?: number | undefined;
+  /** Told when the files have become unusable, once for each reason; the connection goes on with what it has. */
+  readonly onUnusable?: ((why: string) => void) | undefined;
+  /** Told when a changed configuration has been taken over. */
+  readonly onReload?: (() => void) | undefined;
+}
+
+const RELOAD_INTERVAL_MS = 10_000;
+
 /** The distributed kvstore: an etcd cluster, version 3.4 or later. */
 export class EtcdBackend extends KvstoreClient {
   readonly #transport: EtcdTransport;
+  readonly #closed = new AbortController();
 
   constructor(config: EtcdConfig, options: EtcdBackendOptions = {}) {
     const random = options.random ?? Math.random;
@@ -31,6 +48,19 @@ export class EtcdBackend extends KvstoreClient {
     this.#transport = transport;
   }
 
+  /**
+   * A backend for a Cilium etcd configuration file, which follows the file and the certificates that it names
+   * for as long as it is open. They are read every ten seconds and compared by content, because what Kubernetes
+   * mounts changes by symbolic links that a watch of the file does not see. Rejects when the file cannot be read,
+   * and with `EtcdConfigError` when it cannot be used.
+   */
+  static async open(path: string, options: OpenEtcdOptions = {}): Promise<EtcdBackend> {
+    const loaded = await loadFile(path);
+    const backend = new EtcdBackend(loaded.config, options);
+    void backend.#followFile(path, loaded, options);
+    return backend;
+  }
+
   /** Streams that are open: none after `close`. */
   get openStreams(): number {
     return this.#transport.streams;
@@ -40,4 +70,40 @@ export class EtcdBackend extends KvstoreClient {
   reconfigure(config: EtcdConfig): void {
     this.#transport.reconfigure(config);
   }
+
+  override async close(options: { readonly keepLeases?: boolean } = {}): Promise<void> {
+    this.#closed.abort();
+    await super.close(options);
+  }
+
+  async #followFile(path: string, first: LoadedEtcdConfig, options: OpenEtcdOptions): Promise<void> {
+    const { clock = systemClock, reloadIntervalMs = RELOAD_INTERVAL_MS, onUnusable, onReload } = options;
+    const { signal } = this.#closed;
+    let current = first;
+    let reported = '';
+    for (;;) {
+      await sleep(clock, reloadIntervalMs, signal);
+      if (signal.aborted) return;
+      try {
+        const loaded = await loadFile(path);
+        reported = '';
+        if (signal.aborted || sameParts(loaded, current)) continue;
+        current = loaded;
+        this.reconfigure(loaded.config);
+        onReload?.();
+      } catch (error) {
+        const why = error instanceof Error ? error.message : String(error);
+        if (why !== reported) onUnusable?.(why);
+        reported = why;
+      }
+    }
+  }
+}
+
+async function loadFile(path: string): Promise<LoadedEtcdConfig> {
+  return loadEtcdConfig(await readFile(path, 'utf8'));
+}
+
+function sameParts(a: LoadedEtcdConfig, b: LoadedEtcdConfig): boolean {
+  return a.parts.every((part, i) => equalBytes(Buffer.from(part), Buffer.from(b.parts[i] ?? '')));
 }

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
-import type { EtcdConfig, EtcdTLS } from '../kvstore/etcd/etcd-config.ts';
+import type { EtcdConfig, EtcdTLS } from './etcd-config.ts';
 
 /** A configuration that cannot be used; the message names field and value. */
 export class EtcdConfigError extends Error {
@@ -87,11 +87,11 @@ async function file(fields: Fields, ...names: readonly string[]): Promise<Buffer
   for (const name of names) {
     const path = text(fields, name);
     if (path === undefined) continue;
-    try {
-      return await readFile(path);
-    } catch (error) {
-      refuse(name, path, error instanceof Error ? error.message : String(error));
-    }
+    const content = await readFile(path).catch((error: unknown) =>
+      refuse(name, path, error instanceof Error ? error.message : String(error)),
+    );
+    // A file that is being written is empty or cut: better to keep what one has than to break the connection.
+    return content.includes('-----BEGIN ') ? content : refuse(name, path, 'holds no PEM');
   }
   return undefined;
 }

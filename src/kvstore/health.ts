@@ -1,0 +1,126 @@
+import type { Clock } from '../base/clock.ts';
+import { sleep } from '../base/sleep.ts';
+import type { KvstoreBackend } from './backend.ts';
+import { HEARTBEAT_KEY } from './codec/keys.ts';
+import { encodeTimestamp } from './codec/timestamp.ts';
+import { asKvstoreError, type KvstoreError } from './errors.ts';
+import type { EndpointStatus } from './transport.ts';
+
+/** How healthy a kvstore looks from here. */
+export interface KvstoreHealthStatus {
+  /** `unknown` before the first look; `failing`: no quorum read has succeeded in the last look. */
+  readonly quorum: 'unknown' | 'ok' | 'failing';
+  /**
+   * `stale`: the heartbeat has not changed for two minutes, so its writer, or what we read from, stands still.
+   * `never`: it was not seen yet; clusters without an operator have none.
+   */
+  readonly heartbeat: 'never' | 'fresh' | 'stale';
+  readonly endpoints: readonly EndpointStatus[];
+  readonly lastFailure: KvstoreError | undefined;
+}
+
+/** What a {@link KvstoreHealth} is made of. */
+export interface KvstoreHealthOptions {
+  readonly backend: Pick<KvstoreBackend, 'get' | 'endpoints'>;
+  readonly clock: Clock;
+}
+
+/** Heartbeats are written so often (SEMANTICS 5). */
+export const HEARTBEAT_INTERVAL_MS = 60_000;
+const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
+const LOOK_MS = 15_000;
+
+/** Looks every 15 s whether a quorum answers, whether the heartbeat beats, and how each endpoint does. */
+export class KvstoreHealth {
+  readonly #options: KvstoreHealthOptions;
+  #quorum: KvstoreHealthStatus['quorum'] = 'unknown';
+  #endpoints: readonly EndpointStatus[] = [];
+  #lastFailure: KvstoreError | undefined;
+  #beat = 0;
+  #beatAt = 0;
+
+  constructor(options: KvstoreHealthOptions) {
+    this.#options = options;
+  }
+
+  status(): KvstoreHealthStatus {
+    const age = this.#options.clock.now() - this.#beatAt;
+    const heartbeat = this.#beat === 0 ? 'never' : age > STALE_MS ? 'stale' : 'fresh';
+    return {
+      quorum: this.#quorum,
+      heartbeat,
+      endpoints: this.#endpoints,
+      lastFailure: this.#lastFailure,
+    };
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await this.look(signal);
+      await sleep(this.#options.clock, LOOK_MS, signal);
+    }
+  }
+
+  /** One look. Never rejects. */
+  async look(signal?: AbortSignal): Promise<void> {
+    const { backend, clock } = this.#options;
+    try {
+      const [heartbeat, endpoints] = await Promise.all([
+        backend.get(HEARTBEAT_KEY, { signal }),
+        backend.endpoints({ signal }),
+      ]);
+      this.#quorum = 'ok';
+      this.#endpoints = endpoints;
+      if (heartbeat === undefined || heartbeat.modRevision === this.#beat) return;
+      this.#beat = heartbeat.modRevision;
+      this.#beatAt = clock.now();
+    } catch (error) {
+      if (signal?.aborted === true) return;
+      this.#quorum = 'failing';
+      this.#lastFailure = asKvstoreError(error);
+    }
+  }
+}
+
+/** What a {@link Heartbeat} has done. */
+export interface HeartbeatStatus {
+  readonly beats: number;
+  readonly failures: number;
+  readonly lastFailure: KvstoreError | undefined;
+}
+
+/** Writes the heartbeat every minute, under the session's lease: the sign that somebody is in charge. */
+export class Heartbeat {
+  readonly #backend: KvstoreBackend;
+  readonly #clock: Clock;
+  #beats = 0;
+  #failures = 0;
+  #lastFailure: KvstoreError | undefined;
+
+  constructor(backend: KvstoreBackend, clock: Clock) {
+    this.#backend = backend;
+    this.#clock = clock;
+  }
+
+  status(): HeartbeatStatus {
+    return { beats: this.#beats, failures: this.#failures, lastFailure: this.#lastFailure };
+  }
+
+  /** Beats until the signal fires. A beat that fails is missed; the next one comes in time. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await this.#backend.update(HEARTBEAT_KEY, encodeTimestamp(this.#clock.now()), {
+          leased: true,
+          signal,
+        });
+        this.#beats++;
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#failures++;
+        this.#lastFailure = asKvstoreError(error);
+      }
+      await sleep(this.#clock, HEARTBEAT_INTERVAL_MS, signal);
+    }
+  }
+}

@@ -1,0 +1,48 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** Paths of a certificate and its key. */
+export interface CertificateFiles {
+  readonly certificate: string;
+  readonly key: string;
+}
+
+const openssl = (...words: string[]): void => {
+  execFileSync('openssl', words, { stdio: 'ignore' });
+};
+
+/** A certificate authority in a folder of its own, made with openssl. */
+export class TestAuthority {
+  readonly folder: string;
+  readonly ca: string;
+  readonly #key: string;
+  #count = 0;
+
+  constructor(name: string) {
+    this.folder = mkdtempSync(join(tmpdir(), 'etcd-ca-'));
+    this.ca = join(this.folder, 'ca.pem');
+    this.#key = join(this.folder, 'ca.key');
+    openssl(
+      ...['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', `/CN=${name}`],
+      ...['-keyout', this.#key, '-out', this.ca],
+    );
+  }
+
+  /** A certificate for 127.0.0.1, for servers and clients. */
+  issue(name: string): CertificateFiles {
+    const base = join(this.folder, `${name}-${++this.#count}`);
+    const files = { certificate: `${base}.pem`, key: `${base}.key` };
+    writeFileSync(`${base}.ext`, 'subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n');
+    openssl(
+      ...['req', '-newkey', 'rsa:2048', '-nodes', '-subj', `/CN=${name}`],
+      ...['-keyout', files.key, '-out', `${base}.csr`],
+    );
+    openssl(
+      ...['x509', '-req', '-in', `${base}.csr`, '-CA', this.ca, '-CAkey', this.#key, '-CAcreateserial'],
+      ...['-days', '2', '-extfile', `${base}.ext`, '-out', files.certificate],
+    );
+    return files;
+  }
+}

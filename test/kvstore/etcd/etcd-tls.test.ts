@@ -1,0 +1,129 @@
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { WatchRecorder } from '../watch-recorder.ts';
+import { TestAuthority } from './certificates.ts';
+import { type EtcdProcess, startEtcd } from './etcd-process.ts';
+
+let authority: TestAuthority;
+let stranger: TestAuthority;
+let etcd: EtcdProcess;
+const folder = mkdtempSync(join(tmpdir(), 'etcd-config-'));
+const open: EtcdBackend[] = [];
+
+beforeAll(async () => {
+  authority = new TestAuthority('test authority');
+  stranger = new TestAuthority('another authority');
+  const tls = { ca: authority.ca, ...authority.issue('server') };
+  const [started] = await startEtcd(1, { tls, flags: ['--client-cert-auth'] });
+  if (started === undefined) throw new Error('no etcd');
+  etcd = started;
+});
+
+afterAll(async () => {
+  for (const backend of open) await backend.close();
+  await etcd.dispose();
+  for (const path of [folder, authority.folder, stranger.folder]) rmSync(path, { recursive: true });
+});
+
+/** Writes a configuration, and the certificates that it names beside it, where they can be exchanged. */
+function configFile(
+  name: string,
+  ca: string,
+  files: { certificate: string; key: string },
+  more = '',
+): string {
+  const path = join(folder, name);
+  exchange(name, files);
+  copyFileSync(ca, `${path}.ca`);
+  writeFileSync(
+    path,
+    `endpoints:\n- ${etcd.url}\ntrusted-ca-file: '${path}.ca'\ncert-file: '${path}.cert'\nkey-file: '${path}.key'\n${more}`,
+  );
+  return path;
+}
+
+function exchange(name: string, files: { certificate: string; key: string }): void {
+  copyFileSync(files.certificate, join(folder, `${name}.cert`));
+  copyFileSync(files.key, join(folder, `${name}.key`));
+}
+
+async function opened(
+  path: string,
+  options: Parameters<typeof EtcdBackend.open>[1] = {},
+): Promise<EtcdBackend> {
+  const backend = await EtcdBackend.open(path, options);
+  open.push(backend);
+  return backend;
+}
+
+async function until(isSo: () => boolean): Promise<void> {
+  for (let i = 0; i < 1000 && !isSo(); i++) await new Promise((resolve) => setTimeout(resolve, 10));
+  expect(isSo()).toBe(true);
+}
+
+const failure = (call: Promise<unknown>): Promise<{ code?: string; message?: string }> =>
+  call.then(
+    () => ({}),
+    (error: { code: string; message: string }) => error,
+  );
+
+describe('etcd over TLS', () => {
+  it('with a certificate of the right authority', async () => {
+    const backend = await opened(configFile('right', authority.ca, authority.issue('client')));
+    await backend.update('a/b', bytesOfText('1'));
+    expect((await backend.get('a/b'))?.key).toBe('a/b');
+  });
+
+  it('a server of an authority that is not trusted is refused, and the reason is shown', async () => {
+    const backend = await opened(configFile('wrong-ca', stranger.ca, authority.issue('client')));
+    const { code, message } = await failure(backend.get('a/b'));
+    expect(code).toBe('unavailable');
+    expect(message).toMatch(/certificate|self.signed|issuer/i);
+  });
+
+  it('a client of an authority that the server does not trust is refused by it', async () => {
+    const backend = await opened(configFile('wrong-client', authority.ca, stranger.issue('client')));
+    expect((await failure(backend.get('a/b'))).code).toBe('unavailable');
+  });
+
+  it('insecure-skip-tls-verify takes any server', async () => {
+    const files = authority.issue('client');
+    const backend = await opened(configFile('skip', stranger.ca, files, 'insecure-skip-tls-verify: true\n'));
+    expect(await failure(backend.get('a/b'))).toEqual({});
+  });
+
+  it('a certificate that is exchanged is taken over, and a watch goes on through it', async () => {
+    const path = configFile('rotated', authority.ca, stranger.issue('client'));
+    let reloads = 0;
+    const backend = await opened(path, { reloadIntervalMs: 50, onReload: () => void reloads++ });
+    const recorder = new WatchRecorder(backend.watch('r/'));
+    await until(() => recorder.status().state === 'waiting');
+    exchange('rotated', authority.issue('client'));
+    await until(() => recorder.listed);
+    expect(reloads).toBe(1);
+    exchange('rotated', authority.issue('client'));
+    await until(() => reloads === 2);
+    await backend.update('r/a', bytesOfText('1'));
+    await until(() => recorder.content.size === 1);
+    expect(recorder.breaches).toEqual([]);
+    await backend.close();
+    await recorder.done;
+  });
+
+  it('files that have become unusable are reported once, and change nothing', async () => {
+    const path = configFile('broken', authority.ca, authority.issue('client'));
+    const complaints: string[] = [];
+    const backend = await opened(path, { reloadIntervalMs: 20, onUnusable: (why) => complaints.push(why) });
+    await backend.update('a/b', bytesOfText('1'));
+    writeFileSync(`${path}.cert`, '');
+    await until(() => complaints.length === 1);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(complaints).toHaveLength(1);
+    expect(complaints[0]).toContain('cert-file');
+    expect(await failure(backend.get('a/b'))).toEqual({});
+  });
+});
