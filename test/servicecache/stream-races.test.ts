@@ -21,9 +21,10 @@ class Versions {
     this.#states.set(key, states);
   }
 
-  /** The latest version of every service so far. */
+  /** The latest version of every service that is announced now. */
   latest(): ReadonlyMap<string, number> {
-    return new Map([...this.#states].map(([key, states]) => [key, states.length - 1]));
+    const known = [...this.#states].filter(([, states]) => states.at(-1) !== undefined);
+    return new Map(known.map(([key, states]) => [key, states.length - 1]));
   }
 
   /** The latest version that says what this event says. */
@@ -36,6 +37,48 @@ class Versions {
 
   isGone(key: string): boolean {
     return this.#states.has(key) && this.#states.get(key)?.at(-1) === undefined;
+  }
+}
+
+/** What a consumer must have acknowledged: a version, by an event no older than the last one it was given then. */
+interface Awaited {
+  readonly key: string;
+  readonly version: number;
+  readonly from: number;
+}
+
+/** What a consumer was given and has acknowledged, kept without regard to how the stream keeps it. */
+class Given {
+  readonly #versions: Versions;
+  readonly #given = new Map<string, ServiceEvent[]>();
+  readonly #acknowledged = new Set<ServiceEvent>();
+
+  constructor(versions: Versions) {
+    this.#versions = versions;
+  }
+
+  note(event: ServiceEvent): void {
+    const key = serviceKey(event.id);
+    this.#given.set(key, [...(this.#given.get(key) ?? []), event]);
+  }
+
+  acknowledge(event: ServiceEvent): void {
+    this.#acknowledged.add(event);
+  }
+
+  awaitAll(): readonly Awaited[] {
+    return [...this.#versions.latest()].map(([key, version]) => ({
+      key,
+      version,
+      from: Math.max(0, (this.#given.get(key)?.length ?? 0) - 1),
+    }));
+  }
+
+  /** An equal state counts for a later version: what came back to what it was is not told. */
+  has({ key, version, from }: Awaited): boolean {
+    if (this.#versions.isGone(key)) return true;
+    const candidates = (this.#given.get(key) ?? []).slice(from);
+    return candidates.some((event) => this.#acknowledged.has(event) && this.#versions.of(event) >= version);
   }
 }
 
@@ -55,16 +98,16 @@ async function race(
   });
   const stream = make(cache);
   const folded = new FoldingListener();
-  const acknowledged = new Map<string, number>();
-  let required: ReadonlyMap<string, number> | undefined;
+  const given = new Given(versions);
+  let awaited: readonly Awaited[] | undefined;
 
   const consume = async (): Promise<void> => {
     for await (const event of stream) {
       folded.onEvents([event]);
+      given.note(event);
       await schedule.schedule(Promise.resolve(), 'the consumer works');
       void schedule.schedule(Promise.resolve(), 'an acknowledgement').then(() => {
-        const key = serviceKey(event.id);
-        acknowledged.set(key, Math.max(acknowledged.get(key) ?? -1, versions.of(event)));
+        given.acknowledge(event);
         event.acknowledge();
       });
     }
@@ -75,16 +118,16 @@ async function race(
       label: each.op,
       builder: async () => {
         apply(cache, each);
-        if (each.op === 'markSynced') required ??= versions.latest();
+        if (each.op === 'markSynced') awaited ??= given.awaitAll();
       },
     })),
   );
   let synced: string[] | undefined;
   const noteSynced = (): void => {
-    const missing = [...(required ?? [['the inputs', 0] as const])].filter(
-      ([key, version]) => !versions.isGone(key) && (acknowledged.get(key) ?? -1) < version,
-    );
-    synced = missing.map(([key]) => `${key} was not acknowledged`);
+    const missing = awaited
+      ?.filter((each) => !given.has(each))
+      .map(({ key }) => `${key} was not acknowledged`);
+    synced = missing ?? ['the inputs are not complete'];
   };
   stream.servicesSynced().then(noteSynced, () => {});
   await schedule.waitFor(produced.task);
