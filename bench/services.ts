@@ -1,7 +1,8 @@
 import { Map as ImmutableMap, List } from 'immutable';
+import type { PortProtocol } from '../src/net/port.ts';
 import { type Backend, createBackend, type EndpointSlice, type Ports } from '../src/servicecache/backend.ts';
 import type { ClusterService } from '../src/servicecache/cluster-service.ts';
-import { createService, type Service } from '../src/servicecache/service.ts';
+import { createService, type Service, type ServicePort } from '../src/servicecache/service.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import type { ServiceID } from '../src/servicecache/service-id.ts';
 
@@ -45,7 +46,7 @@ function addressOf(index: number): string {
 }
 
 function portsOf(port: number): Ports {
-  return ImmutableMap({ http: { port, protocol: TCP } });
+  return ImmutableMap<string, PortProtocol>({ http: { port, protocol: TCP } });
 }
 
 function serviceOf(index: number, fields: Partial<Service> = {}): Service {
@@ -53,9 +54,9 @@ function serviceOf(index: number, fields: Partial<Service> = {}): Service {
     id: idOf(index),
     addressing: 'assigned',
     clusterIPs: List([addressOf(index + 0xac10_0000)]),
-    ports: ImmutableMap({ http: { port: 80, protocol: TCP, nodePort: 0 } }),
-    labels: ImmutableMap({ app: fresh(`app-${index}`) }),
-    selector: ImmutableMap({ app: fresh(`app-${index}`) }),
+    ports: ImmutableMap<string, ServicePort>({ http: { port: 80, protocol: TCP, nodePort: 0 } }),
+    labels: ImmutableMap<string, string>({ app: fresh(`app-${index}`) }),
+    selector: ImmutableMap<string, string>({ app: fresh(`app-${index}`) }),
     ...fields,
   });
 }

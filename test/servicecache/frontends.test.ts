@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import { describe, expect, it } from 'vitest';
 import { type Frontend, frontendsOf } from '../../src/servicecache/frontends.ts';
-import { createService, type Service } from '../../src/servicecache/service.ts';
+import { createService, type Service, type ServicePort } from '../../src/servicecache/service.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { cacheOf, SHOP, service } from './scene.ts';
 
@@ -13,7 +13,7 @@ const NODE_PORT = { enabled: true, ipv4: ['0.0.0.0', '192.168.0.1'], ipv6: ['::'
 const rich = service({
   type: 'LoadBalancer',
   clusterIPs: List(['172.16.0.10', 'fd02::10']),
-  ports: ImmutableMap({
+  ports: ImmutableMap<string, ServicePort>({
     http: { port: 80, protocol: TCP, nodePort: 31080 },
     dns: { port: 53, protocol: UDP, nodePort: 0 },
   }),

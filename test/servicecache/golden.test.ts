@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { protocolName } from '../../src/net/port.ts';
 import type { Backend, Backends } from '../../src/servicecache/backend.ts';
 import type { ServiceEvent } from '../../src/servicecache/events.ts';
-import type { Service } from '../../src/servicecache/service.ts';
+import type { Service, ServicePort } from '../../src/servicecache/service.ts';
 import type { ServiceCache, ServiceCacheOptions } from '../../src/servicecache/service-cache.ts';
 import { type ServiceID, serviceKey } from '../../src/servicecache/service-id.ts';
 import { cacheOf, offer, SHOP, service, slice } from './scene.ts';
@@ -186,7 +186,7 @@ describe('golden transcripts', () => {
 
   it('kinds of services', async () => {
     const nodePort = { enabled: true, ipv4: ['192.168.0.1'], ipv6: ['fd00::a'] };
-    const ports = ImmutableMap({ http: { port: 80, protocol: 6, nodePort: 31080 } });
+    const ports = ImmutableMap<string, ServicePort>({ http: { port: 80, protocol: 6, nodePort: 31080 } });
     const story = new Transcript('One service as many kinds, and where it can be reached', { nodePort });
     const reachable = (): string =>
       `reachable at ${[...story.cache.uniqueServiceFrontends()].sort().join(' ')}`;
@@ -199,7 +199,7 @@ describe('golden transcripts', () => {
     turn('cluster-internal', {});
     turn('a node port, not allocated yet', {
       type: 'NodePort',
-      ports: ImmutableMap({ http: { port: 80, protocol: 6, nodePort: 0 } }),
+      ports: ImmutableMap<string, ServicePort>({ http: { port: 80, protocol: 6, nodePort: 0 } }),
     });
     turn('a node port, allocated', { type: 'NodePort', ports });
     turn('dual stack', { type: 'NodePort', ports, clusterIPs: List(['172.16.0.10', 'fd02::10']) });

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import type { PortProtocol } from '../../src/net/port.ts';
 import {
   type Backend,
   type Backends,
@@ -8,7 +9,7 @@ import {
   type Ports,
 } from '../../src/servicecache/backend.ts';
 import type { ClusterService, ClusterServiceKey } from '../../src/servicecache/cluster-service.ts';
-import { createService, type Service } from '../../src/servicecache/service.ts';
+import { createService, type Service, type ServicePort } from '../../src/servicecache/service.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import type { ServiceID } from '../../src/servicecache/service-id.ts';
 import type { NaiveServiceCache } from './naive-service-cache.ts';
@@ -22,8 +23,8 @@ const ADDRESSES = ['10.0.0.1', '10.0.0.2', '10.0.0.3', 'fd00::1'] as const;
 
 const TCP = 6;
 const UDP = 17;
-const HTTP: Ports = ImmutableMap({ http: { port: 8080, protocol: TCP } });
-const HTTP_DNS: Ports = ImmutableMap({
+const HTTP: Ports = ImmutableMap<string, PortProtocol>({ http: { port: 8080, protocol: TCP } });
+const HTTP_DNS: Ports = ImmutableMap<string, PortProtocol>({
   http: { port: 8081, protocol: TCP },
   dns: { port: 53, protocol: UDP },
 });
@@ -102,13 +103,13 @@ export const services: fc.Arbitrary<Service> = fc
     shared: fc.boolean(),
     publishNotReady: fc.boolean(),
     affinity: fc.constantFrom<Service['affinity'][]>('none', 'none', 'local', 'remote'),
-    labels: fc.constantFrom(ImmutableMap<string, string>(), ImmutableMap({ v: '1' })),
+    labels: fc.constantFrom(ImmutableMap<string, string>(), ImmutableMap<string, string>({ v: '1' })),
   })
   .map((fields) =>
     createService({
       ...fields,
       clusterIPs: fields.addressing === 'assigned' ? List(['172.16.0.1']) : List<string>(),
-      ports: ImmutableMap({ http: { port: 80, protocol: TCP, nodePort: 30080 } }),
+      ports: ImmutableMap<string, ServicePort>({ http: { port: 80, protocol: TCP, nodePort: 30080 } }),
     }),
   );
 

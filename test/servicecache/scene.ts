@@ -1,8 +1,9 @@
 import { Map as ImmutableMap, List } from 'immutable';
+import type { PortProtocol } from '../../src/net/port.ts';
 import { type Backend, createBackend, type EndpointSlice } from '../../src/servicecache/backend.ts';
 import type { ClusterService } from '../../src/servicecache/cluster-service.ts';
 import type { ServiceEvent } from '../../src/servicecache/events.ts';
-import { createService, type Service } from '../../src/servicecache/service.ts';
+import { createService, type Service, type ServicePort } from '../../src/servicecache/service.ts';
 import { ServiceCache, type ServiceCacheOptions } from '../../src/servicecache/service-cache.ts';
 import { type ServiceID, serviceKey } from '../../src/servicecache/service-id.ts';
 
@@ -22,7 +23,7 @@ export function service(fields: Partial<Service> = {}): Service {
     id: SHOP,
     addressing: 'assigned',
     clusterIPs: List(['172.16.0.10']),
-    ports: ImmutableMap({ http: { port: 80, protocol: TCP, nodePort: 0 } }),
+    ports: ImmutableMap<string, ServicePort>({ http: { port: 80, protocol: TCP, nodePort: 0 } }),
     ...fields,
   });
 }
@@ -38,7 +39,11 @@ export function slice(
     : Object.entries(addresses);
   const all = entries.map(
     ([address, fields]): Backend =>
-      createBackend({ address, ports: ImmutableMap({ http: { port, protocol: TCP } }), ...fields }),
+      createBackend({
+        address,
+        ports: ImmutableMap<string, PortProtocol>({ http: { port, protocol: TCP } }),
+        ...fields,
+      }),
   );
   const byAddress = (notReady: boolean): EndpointSlice['backends'] =>
     ImmutableMap(

@@ -1,5 +1,6 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import { describe, expect, it } from 'vitest';
+import type { ServicePort } from '../../src/servicecache/service.ts';
 import { parseServiceIDFrom } from '../../src/servicecache/service-id.ts';
 import { cacheOf, offer, SHOP, service, slice, transcript } from './scene.ts';
 
@@ -150,7 +151,7 @@ describe('what does not apply here is left out', () => {
   const nodePort = { enabled: true, ipv4: ['0.0.0.0', '192.168.0.1'], ipv6: ['::'] };
   const rich = service({
     type: 'NodePort',
-    ports: ImmutableMap({ http: { port: 80, protocol: 6, nodePort: 31080 } }),
+    ports: ImmutableMap<string, ServicePort>({ http: { port: 80, protocol: 6, nodePort: 31080 } }),
     externalIPs: ImmutableSet(['1.2.3.4']),
   });
 
