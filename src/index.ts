@@ -16,11 +16,15 @@ export type { IPSink, MeshEngines, NodeSink, ServiceSink } from './clustermesh/e
 export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-cluster.ts';
 export { OwnCluster } from './clustermesh/own-cluster.ts';
 export type { RemoteClusterState, RemoteClusterStatus } from './clustermesh/remote-cluster.ts';
-// ── Ports of the datapath, recording ───────────────────────────────────────────────────────────────────────
+// ── What the engines tell: a datapath, and recording ones ──────────────────────────────────────────────────
+export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';
+export { connectDatapath } from './datapath/datapath.ts';
+export type { IPCacheRecord } from './datapath/recording-ipcache-listener.ts';
 export { RecordingIPCacheListener } from './datapath/recording-ipcache-listener.ts';
+export type { NodeRecord } from './datapath/recording-node-handler.ts';
 export { RecordingNodeHandler } from './datapath/recording-node-handler.ts';
-export type { ServiceRecord } from './datapath/recording-service-listener.ts';
-export { RecordingServiceListener } from './datapath/recording-service-listener.ts';
+export type { ServiceRecord } from './datapath/recording-service-handler.ts';
+export { RecordingServiceHandler } from './datapath/recording-service-handler.ts';
 export type { Label, Labels } from './identity/labels.ts';
 export { formatLabels, parseLabels } from './identity/labels.ts';
 export type {
@@ -41,6 +45,7 @@ export { IPCacheSnapshot } from './ipcache/snapshot.ts';
 export type { CountedOutcome, FamilyCounts, IPCacheOptions, IPCacheStatus } from './ipcache/status.ts';
 export type {
   Claim,
+  ClaimWriter,
   DecidingRule,
   DeleteOptions,
   DeleteOutcome,
@@ -58,7 +63,8 @@ export type {
   Writer,
 } from './ipcache/types.ts';
 export type { WaitingClaim } from './ipcache/waiting-claims.ts';
-export type { Parsed, ParseOptions } from './k8s/field-reader.ts';
+export type { Dialect, Parsed, ParseOptions } from './k8s/field-reader.ts';
+export type { EndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpointSlice, parseEndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpoints } from './k8s/parse-endpoints.ts';
 export { parseService, parseServiceID } from './k8s/parse-service.ts';
@@ -75,10 +81,26 @@ export type { MemoryBackendOptions } from './kvstore/memory/memory-backend.ts';
 export { MemoryBackend } from './kvstore/memory/memory-backend.ts';
 export type { KeyValue } from './kvstore/transport.ts';
 export type { PortProtocol } from './net/port.ts';
+export { PROTOCOL_NUMBERS, protocolName, protocolNumber } from './net/port.ts';
 export { Prefix } from './net/prefix.ts';
 export type { NodeConfiguration } from './nodemanager/address-claims.ts';
-export type { Node, NodeAddress, NodeAddressType, NodeName, NodeSpec } from './nodemanager/node.ts';
+export { tunnelEndpoint } from './nodemanager/address-claims.ts';
+export type { AppliedOutcome } from './nodemanager/handler-feeds.ts';
+export type { HandlerFailure, HandlerStatus } from './nodemanager/handler-status.ts';
+export type {
+  Node,
+  NodeAddress,
+  NodeAddressType,
+  NodeFields,
+  NodeName,
+  NodeSpec,
+} from './nodemanager/node.ts';
+export { nodeFullName } from './nodemanager/node.ts';
+export type { LostAddress, NodeIPCache } from './nodemanager/node-addresses.ts';
+export type { NodeCheckpoint } from './nodemanager/node-checkpoint.ts';
 export type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './nodemanager/node-handler.ts';
+export type { NodeIDPair } from './nodemanager/node-ids.ts';
+export { MAX_NODE_ID, NodeIDs, NodeIDsExhaustedError } from './nodemanager/node-ids.ts';
 export { NodeManager } from './nodemanager/node-manager.ts';
 export type {
   NodeManagerOptions,
@@ -86,11 +108,14 @@ export type {
   NodeWithdrawal,
 } from './nodemanager/node-manager-options.ts';
 export type {
+  CountedNodeOutcome,
   NodeDeleteOutcome,
   NodeExplanation,
+  NodeHandlerState,
   NodeManagerStatus,
   NodeUpdateOutcome,
 } from './nodemanager/node-status.ts';
+export type { PlainNode } from './nodemanager/plain-node.ts';
 export type { AnnouncedService } from './servicecache/announcement.ts';
 export type {
   Backend,
@@ -103,9 +128,15 @@ export type {
 export { createBackend } from './servicecache/backend.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './servicecache/cluster-service.ts';
 export type { ServiceEvent, ServiceListener } from './servicecache/events.ts';
-export type { BackendVerdict, ExplainedBackend, ServiceExplanation } from './servicecache/explain.ts';
+export type {
+  BackendVerdict,
+  ExplainedBackend,
+  ExplainedOrigin,
+  ServiceExplanation,
+} from './servicecache/explain.ts';
 export type { FrontendMatch } from './servicecache/frontend-index.ts';
 export type { Frontend, FrontendKind, NodePortOptions } from './servicecache/frontends.ts';
+export { formatFrontend, frontendsOf } from './servicecache/frontends.ts';
 export type { BackendSelection, SelectionContext } from './servicecache/selection.ts';
 export { selectBackends } from './servicecache/selection.ts';
 export type {
@@ -126,6 +157,7 @@ export type {
 } from './servicecache/service-cache.ts';
 export { ServiceCache } from './servicecache/service-cache.ts';
 export type { ServiceID } from './servicecache/service-id.ts';
+export { parseServiceIDFrom, serviceKey } from './servicecache/service-id.ts';
 export type { ServiceSource, StreamedServiceEvent } from './servicecache/service-stream.ts';
 export { ServiceStream, ServiceStreamClosedError } from './servicecache/service-stream.ts';
-export type { ServiceCacheStatus } from './servicecache/status.ts';
+export type { ServiceCacheStatus, ServiceCounts } from './servicecache/status.ts';

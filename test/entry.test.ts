@@ -1,0 +1,220 @@
+import { describe, expect, it } from 'vitest';
+import {
+  type AppliedOutcome,
+  type ClusterService,
+  connectDatapath,
+  type Datapath,
+  type DatapathEngines,
+  type HandlerFailure,
+  type HandlerStatus,
+  IPCache,
+  type LostAddress,
+  type Node,
+  type NodeCheckpoint,
+  type NodeHandler,
+  type NodeIDPair,
+  NodeIDs,
+  NodeIDsExhaustedError,
+  NodeManager,
+  type NodeSpec,
+  nodeFullName,
+  type PlainNode,
+  PROTOCOL_NUMBERS,
+  parseEndpointSlice,
+  parseService,
+  RecordingIPCacheListener,
+  RecordingNodeHandler,
+  RecordingServiceHandler,
+  ServiceCache,
+  type ServiceStream,
+  serviceKey,
+  systemClock,
+  tunnelEndpoint,
+} from '../src/index.ts';
+
+/** What a program outside of the package writes; it has nothing but the package's entry. */
+const CHECKOUT = { namespace: 'shop', name: 'checkout' };
+
+const manifests = {
+  service: {
+    metadata: { ...CHECKOUT, annotations: { 'service.cilium.io/global': 'true' } },
+    spec: { clusterIP: '172.16.0.10', ports: [{ name: 'http', port: 80 }] },
+  },
+  slice: {
+    metadata: { ...CHECKOUT, labels: { 'kubernetes.io/service-name': 'checkout' } },
+    addressType: 'IPv4',
+    ports: [{ name: 'http', port: 8080 }],
+    endpoints: [{ addresses: ['10.0.0.1'], nodeName: 'here' }],
+  },
+};
+
+const offer: ClusterService = {
+  cluster: 'east',
+  ...CHECKOUT,
+  frontends: new Map(),
+  backends: new Map([['10.9.0.1', new Map([['http', { port: 8080, protocol: PROTOCOL_NUMBERS.TCP }]])]]),
+  labels: new Map(),
+  selector: new Map(),
+  includeExternal: true,
+  shared: true,
+  clusterID: 2,
+};
+
+const nodeA: NodeSpec = {
+  cluster: 'east',
+  name: 'a',
+  source: 'kvstore',
+  addresses: [
+    { type: 'InternalIP', ip: '192.168.0.1' },
+    { type: 'CiliumInternalIP', ip: '10.1.0.1' },
+  ],
+};
+
+function feed(services: ServiceCache): void {
+  const service = parseService(manifests.service).value;
+  const slice = parseEndpointSlice(manifests.slice).value;
+  if (service !== undefined) services.updateService(service);
+  if (slice !== undefined) services.updateEndpoints(slice);
+  services.mergeExternalServiceUpdate(offer);
+  services.markSynced();
+}
+
+/** Routes by node id, as a datapath might keep them. */
+class Routes implements NodeHandler {
+  readonly name = 'routes';
+  readonly byID: Map<number, string> = new Map();
+  readonly #ids: NodeIDs;
+
+  constructor(ids: NodeIDs) {
+    this.#ids = ids;
+  }
+
+  async nodeAdd(node: Node, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    const ip = tunnelEndpoint(node, 'ipv4');
+    const id = ip === undefined ? undefined : this.#ids.idOf(ip);
+    if (ip !== undefined && id !== undefined) this.byID.set(id, ip);
+  }
+
+  async nodeUpdate(_old: Node, node: Node, signal: AbortSignal): Promise<void> {
+    await this.nodeAdd(node, signal);
+  }
+
+  async nodeDelete(): Promise<void> {}
+}
+
+describe("the package's entry is enough", () => {
+  it('to feed services from Kubernetes and other clusters, and to ask who serves and why', async () => {
+    const services = new ServiceCache({ clusterName: 'west', nodeName: 'here', zone: 'z1' });
+    feed(services);
+    const match = services.lookupFrontend('172.16.0.10', 80, PROTOCOL_NUMBERS.TCP);
+    expect(match && serviceKey(match.id)).toBe('shop/checkout');
+    expect(services.select(CHECKOUT, 'cluster-ip')?.size).toBe(2);
+    expect(services.explain(CHECKOUT)?.origins.map(({ cluster, slice }) => cluster + slice)).toEqual([
+      'checkout',
+      'east',
+    ]);
+    const stream: ServiceStream = services.stream();
+    const given: string[] = [];
+    for await (const event of stream) {
+      given.push(`${event.action} ${serviceKey(event.id)}`);
+      event.acknowledge();
+      break;
+    }
+    expect(given).toEqual(['update shop/checkout']);
+  });
+
+  it('to carry nodes into a datapath under small numbers, wait for it, and restore them', async () => {
+    const ipcache = new IPCache();
+    const nodes = new NodeManager({
+      ipcache,
+      clock: systemClock,
+      clusterName: 'west',
+      localNodeName: 'here',
+    });
+    const ids = new NodeIDs();
+    const routes = new Routes(ids);
+    nodes.subscribe(ids);
+    nodes.subscribe(routes, { concurrency: 4 });
+    nodes.nodeUpdated(nodeA);
+    const outcome: AppliedOutcome = await nodes.whenApplied(nodeFullName(nodeA));
+    expect([outcome, [...routes.byID]]).toEqual(['applied', [[1, '192.168.0.1']]]);
+    const pairs: readonly NodeIDPair[] = ids.pairs();
+    const checkpoint: NodeCheckpoint = nodes.checkpoint();
+    const [first]: readonly PlainNode[] = checkpoint.nodes;
+    expect([first?.name, pairs.length]).toEqual(['a', 2]);
+    nodes.close();
+
+    const again = new NodeManager({
+      ipcache: new IPCache(),
+      clock: systemClock,
+      clusterName: 'west',
+      localNodeName: 'here',
+    });
+    const idsAgain = new NodeIDs();
+    idsAgain.restore(JSON.parse(JSON.stringify(pairs)));
+    again.subscribe(idsAgain);
+    expect(again.restore(JSON.parse(JSON.stringify(checkpoint)))).toBe(1);
+    expect(idsAgain.idOf('192.168.0.1')).toBe(1);
+    expect(again.withdraw({ source: 'restored', cluster: 'east' })).toBe(1);
+    again.close();
+  });
+
+  it('to see what a handler has not managed, and what a node has lost', () => {
+    const ipcache = new IPCache();
+    const nodes = new NodeManager({
+      ipcache,
+      clock: systemClock,
+      clusterName: 'west',
+      localNodeName: 'here',
+    });
+    nodes.subscribe(new NodeIDs(1));
+    ipcache.upsert('10.1.0.1', { identity: 1000, source: 'local' });
+    nodes.nodeUpdated({ ...nodeA, source: 'local' });
+    const [handler]: readonly HandlerStatus[] = nodes.status().handlers;
+    const [failure]: readonly HandlerFailure[] = handler?.failing ?? [];
+    expect([handler?.name, failure?.call]).toEqual(['node-ids', 'add']);
+    expect(failure?.error).toBeInstanceOf(NodeIDsExhaustedError);
+    const [lost]: readonly LostAddress[] = nodes.explain('east/a')?.lostAddresses ?? [];
+    expect(lost).toMatchObject({ ip: '10.1.0.1', holder: { source: 'local' }, stronger: false });
+    nodes.close();
+  });
+
+  it('to connect a datapath to all three engines in one call', () => {
+    const ipcache = new IPCache();
+    const nodes = new NodeManager({
+      ipcache,
+      clock: systemClock,
+      clusterName: 'west',
+      localNodeName: 'here',
+    });
+    const services = new ServiceCache({ clusterName: 'west' });
+    nodes.nodeUpdated(nodeA);
+    feed(services);
+    const told: string[] = [];
+    const record = ({ kind }: { readonly kind: string }): void => {
+      told.push(kind);
+    };
+    const datapath: Datapath = {
+      nodes: new RecordingNodeHandler(record),
+      ipcache: new RecordingIPCacheListener(record),
+      services: new RecordingServiceHandler(record),
+    };
+    const engines: DatapathEngines = { nodes, ipcache, services };
+    const disconnect = connectDatapath(datapath, engines);
+    expect(told.splice(0)).toEqual([
+      'configuration',
+      'add',
+      'change',
+      'change',
+      'synced',
+      'event',
+      'synced',
+      'inputs-complete',
+    ]);
+    disconnect();
+    nodes.deleteAllNodes();
+    expect(told).toEqual([]);
+    nodes.close();
+  });
+});
