@@ -132,11 +132,11 @@ function readAffinity(annotations: Annotations): ServiceAffinity {
   return value === 'local' || value === 'remote' ? value : 'none';
 }
 
+/** How traffic is to be spread. The annotation counts before the field, as in Kubernetes; other words mean none. */
 function readDistribution(spec: unknown, annotations: Annotations, reader: FieldReader): TrafficDistribution {
-  const value = reader.string(field(spec, 'trafficDistribution'), 'spec.trafficDistribution');
-  const distribution = value === undefined ? undefined : DISTRIBUTIONS.get(value);
-  if (distribution !== undefined) return distribution;
-  return annotation(annotations, TOPOLOGY_MODE) === 'auto' ? 'prefer-close' : 'none';
+  const value = reader.string(field(spec, 'trafficDistribution'), 'spec.trafficDistribution') ?? '';
+  if (annotation(annotations, TOPOLOGY_MODE) === 'auto') return 'prefer-close';
+  return DISTRIBUTIONS.get(value) ?? 'none';
 }
 
 /** What annotations say (SEMANTICS 3.1): a flag is set by `true`, in any case, and by nothing else. */

@@ -130,12 +130,30 @@ describe('a service is read', () => {
   });
 
   it.each(['none', '', 'sideways'])(
-    'with the affinity %j as none: it must not turn traffic away',
+    'trap: with the affinity %j as none, which must not turn traffic away',
     (value) => {
       const annotations = { 'service.cilium.io/affinity': value };
       expect(fieldsOf(manifest({}, { annotations }))).toMatchObject({ affinity: 'none' });
     },
   );
+
+  it.each<[string, string | undefined, string]>([
+    ['PreferClose', undefined, 'prefer-close'],
+    ['PreferSameZone', undefined, 'prefer-same-zone'],
+    ['PreferSameNode', undefined, 'prefer-same-node'],
+    ['Sideways', undefined, 'none'],
+    ['', 'Auto', 'prefer-close'],
+    ['', 'auto', 'prefer-close'],
+    ['', 'Disabled', 'none'],
+    ['PreferSameNode', 'Auto', 'prefer-close'],
+    ['PreferSameNode', 'Disabled', 'prefer-same-node'],
+  ])('with trafficDistribution %j and topology mode %j as %s', (trafficDistribution, mode, distribution) => {
+    for (const name of ['topology-mode', 'topology-aware-hints']) {
+      const annotations = mode === undefined ? {} : { [`service.kubernetes.io/${name}`]: mode };
+      const spec = trafficDistribution === '' ? {} : { trafficDistribution };
+      expect(fieldsOf(manifest(spec, { annotations }))).toMatchObject({ trafficDistribution: distribution });
+    }
+  });
 
   it('with every name of one port, and the first port of one name', () => {
     const ports = [HTTP, { ...HTTP, name: 'web' }, { ...HTTP, port: 81 }];
