@@ -101,11 +101,12 @@ function readIngressIPs(object: unknown, reader: FieldReader): ImmutableSet<stri
   return ImmutableSet(ips.filter((ip) => ip !== undefined));
 }
 
-function readSourceRanges(spec: unknown, reader: FieldReader): ImmutableSet<string> {
+/** A refused range is left out. That never widens who is let in: when all are refused, nobody is. */
+function readSourceRanges(spec: unknown, reader: FieldReader): Service['sourceRanges'] {
   const path = 'spec.loadBalancerSourceRanges';
-  const ranges = reader
-    .list(field(spec, 'loadBalancerSourceRanges'), path)
-    .map((item, index) => readCIDR(item, `${path}[${index}]`, reader));
+  const given = field(spec, 'loadBalancerSourceRanges') ?? [];
+  if (Array.isArray(given) && given.length === 0) return undefined;
+  const ranges = reader.list(given, path).map((item, index) => readCIDR(item, `${path}[${index}]`, reader));
   return ImmutableSet(ranges.filter((range) => range !== undefined));
 }
 

@@ -20,7 +20,10 @@ export type TrafficPolicy = 'Cluster' | 'Local';
 /** Which clusters' backends are preferred; literal `none`, unset and unknown values all mean `none`. */
 export type ServiceAffinity = 'none' | 'local' | 'remote';
 
-/** Whether clients prefer backends in their own zone. */
+/**
+ * Which backends clients prefer; `none` also stands for words that are not known. Topology mode `Auto` counts as
+ * `prefer-close`. What comes of it is the selection's business.
+ */
 export type TrafficDistribution = 'none' | 'prefer-close' | 'prefer-same-zone' | 'prefer-same-node';
 
 /** A port that a service offers. */
@@ -42,8 +45,8 @@ export interface Service {
   readonly externalIPs: ImmutableSet<string>;
   /** Addresses of the load balancer. Canonical. */
   readonly ingressIPs: ImmutableSet<string>;
-  /** Canonical CIDRs that may use the load balancer; empty = all. */
-  readonly sourceRanges: ImmutableSet<string>;
+  /** Canonical CIDRs that may use the load balancer; undefined = all may, empty = nobody may. */
+  readonly sourceRanges: ImmutableSet<string> | undefined;
   readonly externalTrafficPolicy: TrafficPolicy;
   readonly internalTrafficPolicy: TrafficPolicy;
   /** 0 = none. */
@@ -79,7 +82,7 @@ export function createService(fields: Pick<Service, 'id'> & Partial<Service>): S
     ports: fields.ports ?? ImmutableMap(),
     externalIPs: fields.externalIPs ?? NO_ADDRESSES,
     ingressIPs: fields.ingressIPs ?? NO_ADDRESSES,
-    sourceRanges: fields.sourceRanges ?? NO_ADDRESSES,
+    sourceRanges: fields.sourceRanges,
     externalTrafficPolicy: fields.externalTrafficPolicy ?? 'Cluster',
     internalTrafficPolicy: fields.internalTrafficPolicy ?? 'Cluster',
     healthCheckNodePort: fields.healthCheckNodePort ?? 0,
@@ -128,8 +131,9 @@ function equalTexts(a: ImmutableMap<string, string>, b: ImmutableMap<string, str
   return a === b || (a.size === b.size && a.every((text, key) => b.get(key) === text));
 }
 
-function equalAddresses(a: ImmutableSet<string>, b: ImmutableSet<string>): boolean {
-  return a === b || (a.size === b.size && a.every((address) => b.has(address)));
+function equalAddresses(a: ImmutableSet<string> | undefined, b: ImmutableSet<string> | undefined): boolean {
+  if (a === b) return true;
+  return a !== undefined && a.size === b?.size && a.every((address) => b.has(address));
 }
 
 function equalLists(a: List<string>, b: List<string>): boolean {

@@ -88,7 +88,7 @@ export function renderService(
     nodePorts,
     externalIPs: config.enableNodePort ? identity(service.externalIPs) : null,
     loadBalancerIPs: config.enableNodePort ? identity(service.ingressIPs) : null,
-    loadBalancerSourceRanges: identity(service.sourceRanges),
+    loadBalancerSourceRanges: identity(service.sourceRanges ?? []),
     labels: Object.fromEntries(service.labels),
     selector: Object.fromEntries(service.selector),
     sessionAffinity: service.sessionAffinitySeconds > 0,

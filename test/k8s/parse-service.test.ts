@@ -203,6 +203,16 @@ describe('bad fields are refused alone, with their path and value, and the servi
     expect(parseService(manifest(spec)).value?.id.name).toBe('checkout');
   });
 
+  it('of source ranges the good ones count; when none is good nobody is let in, rather than everybody', () => {
+    const ranges = (loadBalancerSourceRanges: unknown): unknown =>
+      plain(parseService(manifest({ loadBalancerSourceRanges })).value?.sourceRanges);
+    expect(ranges(['10.0.0.0/33', '10.0.0.0/8'])).toEqual(['10.0.0.0/8']);
+    expect(ranges(['10.0.0.0/33'])).toEqual([]);
+    expect(ranges('10.0.0.0/8')).toEqual([]);
+    expect(ranges([])).toBeUndefined();
+    expect(ranges(undefined)).toBeUndefined();
+  });
+
   it('says where it is from, in one sentence', () => {
     const { rejections } = parseService(manifest({ externalIPs: ['bogus'] }), { at: 'services.yaml:12' });
     expect(rejections[0]?.message).toBe(
