@@ -1,3 +1,4 @@
+import type { Source } from '../identity/source.ts';
 import type { Backend } from './backend.ts';
 import { type BackendClaim, compareOrigins, type Origin } from './correlation.ts';
 import type { Service } from './service.ts';
@@ -16,6 +17,8 @@ export type BackendVerdict = 'effective' | 'overruled' | 'not-global' | 'not-rea
 /** One claim on a backend, from where, and what became of it. */
 export interface ExplainedBackend {
   readonly address: string;
+  /** Who says so: Kubernetes of its own slices, another cluster of what it offers. */
+  readonly source: Extract<Source, 'k8s' | 'clustermesh'>;
   /** `''` is this cluster. */
   readonly cluster: string;
   /** `''` for a remote cluster. */
@@ -95,6 +98,7 @@ export function explainState(state: ServiceState): ServiceExplanation {
     origins: originsOf(state),
     backends: claims.map((claim) => ({
       address: claim.backend.address,
+      source: claim.origin.cluster === '' ? 'k8s' : 'clustermesh',
       cluster: claim.origin.cluster,
       slice: claim.origin.slice,
       backend: claim.backend,

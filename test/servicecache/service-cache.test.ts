@@ -206,29 +206,30 @@ describe('lookups', () => {
     expect(parseServiceIDFrom('')).toBeUndefined();
   });
 
-  it('explain every claim, in or out', () => {
+  it('trap: explain every claim, from whom, in or out', () => {
     const cache = cacheOf();
     cache.updateEndpoints(slice('a-1', { '10.0.0.1': {}, '10.0.0.2': { state: 'not-ready' } }));
     cache.mergeExternalServiceUpdate(offer('west', ['10.0.0.1', '10.9.0.1']));
     cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
     const verdicts = (): readonly string[] =>
       (cache.explain(SHOP)?.backends ?? []).map(
-        ({ address, cluster, slice: name, verdict }) => `${address} ${cluster}${name} ${verdict}`,
+        ({ address, source, cluster, slice: name, verdict }) =>
+          `${address} ${source} ${cluster}${name} ${verdict}`,
       );
     expect(verdicts()).toEqual([
-      '10.0.0.1 a-1 effective',
-      '10.0.0.1 west not-global',
-      '10.0.0.2 a-1 not-ready',
-      '10.9.0.1 east not-global',
-      '10.9.0.1 west not-global',
+      '10.0.0.1 k8s a-1 effective',
+      '10.0.0.1 clustermesh west not-global',
+      '10.0.0.2 k8s a-1 not-ready',
+      '10.9.0.1 clustermesh east not-global',
+      '10.9.0.1 clustermesh west not-global',
     ]);
     cache.updateService(service({ global: true, affinity: 'local', publishNotReady: true }));
     expect(verdicts()).toEqual([
-      '10.0.0.1 a-1 effective',
-      '10.0.0.1 west overruled',
-      '10.0.0.2 a-1 effective',
-      '10.9.0.1 east affinity',
-      '10.9.0.1 west overruled',
+      '10.0.0.1 k8s a-1 effective',
+      '10.0.0.1 clustermesh west overruled',
+      '10.0.0.2 k8s a-1 effective',
+      '10.9.0.1 clustermesh east affinity',
+      '10.9.0.1 clustermesh west overruled',
     ]);
     expect(cache.status()).toMatchObject({ contested: 2, slices: 1, remoteServices: 2, backends: 2 });
   });
