@@ -1,14 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Unsubscribe } from '../../src/base/subscription.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { AppliedOutcome } from '../../src/nodemanager/handler-feeds.ts';
 import type { Node } from '../../src/nodemanager/node.ts';
 import type { HandlerResult, NodeHandler } from '../../src/nodemanager/node-handler.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import type { NodeManagerOptions, NodeSubscribeOptions } from '../../src/nodemanager/node-manager-options.ts';
 import { ManualClock } from '../base/manual-clock.ts';
 import { fresh } from './node-fixtures.ts';
-import { I1_asynchronousHandlersCatchUp, type RacingRig } from './races.ts';
+import { I1_asynchronousHandlersCatchUp, type RacingRig, stoppingEndsEverything } from './races.ts';
 
 it('I1: asynchronous handlers catch up, whatever fails and in whatever order calls end', async () => {
   await fc.assert(
@@ -16,6 +17,21 @@ it('I1: asynchronous handlers catch up, whatever fails and in whatever order cal
     { numRuns: 1000 },
   );
 });
+
+it('the end: nothing is called, nothing is left, nobody is kept waiting, whenever it comes', async () => {
+  await fc.assert(
+    stoppingEndsEverything(() => fresh()),
+    { numRuns: 1000 },
+  );
+});
+
+/** The part of a handler that most mutants leave alone. */
+function configurationOf(handler: NodeHandler): Pick<NodeHandler, 'nodeConfigurationChanged'> {
+  return {
+    nodeConfigurationChanged: (configuration, signal) =>
+      handler.nodeConfigurationChanged?.(configuration, signal),
+  };
+}
 
 /** Drops the errors of handlers, as the original does. */
 class Careless extends NodeManager {
@@ -32,6 +48,7 @@ class Careless extends NodeManager {
         nodeAdd: (node, signal) => careless(handler.nodeAdd(node, signal)),
         nodeUpdate: (old, node, signal) => careless(handler.nodeUpdate(old, node, signal)),
         nodeDelete: (node, signal) => careless(handler.nodeDelete(node, signal)),
+        ...configurationOf(handler),
       },
       options,
     );
@@ -56,6 +73,7 @@ class Impatient extends NodeManager {
         nodeAdd: (node, signal) => impatient(handler.nodeAdd(node, signal)),
         nodeUpdate: (old, node, signal) => impatient(handler.nodeUpdate(old, node, signal)),
         nodeDelete: (node, signal) => impatient(handler.nodeDelete(node, signal)),
+        ...configurationOf(handler),
       },
       options,
     );
@@ -79,9 +97,64 @@ class Trusting extends NodeManager {
           isThere(old) ? trusting(handler.nodeUpdate(old, node, signal), node, node.fullName) : undefined,
         nodeDelete: (node, signal) =>
           isThere(node) ? trusting(handler.nodeDelete(node, signal), undefined, node.fullName) : undefined,
+        ...configurationOf(handler),
       },
       options,
     );
+  }
+}
+
+/** Takes the configuration for told as soon as it has begun to tell it. */
+class Hasty extends NodeManager {
+  override subscribe(handler: NodeHandler, options?: NodeSubscribeOptions): Unsubscribe {
+    return super.subscribe(
+      {
+        nodeAdd: (node, signal) => handler.nodeAdd(node, signal),
+        nodeUpdate: (old, node, signal) => handler.nodeUpdate(old, node, signal),
+        nodeDelete: (node, signal) => handler.nodeDelete(node, signal),
+        nodeConfigurationChanged: (configuration, signal) => {
+          handler.nodeConfigurationChanged?.(configuration, signal)?.catch(() => {});
+        },
+      },
+      options,
+    );
+  }
+}
+
+/** Goes on when it is closed, and when its handlers leave. */
+class Unstoppable extends NodeManager {
+  override subscribe(handler: NodeHandler, options?: NodeSubscribeOptions): Unsubscribe {
+    super.subscribe(handler, options);
+    return unsubscribeOnce(() => {});
+  }
+
+  override close(): void {}
+}
+
+/** Gives running calls a signal that is never aborted. */
+class Silent extends NodeManager {
+  override subscribe(handler: NodeHandler, options?: NodeSubscribeOptions): Unsubscribe {
+    const { signal } = new AbortController();
+    return super.subscribe(
+      {
+        nodeAdd: (node) => handler.nodeAdd(node, signal),
+        nodeUpdate: (old, node) => handler.nodeUpdate(old, node, signal),
+        nodeDelete: (node) => handler.nodeDelete(node, signal),
+        ...configurationOf(handler),
+      },
+      options,
+    );
+  }
+}
+
+/** Lets go only those who wait for what every handler gets to have. */
+class Forgetful extends NodeManager {
+  override whenApplied(): Promise<AppliedOutcome> {
+    return new Promise((resolve) => {
+      void super.whenApplied().then((outcome) => {
+        if (outcome === 'applied') resolve(outcome);
+      });
+    });
   }
 }
 
@@ -99,8 +172,23 @@ describe('a broken feed is caught', () => {
     ['one without a limit', rig((options) => new Unlimited(options))],
     ['one that does not wait', rig((options) => new Impatient(options))],
     ['one that undoes nothing', rig((options) => new Trusting(options))],
+    ['one that hurries the configuration', rig((options) => new Hasty(options))],
   ])('%s', async (_, make) => {
     const run = await fc.check(I1_asynchronousHandlersCatchUp(make), { numRuns: 1000 });
     expect(run.failed).toBe(true);
+  });
+
+  it.each([
+    ['one that goes on after the end', rig((options) => new Unstoppable(options))],
+    ['one that lets calls run on', rig((options) => new Silent(options))],
+    ['one that keeps those who wait', rig((options) => new Forgetful(options))],
+  ])('%s', async (_, make) => {
+    const run = await fc.check(stoppingEndsEverything(make), { numRuns: 1000 });
+    expect(run.failed).toBe(true);
+  });
+
+  it.each([I1_asynchronousHandlersCatchUp, stoppingEndsEverything])('and a sound one is not', async (law) => {
+    const run = await fc.check(law(rig((options) => new NodeManager(options))), { numRuns: 200 });
+    expect(run.failed).toBe(false);
   });
 });

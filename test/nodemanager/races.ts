@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import type { AppliedOutcome } from '../../src/nodemanager/handler-feeds.ts';
 import type { NodeManager } from '../../src/nodemanager/node-manager.ts';
@@ -7,8 +8,10 @@ import { apply, history, type Operation } from './operations.ts';
 import type { Rig } from './properties.ts';
 import { type Mood, ScheduledHandler } from './scheduled-handler.ts';
 
-/** A rig whose manager can be waited for. */
-export type RacingRig = Rig & { readonly manager: Pick<NodeManager, 'whenApplied' | 'startValidation'> };
+/** A rig whose manager can be waited for, and ended. */
+export type RacingRig = Rig & {
+  readonly manager: Pick<NodeManager, 'whenApplied' | 'startValidation' | 'close' | 'status'>;
+};
 
 const mood: fc.Arbitrary<Mood> = fc.constantFrom('works', 'works', 'fails', 'works-but-fails');
 
@@ -60,16 +63,13 @@ export function I1_asynchronousHandlersCatchUp(make: () => RacingRig): fc.IAsync
     fc.array(mood, { minLength: 30, maxLength: 60 }),
     fc.integer({ min: 1, max: 3 }),
     async (scheduler, race, moods, concurrency) => {
-      const { manager, ipcache, clock } = make();
+      const rig = make();
+      const { manager, clock } = rig;
       const left = [...moods];
       const handler = new ScheduledHandler(scheduler, concurrency, () => left.shift() ?? 'works');
       manager.subscribe(handler, { concurrency });
       const stopValidating = manager.startValidation(10_000);
-      for (const move of race) {
-        if (move.op === 'wait') clock.advance(move.ms);
-        else if (move.op === 'end-a-call') await endOne(scheduler);
-        else apply({ manager, ipcache }, move);
-      }
+      for (const move of race) await play(rig, scheduler, move);
       stopValidating();
       let applied: AppliedOutcome | undefined;
       void manager.whenApplied().then((outcome) => (applied = outcome));
@@ -84,12 +84,65 @@ export function I1_asynchronousHandlersCatchUp(make: () => RacingRig): fc.IAsync
           problems.push(`${name}: has ${JSON.stringify(has)} but should have ${JSON.stringify(should)}`);
         }
       }
+      if (!isDeepStrictEqual(handler.configuration, manager.configuration))
+        problems.push('the handler has another configuration');
       if (applied !== 'applied') problems.push('whenApplied never resolves');
       if (problems.length > 0) throw new Error(problems.join('\n'));
     },
   );
 }
 
-async function endOne(scheduler: fc.Scheduler): Promise<void> {
-  if (scheduler.count() > 0) await scheduler.waitOne();
+/**
+ * The end under races: it may come at any time, by the manager or by the handler's leaving. Then nothing is called any
+ * more, what runs has been told to give up, no timer is left, and whoever waits is let go, whatever still happens.
+ */
+export function stoppingEndsEverything(make: () => RacingRig): fc.IAsyncPropertyWithHooks<unknown> {
+  return fc.asyncProperty(
+    fc.scheduler(),
+    moves,
+    fc.array(mood, { minLength: 30, maxLength: 60 }),
+    fc.integer({ min: 1, max: 3 }),
+    fc.nat(50),
+    fc.constantFrom('close' as const, 'leave' as const),
+    async (scheduler, race, moods, concurrency, length, how) => {
+      const rig = make();
+      const { manager, clock } = rig;
+      const left = [...moods];
+      const handler = new ScheduledHandler(scheduler, concurrency, () => left.shift() ?? 'works');
+      const leave = manager.subscribe(handler, { concurrency });
+      const stopValidating = manager.startValidation(10_000);
+      let waiting = 0;
+      const wait = (): void => {
+        waiting++;
+        void manager.whenApplied().then(() => waiting--);
+      };
+      for (const move of race.slice(0, length)) {
+        await play(rig, scheduler, move);
+        wait();
+      }
+      if (how === 'close') manager.close();
+      else leave();
+      handler.ended = true;
+      const problems = handler.allAborted ? [] : ['a call that runs was not told to give up'];
+      for (const move of race.slice(length)) await play(rig, scheduler, move);
+      wait();
+      stopValidating();
+      if (clock.pending > 0) problems.push(`${clock.pending} timers are left`);
+      await quiesce(scheduler, clock);
+      if (waiting > 0) problems.push(`${waiting} are kept waiting`);
+      if (manager.status().handlers.length > 0) problems.push('the handler is still there');
+      problems.push(...handler.complaints);
+      if (problems.length > 0) throw new Error(problems.join('\n'));
+    },
+  );
+}
+
+async function play(
+  { manager, ipcache, clock }: RacingRig,
+  scheduler: fc.Scheduler,
+  move: Move,
+): Promise<void> {
+  if (move.op === 'wait') clock.advance(move.ms);
+  else if (move.op !== 'end-a-call') apply({ manager, ipcache }, move);
+  else if (scheduler.count() > 0) await scheduler.waitOne();
 }

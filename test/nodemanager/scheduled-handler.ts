@@ -1,9 +1,13 @@
 import type fc from 'fast-check';
+import type { NodeConfiguration } from '../../src/nodemanager/address-claims.ts';
 import type { Node } from '../../src/nodemanager/node.ts';
 import type { NodeHandler } from '../../src/nodemanager/node-handler.ts';
 
 /** How a call ends: it works; it does nothing and fails; it does its work and fails all the same. */
 export type Mood = 'works' | 'fails' | 'works-but-fails';
+
+/** Stands for the configuration among the calls that run. */
+const CONFIGURATION = 'the configuration';
 
 /**
  * A datapath whose calls end when a scheduler says so, and not always well. What it has in place is a set of versions,
@@ -13,10 +17,14 @@ export class ScheduledHandler implements NodeHandler {
   /** Versions in place, by node. */
   readonly inPlace: Map<string, Set<Node>> = new Map();
   readonly complaints: string[] = [];
+  /** The last one that was told with success. */
+  configuration: NodeConfiguration | undefined;
+  /** Set when it is over: a call after that is a complaint. */
+  ended = false;
   readonly #scheduler: fc.Scheduler;
   readonly #mood: () => Mood;
   readonly #limit: number;
-  readonly #running = new Set<string>();
+  readonly #running = new Map<string, AbortSignal>();
 
   constructor(scheduler: fc.Scheduler, limit: number, mood: () => Mood) {
     this.#scheduler = scheduler;
@@ -25,23 +33,36 @@ export class ScheduledHandler implements NodeHandler {
   }
 
   nodeAdd(node: Node, signal: AbortSignal): Promise<void> {
-    return this.#call('add', node, signal, (versions) => versions.add(node));
+    return this.#callNode('add', node, signal, (versions) => versions.add(node));
   }
 
   nodeUpdate(old: Node, node: Node, signal: AbortSignal): Promise<void> {
     if (!this.inPlace.has(old.fullName)) this.complaints.push(`${old.fullName}: update before add`);
-    return this.#call('update', node, signal, (versions) => {
+    return this.#callNode('update', node, signal, (versions) => {
       remove(versions, old);
       versions.add(node);
     });
   }
 
   nodeDelete(node: Node, signal: AbortSignal): Promise<void> {
-    return this.#call('delete', node, signal, (versions) => remove(versions, node));
+    return this.#callNode('delete', node, signal, (versions) => remove(versions, node));
   }
 
   nodeValidateImplementation(node: Node, signal: AbortSignal): Promise<void> {
-    return this.#call('validate', node, signal, () => {});
+    return this.#callNode('validate', node, signal, () => {});
+  }
+
+  nodeConfigurationChanged(configuration: NodeConfiguration, signal: AbortSignal): Promise<void> {
+    if (this.#running.size > 0) this.complaints.push(`${CONFIGURATION}: told while other calls run`);
+    this.configuration = undefined;
+    return this.#call(CONFIGURATION, signal, () => {
+      this.configuration = configuration;
+    });
+  }
+
+  /** Whether every call that runs has been told to give up. */
+  get allAborted(): boolean {
+    return [...this.#running.values()].every(({ aborted }) => aborted);
   }
 
   /** What is in place, each node once; complains of nodes of which several versions are. */
@@ -57,27 +78,32 @@ export class ScheduledHandler implements NodeHandler {
     return view;
   }
 
-  async #call(
+  #callNode(
     what: string,
-    node: Node,
+    { fullName }: Node,
     signal: AbortSignal,
     work: (versions: Set<Node>) => void,
   ): Promise<void> {
-    const { fullName } = node;
-    if (signal.aborted) this.complaints.push(`${fullName}: ${what} after the end`);
+    if (this.configuration === undefined)
+      this.complaints.push(`${fullName}: ${what} before ${CONFIGURATION}`);
     if (this.#running.has(fullName)) this.complaints.push(`${fullName}: ${what} while another call runs`);
     if (this.#running.size >= this.#limit)
       this.complaints.push(`${fullName}: more than ${this.#limit} calls at a time`);
-    this.#running.add(fullName);
-    await this.#scheduler.schedule(Promise.resolve(), `${what} ${fullName}`);
-    this.#running.delete(fullName);
-    const mood = this.#mood();
-    if (mood !== 'fails') {
+    return this.#call(fullName, signal, () => {
       const versions = this.inPlace.get(fullName) ?? new Set();
       work(versions);
       if (versions.size === 0) this.inPlace.delete(fullName);
       else this.inPlace.set(fullName, versions);
-    }
+    });
+  }
+
+  async #call(subject: string, signal: AbortSignal, work: () => void): Promise<void> {
+    if (signal.aborted || this.ended) this.complaints.push(`${subject}: called after the end`);
+    this.#running.set(subject, signal);
+    await this.#scheduler.schedule(Promise.resolve(), subject);
+    this.#running.delete(subject);
+    const mood = this.#mood();
+    if (mood === 'works' || (mood === 'works-but-fails' && subject !== CONFIGURATION)) work();
     if (mood !== 'works') throw new Error('the datapath is not in the mood');
   }
 }
