@@ -137,7 +137,10 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     }
   }
 
-  /** Unsubscribes, drops what waits, ends the loop. Idempotent. */
+  /**
+   * Unsubscribes, drops what waits, ends the loop. An event that is on its way to the consumer already is still
+   * given. Idempotent.
+   */
   close(): void {
     if (this.#queue.closed) return;
     this.#unsubscribe();

@@ -4,7 +4,7 @@ import {
   ServiceStreamClosedError,
   type StreamedServiceEvent,
 } from '../../src/servicecache/service-stream.ts';
-import { cacheOf, SHOP, service, slice } from './scene.ts';
+import { cacheOf, SHOP, service, slice, transcript } from './scene.ts';
 
 /** The next event of an iteration, or `undefined` when it has ended. */
 async function next(
@@ -66,6 +66,15 @@ describe('a stream coalesces per service', () => {
     const last = { namespace: 'shop', name: 'z' };
     cache.updateService(service({ id: last }));
     expect((await next(events))?.id).toEqual(last);
+  });
+
+  it('trap: so that a consumer which takes nothing holds nobody up, and one state a service waits (I11)', () => {
+    const cache = cacheOf();
+    using stream = cache.stream();
+    const told = transcript(cache);
+    cache.updateService(service());
+    for (let at = 0; at < 1000; at++) cache.updateEndpoints(slice('s', [`10.0.0.${at % 250}`]));
+    expect([stream.pending, told.length]).toEqual([1, 1000]);
   });
 
   it('and a delete tells what this consumer saw last', async () => {

@@ -2,13 +2,17 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ServiceEvent } from '../../src/servicecache/events.ts';
 import { serviceKey } from '../../src/servicecache/service-id.ts';
-import { type ServiceSource, ServiceStream } from '../../src/servicecache/service-stream.ts';
+import {
+  type ServiceSource,
+  ServiceStream,
+  ServiceStreamClosedError,
+} from '../../src/servicecache/service-stream.ts';
 import { FoldingListener } from './folding-listener.ts';
 import { apply, history, type Operation } from './operations.ts';
 import { plain, text } from './plain.ts';
 import { cacheOf } from './scene.ts';
 
-type MakeStream = (source: ServiceSource) => ServiceStream;
+type MakeStream = (source: ServiceSource, signal?: AbortSignal) => ServiceStream;
 
 /** Numbers the states of each service in the order in which the cache tells them. */
 class Versions {
@@ -162,6 +166,57 @@ describe('whatever the order of updates, work and acknowledgements', () => {
   it('I1 the consumer ends up with what the cache holds, and servicesSynced comes, not too early', async () => {
     await fc.assert(
       law((source) => new ServiceStream(source)),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+/** Runs a producer and a slow consumer, and ends the stream by its signal in between, whenever that is. */
+async function raceToTheEnd(
+  make: MakeStream,
+  schedule: fc.Scheduler,
+  operations: readonly Operation[],
+): Promise<void> {
+  const cache = cacheOf();
+  const stop = new AbortController();
+  const stream = make(cache, stop.signal);
+  const late: string[] = [];
+  const consume = async (): Promise<void> => {
+    for await (const event of stream) {
+      if (stop.signal.aborted) late.push(serviceKey(event.id));
+      await schedule.schedule(Promise.resolve(), 'the consumer works');
+      event.acknowledge();
+    }
+  };
+  const consumed = consume();
+  const synced = stream.servicesSynced().then(
+    () => true,
+    (error: unknown) => error instanceof ServiceStreamClosedError,
+  );
+  schedule.scheduleSequence(
+    [...operations, { op: 'markSynced' } as const].map((each) => ({
+      label: each.op,
+      builder: async () => apply(cache, each),
+    })),
+  );
+  void schedule.schedule(Promise.resolve(), 'the end').then(() => stop.abort());
+  await drain(schedule);
+  await consumed;
+  expect(await synced).toBe(true);
+  // The one that was on its way already: a promise that is resolved cannot be taken back.
+  expect(late.length).toBeLessThanOrEqual(1);
+  expect([stream.pending, cache.status().listeners]).toEqual([0, 0]);
+}
+
+const endLaw = (make: MakeStream): fc.IAsyncPropertyWithHooks<[fc.Scheduler, Operation[]]> =>
+  fc.asyncProperty(fc.scheduler(), history, (schedule, operations) =>
+    raceToTheEnd(make, schedule, operations),
+  );
+
+describe('whenever a stream ends', () => {
+  it('its loop ends, those who wait are told, and nothing more is taken from the queue', async () => {
+    await fc.assert(
+      endLaw((source, signal) => new ServiceStream(source, signal)),
       { numRuns: 1000 },
     );
   });
