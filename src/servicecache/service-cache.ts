@@ -110,6 +110,8 @@ export class ServiceCache {
    */
   updateService(service: Service): UpdateServiceOutcome {
     const old = this.#stateOf(service.id);
+    // What is there is as served, so what equals it as it came is served, too, and needs no other look.
+    if (old?.service !== undefined && equalServices(old.service, service)) return 'unchanged';
     if (!this.#serves(service)) {
       if (old?.service !== undefined) this.#table.put(withService(old, undefined));
       return 'unsupported';

@@ -137,7 +137,10 @@ function equalAddresses(a: ImmutableSet<string> | undefined, b: ImmutableSet<str
 }
 
 function equalLists(a: List<string>, b: List<string>): boolean {
-  return a === b || (a.size === b.size && a.every((address, index) => b.get(index) === address));
+  if (a === b) return true;
+  if (a.size !== b.size) return false;
+  for (let at = 0; at < a.size; at++) if (a.get(at) !== b.get(at)) return false;
+  return true;
 }
 
 /** Whether two services say the same, annotations' effects included (I3). Allocates nothing. */
