@@ -292,6 +292,33 @@ function sizeScenarios(size: number): readonly Scenario[] {
   ];
 }
 
+/** A service that 250 clusters share, 40 backends each, and what a change of one cluster's offer costs. */
+function meshScenario(): Scenario {
+  const [clusters, size] = [250, 40];
+  const filled = once(() => {
+    const cache = cacheWithListener();
+    cache.updateService(serviceOf(0, { global: true }));
+    for (let at = 0; at < clusters; at++) {
+      cache.mergeExternalServiceUpdate(offerOf(0, `cluster-${at}`, at * size, size));
+    }
+    return cache;
+  });
+  return {
+    what: `${clusters} clusters, ${size} backends each: the offer of one changed`,
+    operations: 1000,
+    prepare: (run) => {
+      const cache = filled();
+      return (at) => {
+        const which = at % clusters;
+        const offer = offerOf(0, `cluster-${which}`, which * size, size, 9000 + run * 10 + (at >> 8));
+        return () => {
+          cache.mergeExternalServiceUpdate(offer);
+        };
+      };
+    },
+  };
+}
+
 function show(row: ServiceBenchRow): string {
   const budget =
     row.budget === undefined ? '' : `   budget ${row.budget} µs${row.micros > row.budget ? '  OVER' : ''}`;
@@ -309,6 +336,7 @@ export async function benchServices(options: ServiceBenchOptions = {}): Promise<
     ...budgetScenarios(HOT),
     ...budgetScenarios(n),
     ...[100, 1_000, 10_000].flatMap(sizeScenarios),
+    meshScenario(),
   ].filter(({ what }) => what.includes(only));
   const rows: ServiceBenchRow[] = [];
   for (const scenario of scenarios) {
