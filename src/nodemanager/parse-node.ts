@@ -1,7 +1,7 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import { isSource } from '../identity/source.ts';
-import { canonicalAddress, Prefix } from '../net/prefix.ts';
+import { canonicalAddress, canonicalKey } from '../net/prefix.ts';
 import { Node, type NodeAddress, type NodeSpec, nodeFullName } from './node.ts';
 
 /** The largest cluster id that an identity has room for, in a mesh of 511 clusters. */
@@ -116,8 +116,8 @@ function cidr(
   reject: RejectField,
 ): string | undefined {
   if (text === undefined) return undefined;
-  const prefix = typeof text === 'string' && text.includes('/') ? Prefix.parse(text) : undefined;
-  if (prefix !== undefined) return prefix.toString();
+  const canonical = typeof text === 'string' && text.includes('/') ? canonicalKey(text) : undefined;
+  if (canonical !== undefined) return canonical;
   reject(rejection('invalid-cidr', field, text, 'is no CIDR', `node ${nodeFullName(spec)}`));
   return undefined;
 }
