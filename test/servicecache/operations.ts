@@ -113,7 +113,8 @@ export const services: fc.Arbitrary<Service> = fc
     }),
   );
 
-const offers = (cluster: fc.Arbitrary<string>): fc.Arbitrary<ClusterService> =>
+/** Any offer of such a cluster. */
+export const offers = (cluster: fc.Arbitrary<string>): fc.Arbitrary<ClusterService> =>
   fc
     .record({
       id,

@@ -10,11 +10,14 @@ import {
   IDS,
   type Operation,
   OWN_CLUSTER,
+  offers,
   operation,
   services,
   slices,
 } from './operations.ts';
 import { text } from './plain.ts';
+
+const remoteOffers = offers(fc.constantFrom(...CLUSTERS));
 
 /** Makes a cache of cluster `own` with node ports on or off. */
 export type MakeCache = (nodePorts: boolean) => ServiceCache;
@@ -240,22 +243,30 @@ export const I12_nothingSilent: Law = (make, nodePorts) =>
 
 /** Affinity in one sentence: with an active backend on the preferred side, the other side gets nothing. */
 export const affinityPrefersOneSide: Law = (make, nodePorts) =>
-  fc.property(services, fc.array(slices, { maxLength: 4 }), history, (service, some, operations) => {
-    const cache = make(nodePorts);
-    for (const each of operations) apply(cache, each);
-    for (const slice of some) cache.updateEndpoints({ ...slice, service: service.id });
-    cache.updateService({ ...service, type: 'ClusterIP', addressing: 'headless' });
-    const backends = [...(cache.get(service.id)?.endpoints.backends.values() ?? [])];
-    const isPreferred = (cluster: string): boolean => (cluster === '') === (service.affinity === 'local');
-    if (service.affinity === 'none') return;
-    if (backends.some((each) => isPreferred(each.cluster) && each.state === 'active')) {
-      expectEqual(
-        'affinity',
-        backends.filter((each) => !isPreferred(each.cluster)),
-        [],
-      );
-    }
-  });
+  fc.property(
+    services,
+    fc.array(slices),
+    fc.array(remoteOffers),
+    history,
+    (service, some, others, operations) => {
+      const cache = make(nodePorts);
+      for (const each of operations) apply(cache, each);
+      // Both sides have something to give: else there is nothing to prefer.
+      for (const slice of some) cache.updateEndpoints({ ...slice, service: service.id });
+      for (const offer of others) cache.mergeExternalServiceUpdate({ ...offer, ...service.id, shared: true });
+      cache.updateService({ ...service, type: 'ClusterIP', addressing: 'headless', global: true });
+      const backends = [...(cache.get(service.id)?.endpoints.backends.values() ?? [])];
+      const isPreferred = (cluster: string): boolean => (cluster === '') === (service.affinity === 'local');
+      if (service.affinity === 'none') return;
+      if (backends.some((each) => isPreferred(each.cluster) && each.state === 'active')) {
+        expectEqual(
+          'affinity',
+          backends.filter((each) => !isPreferred(each.cluster)),
+          [],
+        );
+      }
+    },
+  );
 
 /** All laws, by the names under which DESIGN knows them. */
 export const LAWS: readonly { readonly name: string; readonly law: Law }[] = [
