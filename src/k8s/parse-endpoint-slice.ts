@@ -88,27 +88,25 @@ function readForZones(endpoint: unknown, path: string, reader: FieldReader): Bac
   return ImmutableSet(zones.filter((zone) => zone !== undefined));
 }
 
-/** One endpoint without its address. */
+/** One endpoint as the backend that each of its addresses is. */
 function readEndpoint(
   endpoint: unknown,
   path: string,
   ports: Ports,
   reader: FieldReader,
-): Pick<Backend, 'ports' | 'state'> & Partial<Backend> {
+): (address: string) => Backend {
   const topology = reader.object(
     field(endpoint, 'topology') ?? field(endpoint, 'deprecatedTopology'),
     `${path}.topology`,
   );
   const text = (name: string, fallback: string): string =>
     reader.string(field(endpoint, name) ?? field(topology, fallback), `${path}.${name}`) ?? '';
-  return {
-    ports,
-    nodeName: text('nodeName', HOSTNAME_TOPOLOGY),
-    zone: text('zone', ZONE_TOPOLOGY),
-    hostname: reader.string(field(endpoint, 'hostname'), `${path}.hostname`) ?? '',
-    state: readState(endpoint, path, reader),
-    forZones: readForZones(endpoint, path, reader),
-  };
+  const nodeName = text('nodeName', HOSTNAME_TOPOLOGY);
+  const zone = text('zone', ZONE_TOPOLOGY);
+  const hostname = reader.string(field(endpoint, 'hostname'), `${path}.hostname`) ?? '';
+  const state = readState(endpoint, path, reader);
+  const forZones = readForZones(endpoint, path, reader);
+  return (address) => createBackend({ address, ports, nodeName, zone, hostname, state, forZones });
 }
 
 type SliceBackends = Pick<EndpointSlice, 'backends' | 'notReady'>;
@@ -121,12 +119,13 @@ function readSliceBackends(object: unknown, reader: FieldReader): SliceBackends 
   reader.list(field(object, 'endpoints'), 'endpoints').forEach((item, index) => {
     const path = `endpoints[${index}]`;
     if (reader.object(item, path) === undefined) return;
-    const endpoint = readEndpoint(item, path, ports, reader);
+    const backendAt = readEndpoint(item, path, ports, reader);
     reader.list(field(item, 'addresses'), `${path}.addresses`).forEach((text, position) => {
       const address = readAddress(text, `${path}.addresses[${position}]`, reader);
       if (address === undefined) return;
-      const target = endpoint.state === 'not-ready' ? notReady : backends;
-      if (!target.has(address)) target.set(address, createBackend({ ...endpoint, address }));
+      const backend = backendAt(address);
+      const target = backend.state === 'not-ready' ? notReady : backends;
+      if (!target.has(address)) target.set(address, backend);
     });
   });
   for (const address of backends.keys()) notReady.delete(address);

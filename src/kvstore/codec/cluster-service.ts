@@ -36,8 +36,8 @@ export interface ClusterService {
   readonly labels: ReadonlyMap<string, string>;
   readonly selector: ReadonlyMap<string, string>;
   /** Host names by backend address; undefined when the writer is too old to know them. */
-  readonly hostnames?: ReadonlyMap<string, string>;
-  readonly zones?: ReadonlyMap<string, BackendZone>;
+  readonly hostnames?: ReadonlyMap<string, string> | undefined;
+  readonly zones?: ReadonlyMap<string, BackendZone> | undefined;
   readonly includeExternal: boolean;
   /** True when the writer is too old to say. */
   readonly shared: boolean;
@@ -104,14 +104,18 @@ export function decodeClusterService(
   return decodeWith(at, () => {
     const json = readJsonObject(value);
     const known = (name: string): boolean => fieldOf(json, name) !== undefined;
+    const { cluster, namespace, name } = readKey(json, expected);
+    // One shape, whoever wrote it: the engine reads thousands of these.
     return {
-      ...readKey(json, expected),
+      cluster,
+      namespace,
+      name,
       frontends: byAddress(json, 'frontends', readPortConfiguration),
       backends: byAddress(json, 'backends', readPortConfiguration),
       labels: readStringMap(json, 'labels'),
       selector: readStringMap(json, 'selector'),
-      ...(known('hostnames') ? { hostnames: byAddress(json, 'hostnames', readHostname) } : {}),
-      ...(known('zones') ? { zones: byAddress(json, 'zones', readZone) } : {}),
+      hostnames: known('hostnames') ? byAddress(json, 'hostnames', readHostname) : undefined,
+      zones: known('zones') ? byAddress(json, 'zones', readZone) : undefined,
       includeExternal: readBoolean(json, 'includeExternal', false),
       shared: readBoolean(json, 'shared', true),
       clusterID: readInteger(json, 'clusterID', MAX_CLUSTER_ID),
