@@ -3,23 +3,14 @@ import { keyOfBytes, textOfBytes } from '../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { prefixEnd } from '../../../src/kvstore/key-range.ts';
 import type { ContractClient, ContractKvstore, Entry, OpenOptions } from '../contract-harness.ts';
+import { until } from '../until.ts';
 import { type EtcdProcess, startEtcd, waitHealthy } from './etcd-process.ts';
 import { TcpProxy } from './tcp-proxy.ts';
 
-const PATIENCE_MS = 40_000;
 const USER = { username: 'client', password: 'client' };
 const ROOT = { username: 'root', password: 'root' };
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-
-async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
-  const end = Date.now() + PATIENCE_MS;
-  for (let wait = 1; Date.now() < end; wait = Math.min(wait * 2, 50)) {
-    if (await isSo()) return;
-    await sleep(wait);
-  }
-  throw new Error(`never: ${what}`);
-}
 
 /** A real etcd under the contract, reached through a proxy in the test's hand. */
 class EtcdKvstore implements ContractKvstore {

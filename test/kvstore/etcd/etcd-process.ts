@@ -1,9 +1,10 @@
-import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, type ChildProcessByStdio, execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
@@ -44,8 +45,11 @@ export class EtcdProcess {
   readonly peerPort: number;
   readonly #folder: string;
   readonly #options: EtcdOptions;
+  /** `name:password` for etcdctl, once the cluster asks who one is. */
+  user: string | undefined;
   #data = 'data';
   #restores = 0;
+  #backups = 0;
   #cluster: string;
   #process: ChildProcess | undefined;
 
@@ -65,6 +69,12 @@ export class EtcdProcess {
 
   get url(): string {
     return `${this.#options.tls ? 'https' : 'http'}://127.0.0.1:${this.clientPort}`;
+  }
+
+  /** Whether the process runs. */
+  get isUp(): boolean {
+    const child = this.#process;
+    return child !== undefined && child.exitCode === null && child.signalCode === null;
   }
 
   /** Starts the process; `waitHealthy: false` where a quorum is still missing. */
@@ -112,14 +122,36 @@ export class EtcdProcess {
   }
 
   /** Runs etcdctl against this member; gives what it prints. */
-  async ctl(words: readonly string[], extra: readonly string[] = []): Promise<string> {
-    const { tls } = this.#options;
-    const secure = tls ? ['--cacert', tls.ca, '--cert', tls.certificate, '--key', tls.key] : [];
-    const { stdout } = await run('etcdctl', ['--endpoints', this.url, ...secure, ...extra, ...words], {
-      env: { ...process.env, ETCDCTL_API: '3' },
+  async ctl(words: readonly string[], input = ''): Promise<string> {
+    const running = run('etcdctl', [...this.#ctlFlags(), ...words], {
+      env: this.#ctlEnvironment(),
       maxBuffer: 1 << 28,
     });
-    return stdout;
+    running.child.stdin?.on('error', () => {}); // it has ended without reading
+    running.child.stdin?.end(input);
+    return (await running).stdout;
+  }
+
+  /** Starts etcdctl against this member, for commands that go on until they are ended. */
+  spawnCtl(words: readonly string[]): ChildProcessByStdio<null, Readable, null> {
+    return spawn('etcdctl', [...this.#ctlFlags(), ...words], {
+      env: this.#ctlEnvironment(),
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+  }
+
+  #ctlFlags(): string[] {
+    const { tls } = this.#options;
+    const secure = tls ? ['--cacert', tls.ca, '--cert', tls.certificate, '--key', tls.key] : [];
+    return ['--endpoints', this.url, ...secure];
+  }
+
+  #ctlEnvironment(): NodeJS.ProcessEnv {
+    return {
+      ...process.env,
+      ETCDCTL_API: '3',
+      ...(this.user === undefined ? {} : { ETCDCTL_USER: this.user }),
+    };
   }
 
   /** kill -9, and waits until it is dead. */
@@ -141,23 +173,32 @@ export class EtcdProcess {
   }
 
   /** Saves a snapshot; gives its file. */
-  async backup(extra: readonly string[] = []): Promise<string> {
-    const file = join(this.#folder, `backup-${Date.now()}-${Math.random()}.db`);
-    await this.ctl(['snapshot', 'save', file], extra);
+  async backup(): Promise<string> {
+    const file = join(this.#folder, `backup-${++this.#backups}.db`);
+    await this.ctl(['snapshot', 'save', file]);
     return file;
   }
 
   /** Kills it and starts it with the content of a backup. The cluster id stays; revisions go back. */
   async restore(file: string): Promise<void> {
+    await this.replaceData(file);
+    await this.start();
+  }
+
+  /**
+   * Kills it and puts the content of a backup in place of its data; in a cluster that is done to every member.
+   * The cluster's id is made of its `token`.
+   */
+  async replaceData(file: string, token = 'test'): Promise<void> {
     await this.kill();
+    rmSync(join(this.#folder, this.#data), { recursive: true, force: true });
     this.#data = `restored-${++this.#restores}`;
     const peer = `http://127.0.0.1:${this.peerPort}`;
     await this.ctl([
       ...['snapshot', 'restore', file, '--data-dir', join(this.#folder, this.#data), '--name', this.name],
-      ...['--initial-cluster', this.#cluster, '--initial-cluster-token', 'test'],
+      ...['--initial-cluster', this.#cluster, '--initial-cluster-token', token],
       ...['--initial-advertise-peer-urls', peer],
     ]);
-    await this.start();
   }
 
   async dispose(): Promise<void> {

@@ -1,14 +1,15 @@
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
-type Mode = 'open' | 'refuse' | 'black-hole';
+/** `refuse`: no connection; `black-hole`: what is sent is lost; `stalled`: it arrives once the link is open again. */
+export type LinkMode = 'open' | 'refuse' | 'black-hole' | 'stalled';
 
-/** A TCP link that a test can cut, close, and turn into a black hole. */
+/** A TCP link that a test can cut, close, stall, and turn into a black hole. */
 export class TcpProxy {
   readonly #target: number;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  #mode: Mode = 'open';
+  #mode: LinkMode = 'open';
   #cutAfterBytes = Number.POSITIVE_INFINITY;
   #port = 0;
 
@@ -43,12 +44,15 @@ export class TcpProxy {
     this.#cutAfterBytes = bytes;
   }
 
-  set mode(mode: Mode) {
+  set mode(mode: LinkMode) {
+    const before = this.#mode;
     this.#mode = mode;
     if (mode === 'refuse') this.cut();
-    if (mode === 'black-hole') for (const socket of this.#sockets) socket.pause();
+    if (mode === 'black-hole' || mode === 'stalled') for (const socket of this.#sockets) socket.pause();
+    if (mode !== 'open') return;
+    if (before === 'stalled') for (const socket of this.#sockets) socket.resume();
     // What was held in the hole is lost with its connections: a peer that comes back has forgotten them.
-    if (mode === 'open') this.cut();
+    else this.cut();
   }
 
   async close(): Promise<void> {
@@ -74,6 +78,7 @@ export class TcpProxy {
       to.write(chunk);
       onBytes(chunk.length);
     });
+    if (this.#mode === 'stalled') from.pause();
     from.on('error', () => {});
     from.on('close', () => {
       this.#sockets.delete(from);
