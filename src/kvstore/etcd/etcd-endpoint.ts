@@ -76,7 +76,8 @@ function clientOptions(config: EtcdConfig, endpoint: string): IOptions {
       // etcd takes pings of a connection that carries no call for abuse, and ends it.
       'grpc.keepalive_permit_without_calls': 0,
       'grpc.initial_reconnect_backoff_ms': 100,
-      'grpc.max_reconnect_backoff_ms': 5000,
+      // Who calls waits and spreads its tries itself; a channel that waits as long again would double that.
+      'grpc.max_reconnect_backoff_ms': 1000,
       'grpc.enable_http_proxy': 0,
       'grpc.use_local_subchannel_pool': 1, // a client that is closed takes its connections with it
     },

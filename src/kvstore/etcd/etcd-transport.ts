@@ -183,9 +183,13 @@ export class EtcdTransport implements Transport {
     return endpoint;
   }
 
-  /** Many calls may fail of one cause: only the first of them turns to the next endpoint. */
+  /**
+   * Many calls may fail of one cause: only the first of them turns to the next endpoint. A token is the whole
+   * cluster's: when one has gone, as in a restart, those of the other endpoints have gone too, and to find that
+   * out one by one would cost a backoff each.
+   */
   #failed(endpoint: EtcdEndpoint, error: KvstoreError): void {
-    if (error.code === 'invalid-token') endpoint.invalidateToken();
+    if (error.code === 'invalid-token') for (const each of this.#endpoints) each.invalidateToken();
     if (ELSEWHERE.has(error.code) && endpoint === this.#endpoint()) this.#current++;
   }
 

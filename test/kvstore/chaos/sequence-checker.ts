@@ -102,7 +102,7 @@ function isLegal(past: Past, key: string, event: PastWrite, told: Told | undefin
 function isLegalDelete(past: Past, key: string, event: PastWrite, told: Told | undefined): boolean {
   const last = past.at(key, event.revision);
   if (last?.value !== undefined) return false;
-  if (told === undefined || !past.has(key, told)) return true;
+  if (told === undefined || !past.shares(told.past, told.revision)) return true;
   return last !== undefined && last.revision > told.revision;
 }
 

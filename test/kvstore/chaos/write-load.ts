@@ -1,6 +1,6 @@
 import type { Random } from '../../../src/base/clock.ts';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
-import { asKvstoreError } from '../../../src/kvstore/errors.ts';
+import { asKvstoreError, type KvstoreError } from '../../../src/kvstore/errors.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { keyRange } from '../../../src/kvstore/key-range.ts';
@@ -41,6 +41,7 @@ export class WriteLoad {
   #count = 0;
   #keys = 0;
   #retired = 0;
+  #lastError: KvstoreError | undefined;
   #running: Promise<void> | undefined;
   #isPaused = true;
 
@@ -70,7 +71,9 @@ export class WriteLoad {
   /** Waits until so many more writes have been acknowledged. */
   async more(writes: number): Promise<void> {
     const enough = this.#count + writes;
-    await until(`${writes} more writes`, () => this.#count >= enough);
+    await until(`${writes} more writes`, () => this.#count >= enough).catch((error: unknown) => {
+      throw new Error(`the load stands still: ${this.#lastError?.message}`, { cause: error });
+    });
   }
 
   /** Whether this value was ever meant for this key. */
@@ -105,7 +108,7 @@ export class WriteLoad {
         this.#count += entries.size;
       } catch (error) {
         // Whether it was done is not known: the history will tell.
-        if (!asKvstoreError(error).retryable) throw error;
+        this.#lastError = asKvstoreError(error);
         await pause(10 * PAUSE_MS);
       }
       await pause(PAUSE_MS);
