@@ -123,7 +123,11 @@ export interface BackendStatus {
   readonly lastFailure: KvstoreError | undefined;
 }
 
-/** Told when a session's lease was lost, with the keys that were bound to it: the writer puts them again. */
+/**
+ * Told when a session's lease was lost, with the keys that were bound to it: the writer puts them again. A watch
+ * that finds the store restored from a backup gives all leases up too: the backup brings back keys that were
+ * deleted since, and kept alive they would stay for good.
+ */
 export type LeaseLostListener = { onLeaseLost(keys: readonly string[]): void };
 
 /**

@@ -162,6 +162,7 @@ export class KvstoreClient implements KvstoreBackend {
       random: this.#options.random,
       signal: signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]),
       endOnDivergence,
+      onDiverged: () => this.#diverged(),
       onEnd: () => this.#watches.delete(watch),
     });
     this.#watches.add(watch);
@@ -192,6 +193,12 @@ export class KvstoreClient implements KvstoreBackend {
     this.#closed.abort();
     await Promise.all([this.#locks.close(), this.#leases.close(options.keepLeases !== true)]);
     await this.#transport.close();
+  }
+
+  /** A watch has found another store, or another past: what is bound to leases is put again under new ones. */
+  #diverged(): void {
+    this.#leases.loseAll();
+    this.#locks.loseAll();
   }
 
   /** A write under a lease if it is to have one; should the lease be gone, once more under a new one. */

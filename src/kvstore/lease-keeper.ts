@@ -87,6 +87,15 @@ export class LeaseKeeper {
     this.#options.onLost(id, [...lease.keys]);
   }
 
+  /**
+   * Every lease counts as lost: the store was restored from a backup. It may know them still, and keys that were
+   * deleted since the backup are back under them. So they are left to expire: what is still wanted is put again
+   * under a new lease, and what is not goes with the old one.
+   */
+  loseAll(): void {
+    for (const id of [...this.#leases.keys()]) this.markLost(id);
+  }
+
   /** Stops the keepalives; `revoke` deletes the keys on the server, as far as it can be reached. */
   async close(revoke: boolean): Promise<void> {
     if (this.#closed.signal.aborted) return;

@@ -70,6 +70,11 @@ export class LockKeeper {
     }
   }
 
+  /** The store was restored from a backup: whether it knows of our locks nobody can tell, so they are lost. */
+  loseAll(): void {
+    this.#leases.loseAll();
+  }
+
   /** Gives up every lock. */
   async close(): Promise<void> {
     this.#closed.abort();

@@ -2,8 +2,7 @@ import fc from 'fast-check';
 import type { ConfigFile } from '../../src/clustermesh/config-directory.ts';
 import { ConfigFollower } from '../../src/clustermesh/config-follower.ts';
 import type { KvstoreBackend } from '../../src/kvstore/backend.ts';
-import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import type { StoreSnapshot } from '../../src/kvstore/memory/memory-store.ts';
+import type { MemoryServer, ServerSnapshot } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/manual-clock.ts';
 import { advance, settle } from '../kvstore/settle.ts';
 import { FakeDirectory } from './fake-directory.ts';
@@ -143,7 +142,7 @@ class World {
   readonly #directory = new FakeDirectory();
   readonly #follower: ConfigFollower;
   #versions = 0;
-  readonly #backups = new Map<string, StoreSnapshot>();
+  readonly #backups = new Map<string, ServerSnapshot>();
 
   constructor(makeMesh?: MakeMesh) {
     this.agent = new Agent(this.clock, makeMesh);

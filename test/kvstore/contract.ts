@@ -223,6 +223,24 @@ export function backendContract(
       expect([...(await kvstore.content(P))]).toEqual([[`${P}a`, '2']]);
     });
 
+    it('a leased key that was deleted and that a restore brings back goes, though its client lives', async () => {
+      const brief = await kvstore.client({ leaseSeconds: 2 });
+      const put = async (keys: readonly string[]): Promise<void> => {
+        for (const key of keys) await brief.backend.updateIfDifferent(key, bytes('1'), { leased: true });
+      };
+      await put([`${P}wanted`, `${P}unwanted`]);
+      const restore = await kvstore.backup();
+      await brief.backend.delete(`${P}unwanted`);
+      const recorder = watch(P, { mayGoBack: true, by: brief });
+      await listed(recorder);
+      brief.backend.onLeaseLost({ onLeaseLost: (keys) => void put(keys) });
+      await restore();
+      await kvstore.until('it is back', () => recorder.content.size === 2);
+      await kvstore.until('it is gone', async () => (await kvstore.content(P)).size === 1);
+      await kvstore.pass(3000);
+      expect([...(await kvstore.content(P)).keys()]).toEqual([`${P}wanted`]);
+    });
+
     it('more keys than a lease takes are spread over several', async () => {
       for (const [key, value] of numbered(1001)) {
         await client.backend.update(key, bytes(value), { leased: true });

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
-import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import type { StoreSnapshot } from '../../src/kvstore/memory/memory-store.ts';
+import { MemoryServer, type ServerSnapshot } from '../../src/kvstore/memory/memory-server.ts';
+
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { NO_LEASE, type Transport, type WriteOperation } from '../../src/kvstore/transport.ts';
 import { ListAndWatch } from '../../src/kvstore/watch/list-and-watch.ts';
@@ -62,7 +62,7 @@ class World {
   readonly recorder: WatchRecorder;
   readonly ended = new AbortController();
   restored = false;
-  #backup: StoreSnapshot | undefined;
+  #backup: ServerSnapshot | undefined;
   #release: (() => void) | undefined;
 
   constructor(wrap: (transport: Transport) => Transport) {

@@ -24,6 +24,12 @@ export interface MemoryServerOptions {
   readonly keepRevisions?: number;
 }
 
+/** A server's content, its history, and the leases that its keys are bound to. */
+export interface ServerSnapshot {
+  readonly store: StoreSnapshot;
+  readonly leases: ReadonlyMap<LeaseID, { readonly ttlSeconds: number; readonly keys: ReadonlySet<string> }>;
+}
+
 interface Lease {
   readonly ttlSeconds: number;
   readonly keys: Set<string>;
@@ -131,15 +137,24 @@ export class MemoryServer {
     this.#wake();
   }
 
-  snapshot(): StoreSnapshot {
-    return this.#store.snapshot();
+  snapshot(): ServerSnapshot {
+    const leases = [...this.#leases].map(
+      ([id, { ttlSeconds, keys }]) => [id, { ttlSeconds, keys: new Set(keys) }] as const,
+    );
+    return { store: this.#store.snapshot(), leases: new Map(leases) };
   }
 
-  /** Restored from a backup: every stream breaks, leases are gone, revisions go back; the cluster id stays. */
-  restore(snapshot: StoreSnapshot): void {
-    this.#store.restore(snapshot);
+  /**
+   * Restored from a backup: every stream breaks, revisions go back, leases of the backup live again for a whole
+   * term, as etcd has it; the cluster id stays.
+   */
+  restore(snapshot: ServerSnapshot): void {
+    this.#store.restore(snapshot.store);
     for (const lease of this.#leases.values()) lease.timer.cancel();
     this.#leases.clear();
+    for (const [id, { ttlSeconds, keys }] of snapshot.leases) {
+      this.#leases.set(id, { ttlSeconds, keys: new Set(keys), timer: this.#expiry(id, ttlSeconds) });
+    }
     this.breakStreams(new KvstoreError('unavailable', 'the server was restarted'));
   }
 

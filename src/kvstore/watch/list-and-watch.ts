@@ -22,6 +22,8 @@ export interface ListAndWatchOptions {
   readonly signal?: AbortSignal | undefined;
   /** See `WatchOptions`. */
   readonly endOnDivergence?: boolean | undefined;
+  /** Told when the store turns out to be another one, or another past of the same. */
+  readonly onDiverged?: (() => void) | undefined;
   /** Told once, when the watch has ended. */
   readonly onEnd?: (() => void) | undefined;
 }
@@ -159,6 +161,7 @@ export class ListAndWatch implements Watch {
       case 'list-afresh':
         return this.#list(true);
       case 'diverged':
+        this.#options.onDiverged?.();
         if (this.#options.endOnDivergence === true) this.#end('diverged');
         return Promise.resolve('list-afresh');
       case 'delta':
