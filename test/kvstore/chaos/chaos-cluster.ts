@@ -142,15 +142,11 @@ export class ChaosCluster {
   }
 
   /**
-   * Kills every member and starts the cluster as the backup has it. Nobody may write meanwhile: what is written
-   * after the last look at the history could be seen and not be known of.
+   * Kills every member and starts the cluster as the backup has it. Nobody may write since the last `learn`: it
+   * could be seen and not be known of.
    */
-  async restore(
-    { file, revision }: ClusterBackup,
-    { newClusterID = false }: { newClusterID?: boolean } = {},
-  ): Promise<void> {
-    await this.learn();
-    const token = newClusterID ? `another ${++this.#restores}` : 'test';
+  async restore({ file, revision }: ClusterBackup, options: { newClusterID: boolean }): Promise<void> {
+    const token = options.newClusterID ? `another ${++this.#restores}` : 'test';
     await Promise.all(this.members.map((member) => member.kill()));
     for (const member of this.members) await member.replaceData(file, token);
     this.pasts.push(this.past.upTo(revision));

@@ -113,8 +113,9 @@ export class ChaosWorld {
    */
   async restore(backup: ClusterBackup, options: { newClusterID: boolean }): Promise<void> {
     await this.quiet();
-    this.#wrong.push(...this.#judgeWrites());
     this.links('refuse');
+    await this.cluster.learn();
+    this.#wrong.push(...this.#judgeEvents(), ...this.#judgeWrites());
     await this.cluster.restore(backup, options);
     this.load.start();
   }
@@ -123,7 +124,12 @@ export class ChaosWorld {
   async judge(): Promise<readonly string[]> {
     await this.quiet();
     const wrong = this.#wrong.splice(0);
-    wrong.push(...this.#judgeWatches(), ...this.#judgeWrites(), ...(await this.#judgeStores()));
+    wrong.push(
+      ...this.#judgeEvents(),
+      ...this.#judgeWatches(),
+      ...this.#judgeWrites(),
+      ...(await this.#judgeStores()),
+    );
     for (const reason of this.#rejections.splice(0)) wrong.push(`unhandled rejection: ${String(reason)}`);
     return wrong;
   }
@@ -160,14 +166,21 @@ export class ChaosWorld {
     return [...leaked, ...streams.map(({ name }) => `streams of ${name}`)];
   }
 
+  /** What was told was legal. */
+  #judgeEvents(): readonly string[] {
+    const { revision } = this.cluster.past;
+    return this.clients.flatMap(({ name, watch }) =>
+      watch.check(revision).map((breach) => `watch ${name}: ${breach}`),
+    );
+  }
+
+  /** What was told amounts to what is there. */
   #judgeWatches(): readonly string[] {
     return this.clients.flatMap(({ name, watch }) => {
-      const breaches = watch.check();
       const { lost, phantom } = watch.difference();
       this.#lost += lost.length;
       this.#phantom += phantom.length;
       return [
-        ...breaches.map((breach) => `watch ${name}: ${breach}`),
         ...lost.map((key) => `watch ${name} has lost ${key}`),
         ...phantom.map((key) => `watch ${name} still has ${key}`),
       ];

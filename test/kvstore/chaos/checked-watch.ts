@@ -48,11 +48,12 @@ export class CheckedWatch {
     return release;
   }
 
-  /** Checks what was told since the last time; the histories must be known up to there. */
-  check(): readonly string[] {
-    for (const event of this.#unchecked) this.#checker.check(event);
-    this.#unchecked = [];
-    return this.#checker.breaches;
+  /** Checks what was told since the last time, as far as the history is known. Gives what was wrong. */
+  check(known: number): readonly string[] {
+    const first = this.#unchecked.findIndex(({ modRevision }) => modRevision > known);
+    const checkable = this.#unchecked.splice(0, first < 0 ? this.#unchecked.length : first);
+    for (const event of checkable) this.#checker.check(event);
+    return this.#checker.breaches.splice(0);
   }
 
   /** What the watch amounts to, against what the store holds. To be asked after `check`. */
@@ -62,7 +63,7 @@ export class CheckedWatch {
 
   async #read(): Promise<void> {
     for await (const batch of this.#watch) {
-      this.#unchecked.push(...batch);
+      for (const event of batch) this.#unchecked.push(event);
       await this.#gate;
     }
   }
