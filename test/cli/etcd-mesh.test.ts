@@ -48,6 +48,30 @@ function configurations(): { readonly folder: string; readonly words: readonly s
   return { folder, words: [...kvstore, '--clustermesh-config', join(folder, 'mesh'), '--cluster', OWN] };
 }
 
+interface State {
+  readonly ipcache: Readonly<Record<string, { readonly hostIP?: string }>>;
+  readonly nodes: readonly { readonly cluster: string; readonly addresses: readonly string[] }[];
+  readonly services: Readonly<Record<string, object>>;
+}
+
+/**
+ * What of the whole mesh one cluster's kvstore has told: its nodes, their addresses, and the IPs behind them or
+ * announced by name. The services are there, but who serves them is told by manifests and by other clusters.
+ */
+function partOf(cluster: string): State {
+  const { ipcache, nodes, services } = JSON.parse(EXPECTED) as State;
+  const own = nodes.filter((node) => node.cluster === cluster);
+  const hosts = new Set(own.flatMap(({ addresses }) => addresses.map((address) => address.split('=')[1])));
+  const announced = new Set(KEYS.filter(({ store }) => store === cluster).map(({ key }) => key));
+  const isOwn = ([prefix, { hostIP }]: [string, { readonly hostIP?: string }]): boolean =>
+    hosts.has(hostIP ?? prefix.split('/')[0]) || announced.has(`cilium/state/ip/v1/default/${prefix}`);
+  return {
+    ipcache: Object.fromEntries(Object.entries(ipcache).filter(isOwn)),
+    nodes: own,
+    services: Object.fromEntries(Object.keys(services).map((name) => [name, {}])),
+  };
+}
+
 describe('dpcache over three real etcds and a folder of configurations', () => {
   it('prints byte for byte what the original held after following the same mesh', async () => {
     const { words } = configurations();
@@ -59,6 +83,16 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(run.stderr).toBe('');
     expect(run.status).toBe(0);
     expect(run.stdout).toBe(EXPECTED);
+  });
+
+  it('without a mesh prints the part of that which is the own cluster’s', async () => {
+    const { folder } = configurations();
+    const { status, stdout, stderr } = await dpcache(
+      ...['agent', '--kvstore', 'etcd', '--kvstore-config', join(folder, 'own'), '--cluster', OWN],
+      ...['--manifests', example('services.yaml'), '--once', '-o', 'json'],
+    );
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(JSON.parse(stdout)).toEqual(partOf(OWN));
   });
 
   it('says how every cluster stands', async () => {

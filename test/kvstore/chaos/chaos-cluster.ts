@@ -113,9 +113,8 @@ export class ChaosCluster {
 
   /** Learns what has happened up to now; gives the revision up to which that is. */
   async learn(): Promise<number> {
-    const revision = await this.mark();
-    await readHistory(this.witness, this.#prefix, this.past, revision);
-    return revision;
+    await readHistory(this.witness, this.#prefix, this.past, await this.mark());
+    return this.past.revision;
   }
 
   /** What it holds below the prefix, as of now. */
