@@ -16,6 +16,8 @@ import { asKvstoreError, KvstoreError } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { LockKeeper } from './lock-keeper.ts';
+import type { RateLimit } from './rate-limit.ts';
+import { sharedSignal } from './shared-signal.ts';
 import {
   type CallOptions,
   type Compare,
@@ -29,7 +31,7 @@ import {
   type TxnResponse,
 } from './transport.ts';
 import { ListAndWatch } from './watch/list-and-watch.ts';
-import { listPages } from './watch/paged-list.ts';
+import { listPages, type Retry } from './watch/paged-list.ts';
 
 /** What a {@link KvstoreClient} is made of. */
 export interface KvstoreClientOptions {
@@ -40,6 +42,11 @@ export interface KvstoreClientOptions {
   readonly random: Random;
   /** Life of leased keys after the client's last sign of life. Default 900 s, as upstream. */
   readonly leaseSeconds?: number | undefined;
+  /**
+   * Holds back reads and writes, and the next page of `listPrefix`. Watches, keepalives and locks are not held back:
+   * they keep what there is alive. Default: nothing is.
+   */
+  readonly rateLimit?: RateLimit | undefined;
   /** Told what a listener threw (I7). Default: ignored. */
   readonly onListenerFault?: ((error: unknown) => void) | undefined;
 }
@@ -76,7 +83,7 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async get(key: string, options?: CallOptions): Promise<KeyValue | undefined> {
-    const { kvs } = await this.#call(() => this.#transport.range(keyRange(key), options));
+    const { kvs } = await this.#call(() => this.#transport.range(keyRange(key), options), options);
     return kvs[0];
   }
 
@@ -84,10 +91,11 @@ export class KvstoreClient implements KvstoreBackend {
     const { minModRevision = 0, ...call } = options;
     if (minModRevision > 0) {
       const range = { ...prefixRange(prefix), minModRevision };
-      return (await this.#call(() => this.#transport.range(range, call))).kvs;
+      return (await this.#call(() => this.#transport.range(range, call), call)).kvs;
     }
     const all: KeyValue[] = [];
-    const pages = listPages(this.#transport, { prefix, revision: 0 }, (read) => this.#call(read), call);
+    const retry: Retry = (read) => this.#call(read, call);
+    const pages = listPages(this.#transport, { prefix, revision: 0 }, retry, call);
     for await (const { kvs } of pages) for (const kv of kvs) all.push(kv);
     return all;
   }
@@ -145,7 +153,10 @@ export class KvstoreClient implements KvstoreBackend {
 
   async deletePrefix(prefix: string, options?: CallOptions): Promise<number> {
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
-    const { deleted } = await this.#call(() => this.#transport.txn({ compare: [], writes }, options));
+    const { deleted } = await this.#call(
+      () => this.#transport.txn({ compare: [], writes }, options),
+      options,
+    );
     return deleted;
   }
 
@@ -224,20 +235,24 @@ export class KvstoreClient implements KvstoreBackend {
    */
   async #txn(request: TxnRequest, { ifLocked, signal, deadlineMs }: GuardedOptions): Promise<TxnResponse> {
     const call = { signal, deadlineMs };
-    if (ifLocked === undefined) return this.#call(() => this.#transport.txn(request, call));
+    if (ifLocked === undefined) return this.#call(() => this.#transport.txn(request, call), call);
     const guard = { key: ifLocked.key, target: 'create-revision', equals: ifLocked.revision } as const;
     const guarded = { compare: [guard, ...request.compare], writes: request.writes };
-    const answer = await this.#call(() => this.#transport.txn(guarded, call));
+    const answer = await this.#call(() => this.#transport.txn(guarded, call), call);
     if (answer.succeeded) return answer;
     const otherwise = { compare: [guard], writes: request.otherwise ?? [] };
-    const held = await this.#call(() => this.#transport.txn(otherwise, call));
+    const held = await this.#call(() => this.#transport.txn(otherwise, call), call);
     if (held.succeeded) return { ...held, succeeded: false };
     throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} is not held any more`);
   }
 
-  /** Runs a call and remembers how it went, for the status. */
-  async #call<T extends { readonly header: ResponseHeader }>(call: () => Promise<T>): Promise<T> {
+  /** Runs a call when it is its turn, and remembers how it went, for the status. */
+  async #call<T extends { readonly header: ResponseHeader }>(
+    call: () => Promise<T>,
+    { signal }: CallOptions = {},
+  ): Promise<T> {
     try {
+      await this.#options.rateLimit?.turn(sharedSignal(signal ?? this.#closed.signal));
       const answer = await call();
       this.#header = answer.header;
       this.#connected = true;

@@ -4,6 +4,7 @@ import { sleep } from '../../base/sleep.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { equalBytes } from '../bytes.ts';
 import { KvstoreClient } from '../kvstore-client.ts';
+import { RateLimit, type RateLimitOptions } from '../rate-limit.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import { type LoadedEtcdConfig, loadEtcdConfig } from './etcd-config-file.ts';
 import { EtcdTransport } from './etcd-transport.ts';
@@ -16,6 +17,8 @@ export interface EtcdBackendOptions {
   readonly random?: Random | undefined;
   /** Life of leased keys after the client's last sign of life. Default 900 s. */
   readonly leaseSeconds?: number | undefined;
+  /** How many reads and writes are made per second, as upstream's `etcd.qps`. Default: as many as are asked for. */
+  readonly rateLimit?: RateLimitOptions | undefined;
 }
 
 /** How {@link EtcdBackend.open} differs from its defaults. */
@@ -33,19 +36,16 @@ const RELOAD_INTERVAL_MS = 10_000;
 /** The distributed kvstore: an etcd cluster, version 3.4 or later. */
 export class EtcdBackend extends KvstoreClient {
   readonly #transport: EtcdTransport;
+  readonly #rateLimit: RateLimit | undefined;
   readonly #closed = new AbortController();
 
   constructor(config: EtcdConfig, options: EtcdBackendOptions = {}) {
-    const random = options.random ?? Math.random;
+    const { random = Math.random, clock = systemClock, leaseSeconds } = options;
     const transport = new EtcdTransport(config, random);
-    super({
-      kind: 'etcd',
-      transport,
-      clock: options.clock ?? systemClock,
-      random,
-      leaseSeconds: options.leaseSeconds,
-    });
+    const rateLimit = options.rateLimit && new RateLimit(options.rateLimit, clock);
+    super({ kind: 'etcd', transport, clock, random, leaseSeconds, rateLimit });
     this.#transport = transport;
+    this.#rateLimit = rateLimit;
   }
 
   /**
@@ -64,6 +64,11 @@ export class EtcdBackend extends KvstoreClient {
   /** Streams that are open: none after `close`. */
   get openStreams(): number {
     return this.#transport.streams;
+  }
+
+  /** What is written at the start has been written: from now on the lower rate holds. */
+  bootstrapped(): void {
+    this.#rateLimit?.bootstrapped();
   }
 
   /** Goes over to another configuration without losing anything: see `EtcdTransport.reconfigure`. */

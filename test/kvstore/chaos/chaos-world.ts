@@ -134,14 +134,19 @@ export class ChaosWorld {
     return wrong;
   }
 
-  /** Nobody writes, and every client has seen everything. */
-  async quiet(): Promise<void> {
-    await this.load.pause();
+  /** Waits until what the clients contribute is there, and nothing else. */
+  async landed(): Promise<void> {
     await until('contributions have landed', async () => {
       const shared = await this.cluster.content('shared/');
       const wanted = this.clients.flatMap(({ contribution }) => [...contribution]);
       return isSame(shared, wanted, `${PREFIX}shared/`);
     });
+  }
+
+  /** Nobody writes, and every client has seen everything. */
+  async quiet(): Promise<void> {
+    await this.load.pause();
+    await this.landed();
     const revision = await this.cluster.learn();
     await until('everything is seen', () => this.clients.every(({ watch }) => watch.isPast(revision)));
   }

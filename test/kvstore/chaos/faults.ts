@@ -93,6 +93,7 @@ const stall: Strike = async (world) => {
 
 /** A client that cannot be heard for longer than its lease lives finds its keys gone, and puts them again. */
 const leaseExpiry: Strike = async (world) => {
+  await world.landed();
   const client = anyClient(world);
   client.setLinks('stalled');
   await world.cluster.untilGone(`shared/${client.name}-`);

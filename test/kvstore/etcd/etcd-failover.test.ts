@@ -1,0 +1,98 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { until } from '../until.ts';
+import { WatchRecorder } from '../watch-recorder.ts';
+import { type EtcdProcess, startEtcd } from './etcd-process.ts';
+import { TcpProxy } from './tcp-proxy.ts';
+
+const P = 'failover/';
+const value = bytesOfText('value');
+const cleanUps: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+async function started(members: number): Promise<readonly EtcdProcess[]> {
+  const etcds = await startEtcd(members);
+  for (const etcd of etcds) cleanUps.push(() => etcd.dispose());
+  return etcds;
+}
+
+/** A client with a link to each member, which begins with the first. */
+async function clientOf(
+  members: readonly EtcdProcess[],
+): Promise<{ readonly backend: EtcdBackend; readonly links: readonly TcpProxy[] }> {
+  const links = members.map(({ clientPort }) => new TcpProxy(clientPort));
+  for (const link of links) {
+    await link.start();
+    cleanUps.push(() => link.close());
+  }
+  const backend = new EtcdBackend(
+    {
+      endpoints: links.map(({ port }) => `http://127.0.0.1:${port}`),
+      deadlineMs: 1000,
+      keepAliveTimeMs: 500,
+      keepAliveTimeoutMs: 500,
+    },
+    { random: () => 0 },
+  );
+  cleanUps.push(() => backend.close());
+  return { backend, links };
+}
+
+async function watching(recorder: WatchRecorder): Promise<void> {
+  await until('it watches', () => recorder.listed && recorder.status().state === 'watching');
+}
+
+/** Tries until it succeeds: a call that fails is not retried by the backend. */
+async function put(backend: EtcdBackend, key: string): Promise<void> {
+  await until(`${key} is written`, () =>
+    backend.update(P + key, value).then(
+      () => true,
+      () => false,
+    ),
+  );
+}
+
+describe('several endpoints', () => {
+  it.each(['refuse', 'black-hole'] as const)(
+    'when the one in use is gone (%s) another is used, and what is known there is not told again',
+    async (mode) => {
+      const { backend, links } = await clientOf(await started(3));
+      const [first] = links;
+      await put(backend, 'a');
+      const recorder = new WatchRecorder(backend.watch(P));
+      await watching(recorder);
+      expect(links.map(({ connections }) => connections > 0)).toEqual([true, false, false]);
+
+      if (first !== undefined) first.mode = mode;
+      await put(backend, 'b');
+      await until('the write is seen', () => recorder.content.has(`${P}b`));
+      await watching(recorder);
+      expect(recorder.story).toEqual([`create ${P}a`, 'list-done', `create ${P}b`]);
+      expect(recorder.status()).toMatchObject({ listings: 1 });
+      expect(recorder.breaches).toEqual([]);
+      expect(links.slice(1).some(({ connections }) => connections > 0)).toBe(true);
+      await backend.close();
+      await recorder.done;
+    },
+  );
+
+  it('an endpoint of another cluster is found out by its id: nothing is deleted', async () => {
+    const [own, stranger] = [...(await started(1)), ...(await started(1))];
+    if (own === undefined || stranger === undefined) throw new Error('no etcd');
+    const { backend, links } = await clientOf([own, stranger]);
+    for (const key of ['a', 'b']) await put(backend, key);
+    const recorder = new WatchRecorder(backend.watch(P, { endOnDivergence: true }));
+    await watching(recorder);
+    // As many revisions and more: only the id can tell.
+    for (let i = 0; i < 10; i++) await stranger.ctl(['put', `${P}stranger`, String(i)]);
+    const [first] = links;
+    if (first !== undefined) first.mode = 'refuse';
+    await recorder.done;
+    expect(recorder.status().state).toBe('diverged');
+    expect([...recorder.content.keys()]).toEqual([`${P}a`, `${P}b`]);
+  });
+});

@@ -1,0 +1,79 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { NO_LEASE } from '../../src/kvstore/transport.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+import { advance, settle } from './settle.ts';
+import { WatchRecorder } from './watch-recorder.ts';
+
+const P = 'p/';
+const HOUR_MS = 3_600_000;
+
+describe('a watch that nothing is wrong with, as far as it is told', () => {
+  let clock: ManualClock;
+  let server: MemoryServer;
+  let backend: MemoryBackend;
+  let recorder: WatchRecorder;
+  const put = (name: string): unknown =>
+    server.txn({
+      compare: [],
+      writes: [{ op: 'put', key: P + name, value: bytesOfText('value'), lease: NO_LEASE }],
+    });
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    server = new MemoryServer({ clock });
+    backend = new MemoryBackend({ server, clock, random: () => 0.5 });
+  });
+
+  afterEach(async () => {
+    await backend.close();
+    await recorder.done;
+    expect(recorder.breaches).toEqual([]);
+  });
+
+  it('asks a stream that has said nothing for a minute whether it lives, and leaves one that does not answer', async () => {
+    recorder = new WatchRecorder(backend.watch(P));
+    await settle();
+    backend.link.stallWatch(P);
+    put('unheard');
+    await advance(clock, 2 * 60_000); // in the first minute it has been accepted
+    expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0 });
+    await advance(clock, 10_000);
+    expect(recorder.status()).toMatchObject({ failures: 1 });
+    expect(recorder.status().lastFailure?.message).toContain('silent');
+    backend.link.unstallWatch(P);
+    await advance(clock, 1000);
+    expect([...recorder.content.keys()]).toEqual([`${P}unheard`]);
+  });
+
+  it('keeps a quiet stream that answers', async () => {
+    recorder = new WatchRecorder(backend.watch(P));
+    await advance(clock, 14 * 60_000);
+    expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0, resumptions: 1 });
+  });
+
+  it('finds within the hour what the server’s own stream has lost (etcd #17555, #18089)', async () => {
+    const { link } = backend;
+    const watch = link.watch.bind(link);
+    link.watch = (request, observer) =>
+      watch(request, {
+        onCreated: (header) => observer.onCreated(header),
+        onProgress: (header, requested) => observer.onProgress(header, requested),
+        onEnd: (reason) => observer.onEnd(reason),
+        onEvents: (events, header, partial) => {
+          const kept = events.filter(({ key }) => key !== `${P}lost`);
+          if (kept.length > 0) observer.onEvents(kept, header, partial);
+        },
+      });
+    recorder = new WatchRecorder(backend.watch(P));
+    await settle();
+    put('lost');
+    put('told');
+    await settle();
+    expect([...recorder.content.keys()]).toEqual([`${P}told`]);
+    await advance(clock, HOUR_MS);
+    expect([...recorder.content.keys()].sort()).toEqual([`${P}lost`, `${P}told`]);
+  });
+});

@@ -1,0 +1,70 @@
+import { describe, expect, it } from 'vitest';
+import { RateLimit } from '../../src/kvstore/rate-limit.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+import { advance, settle } from './settle.ts';
+
+/** Asks for `count` turns at once; gives when each was granted. */
+function ask(limit: RateLimit, clock: ManualClock, count: number): number[] {
+  const at: number[] = [];
+  for (let i = 0; i < count; i++) void limit.turn().then(() => at.push(clock.now()));
+  return at;
+}
+
+describe('a rate limit', () => {
+  it('lets as many go at once as belong to a second, and the others one after the other', async () => {
+    const clock = new ManualClock();
+    const at = ask(new RateLimit({ qps: 10 }, clock), clock, 13);
+    await advance(clock, 1000);
+    expect(at).toEqual([...new Array(10).fill(0), 100, 200, 300]);
+  });
+
+  it('holds the rate over time, for who asks one after the other too', async () => {
+    const clock = new ManualClock();
+    const limit = new RateLimit({ qps: 10 }, clock);
+    let turns = 0;
+    const asking = (async () => {
+      while (clock.now() < 5000) {
+        await limit.turn();
+        turns++;
+      }
+    })();
+    await advance(clock, 6000);
+    await asking;
+    expect(turns).toBe(10 + 50);
+  });
+
+  it('is higher until what is written at the start has been written', async () => {
+    const clock = new ManualClock();
+    const limit = new RateLimit({ qps: 1, bootstrapQps: 100 }, clock);
+    const first = ask(limit, clock, 100);
+    await settle();
+    expect(first).toHaveLength(100);
+    limit.bootstrapped();
+    const then = ask(limit, clock, 3);
+    await advance(clock, 3000);
+    expect(then).toEqual([10, 1010, 2010]);
+  });
+
+  it('a caller that gives up is told so', async () => {
+    const clock = new ManualClock();
+    const limit = new RateLimit({ qps: 1 }, clock);
+    await limit.turn();
+    const controller = new AbortController();
+    const waiting = limit.turn(controller.signal);
+    controller.abort();
+    await expect(waiting).rejects.toMatchObject({ code: 'aborted' });
+  });
+
+  it('does not stand still when the clock is set back', async () => {
+    const clock = new ManualClock();
+    let offset = 1e9;
+    const setBack = { now: () => clock.now() + offset, after: clock.after.bind(clock) };
+    const limit = new RateLimit({ qps: 10 }, setBack);
+    await limit.turn();
+    offset = 0;
+    let turns = 0;
+    void limit.turn().then(() => turns++);
+    await advance(clock, 100);
+    expect(turns).toBe(1);
+  });
+});
