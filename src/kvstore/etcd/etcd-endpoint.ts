@@ -3,7 +3,7 @@ import {
   type CallOptions as GrpcCallOptions,
   type Client as GrpcClient,
   credentials as grpcCredentials,
-  type Metadata,
+  Metadata,
   type ServiceError,
 } from '@grpc/grpc-js';
 import { noop } from 'cockatiel';
@@ -16,13 +16,20 @@ import { DEADLINE_MS, type EtcdConfig, type EtcdTLS } from './etcd-config.ts';
 import { etcdError } from './etcd-errors.ts';
 
 /** The services that are called. */
-export type EtcdService = 'KV' | 'Watch' | 'Lease' | 'Maintenance';
+export type EtcdService = 'KV' | 'Watch' | 'Lease' | 'Maintenance' | 'Auth';
 
 /** A method as etcd3's service clients carry it: how its messages are written and read. */
 interface MethodDefinition {
   readonly path: string;
   readonly requestSerialize: (payload: object) => Buffer;
   readonly responseDeserialize: (answer: Buffer) => unknown;
+}
+
+/** A call, ready to be sent. */
+interface Call<T> {
+  readonly path: string;
+  readonly request: Buffer;
+  readonly decode: (answer: Buffer) => T;
 }
 
 /** A stream whose messages are written as bytes and read by a decoder. */
@@ -34,6 +41,8 @@ const MAX_MESSAGE_BYTES = 64 << 20;
 const KEEPALIVE_TIME_MS = 15_000;
 const KEEPALIVE_TIMEOUT_MS = 10_000;
 
+const NO_USERS = 'authentication is not enabled';
+
 /** etcd3, with its connections in reach. */
 class PooledEtcd extends Etcd3 {
   get connections(): ConnectionPool {
@@ -43,7 +52,7 @@ class PooledEtcd extends Etcd3 {
 
 /** The part of etcd3's pool that has no public name; its version is pinned. */
 interface PoolInternals {
-  readonly authenticator: { credentials: unknown; invalidateMetadata(): void };
+  readonly authenticator: { credentials: unknown };
   readonly hosts: readonly { channelCredentials: unknown }[];
 }
 
@@ -58,13 +67,9 @@ function tlsCredentials({ ca, key, certificate }: EtcdTLS): IOptions['credential
 
 function clientOptions(config: EtcdConfig, endpoint: string): IOptions {
   const credentials = config.tls && tlsCredentials(config.tls);
-  const deadlineMs = config.deadlineMs ?? DEADLINE_MS;
   return {
     hosts: endpoint,
     ...(credentials === undefined ? {} : { credentials }),
-    ...(config.auth === undefined
-      ? {}
-      : { auth: { ...config.auth, callOptions: () => ({ deadline: Date.now() + deadlineMs }) } }),
     // One deadline exceeded would open its circuit breaker for five seconds; what is retried is decided above.
     faultHandling: { host: () => noop, global: noop },
     grpcOptions: {
@@ -85,15 +90,19 @@ function clientOptions(config: EtcdConfig, endpoint: string): IOptions {
 }
 
 /**
- * One endpoint of an etcd cluster. Connections, TLS and tokens are etcd3's, one client for each endpoint, so
- * that who was asked is known; calls go over grpc-js directly, with a deadline each, and can be aborted.
- * Errors are `KvstoreError`s. Nothing is retried here.
+ * One endpoint of an etcd cluster. Connections and TLS are etcd3's, one client for each endpoint, so that who was
+ * asked is known; calls go over grpc-js directly, with a deadline each, and can be aborted. Errors are
+ * `KvstoreError`s. Nothing is retried here.
+ *
+ * Tokens are fetched over the same connection. etcd3 would open another for each, never close it, and after an
+ * outage of some seconds wait for up to two minutes before it tries to connect again.
  */
 export class EtcdEndpoint {
   readonly address: string;
   readonly #config: EtcdConfig;
   readonly #client: PooledEtcd;
-  readonly #withLeader = new WeakMap<Metadata, Metadata>();
+  /** The token, or the call that fetches it. */
+  #metadata: Promise<Metadata> | undefined;
   readonly #streams = new Set<EtcdStream<unknown>>();
   #closed = false;
 
@@ -111,9 +120,7 @@ export class EtcdEndpoint {
 
   /** Calls a method in etcd3's own encoding: for what is rare. Longs are decimal text. */
   async call<T>(service: EtcdService, method: string, payload: object, options?: CallOptions): Promise<T> {
-    const { path, requestSerialize, responseDeserialize } = await this.#definition(service, method);
-    const read = (answer: Buffer): T => responseDeserialize(answer) as T; // as its definition says
-    return this.#unary(path, requestSerialize(payload), read, options);
+    return this.#unary(await this.#encoded<T>(service, method, payload), options);
   }
 
   /** Calls a method with bytes and a decoder of ours: for what is much. */
@@ -124,7 +131,7 @@ export class EtcdEndpoint {
     decode: (answer: Buffer) => T,
     options?: CallOptions,
   ): Promise<T> {
-    return this.#unary(`/etcdserverpb.${service}/${method}`, request, decode, options);
+    return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request, decode }, options);
   }
 
   /** Opens a stream. The caller handles its `error`; closing the endpoint cancels it. */
@@ -134,7 +141,8 @@ export class EtcdEndpoint {
     decode: (answer: Buffer) => T,
     grpcOptions: GrpcCallOptions = {},
   ): Promise<EtcdStream<T>> {
-    const { client, metadata } = await this.#connection();
+    const metadata = await this.#authenticated();
+    const client = await this.#connection();
     const stream = client.makeBidiStreamRequest(
       `/etcdserverpb.${service}/${method}`,
       (bytes: Buffer) => bytes,
@@ -149,7 +157,7 @@ export class EtcdEndpoint {
 
   /** The token is not valid any more: the next call fetches another. */
   invalidateToken(): void {
-    this.#internals.authenticator.invalidateMetadata();
+    this.#metadata = undefined;
   }
 
   close(): void {
@@ -175,52 +183,74 @@ export class EtcdEndpoint {
   }
 
   /**
-   * The one channel that carries everything, and a valid token. etcd3 has a client for each service; that of
-   * `KV` serves for all, so that an endpoint costs one connection.
+   * The one channel that carries everything. etcd3 has a client for each service; that of `KV` serves for all, so
+   * that an endpoint costs one connection.
    */
-  async #connection(): Promise<{ client: GrpcClient; metadata: Metadata }> {
+  async #connection(): Promise<GrpcClient> {
     if (this.#closed) throw closedError();
     try {
-      return await this.#client.connections.withConnection('KV', ({ client, metadata }) => ({
-        client,
-        metadata: this.#requireLeader(metadata),
-      }));
+      return await this.#client.connections.withConnection('KV', ({ client }) => client);
     } catch (error) {
       throw etcdError(error);
     }
   }
 
   /** A service client that is made and never called makes no connection. */
-  async #definition(service: EtcdService, method: string): Promise<MethodDefinition> {
+  async #encoded<T>(service: EtcdService, method: string, payload: object): Promise<Call<T>> {
     const definition = await this.#client.connections.withConnection('KV', ({ resource }) => {
       const client: object = resource.getServiceClient(service);
       return (client as Readonly<Record<string, MethodDefinition>>)[method]; // grpc-js puts it on the method
     });
     if (definition === undefined) throw new KvstoreError('internal', `no method ${service}.${method}`);
-    return definition;
+    const { path, requestSerialize, responseDeserialize } = definition;
+    const decode = (answer: Buffer): T => responseDeserialize(answer) as T; // as its definition says
+    return { path, request: requestSerialize(payload), decode };
   }
 
-  /** With this, a member that has lost its cluster says so at once instead of serving what it remembers. */
-  #requireLeader(metadata: Metadata): Metadata {
-    let required = this.#withLeader.get(metadata);
-    if (required === undefined) {
-      required = metadata.clone();
-      required.set('hasleader', 'true');
-      this.#withLeader.set(metadata, required);
+  /** What every call carries: a token, if there is a user. Who asks while one is fetched shares it. */
+  #authenticated(): Promise<Metadata> {
+    const fetched = this.#metadata ?? this.#fetchToken();
+    this.#metadata = fetched;
+    fetched.catch(() => {
+      if (this.#metadata === fetched) this.#metadata = undefined;
+    });
+    return fetched;
+  }
+
+  async #fetchToken(): Promise<Metadata> {
+    const metadata = new Metadata();
+    // With this, a member that has lost its cluster says so at once instead of serving what it remembers.
+    metadata.set('hasleader', 'true');
+    const { auth } = this.#config;
+    if (auth === undefined) return metadata;
+    const payload = { name: auth.username, password: auth.password };
+    const call = await this.#encoded<{ readonly token: string }>('Auth', 'authenticate', payload);
+    try {
+      const { token } = await this.#send(call, metadata);
+      metadata.set('token', token);
+    } catch (error) {
+      // A cluster without users lets everybody in, whoever they say they are; etcd's own clients do the same.
+      if (!(error instanceof KvstoreError && error.message.includes(NO_USERS))) throw error;
     }
-    return required;
+    return metadata;
   }
 
-  async #unary<T>(
-    path: string,
-    request: Buffer,
-    decode: (answer: Buffer) => T,
+  async #unary<T>(call: Call<T>, options: CallOptions = {}): Promise<T> {
+    if (options.signal?.aborted === true) throw abortedError();
+    const begun = Date.now();
+    const metadata = await this.#authenticated();
+    return this.#send(call, metadata, options, begun);
+  }
+
+  /** @param begun when the call was made: its deadline counts from there */
+  async #send<T>(
+    { path, request, decode }: Call<T>,
+    metadata: Metadata,
     { signal: given, deadlineMs = this.#config.deadlineMs ?? DEADLINE_MS }: CallOptions = {},
+    begun: number = Date.now(),
   ): Promise<T> {
     const signal = sharedSignal(given);
-    if (signal?.aborted === true) throw abortedError();
-    const deadline = Date.now() + deadlineMs;
-    const { client, metadata } = await this.#connection();
+    const client = await this.#connection();
     const asIs = (bytes: Buffer): Buffer => bytes;
     return new Promise<T>((resolve, reject) => {
       const call = client.makeUnaryRequest(
@@ -229,7 +259,7 @@ export class EtcdEndpoint {
         decode,
         request,
         metadata,
-        { deadline },
+        { deadline: begun + deadlineMs },
         (error, answer) => {
           signal?.removeEventListener('abort', abort);
           if (signal?.aborted === true) reject(abortedError());

@@ -1,5 +1,4 @@
 import { status } from '@grpc/grpc-js';
-import { EtcdAuthenticationFailedError, GRPCDeadlineExceededError, GRPCUnavailableError } from 'etcd3';
 import { KvstoreError, type KvstoreErrorCode } from '../errors.ts';
 
 /** What etcd says in words, where its code alone is not enough. */
@@ -30,13 +29,6 @@ const BY_STATUS: ReadonlyMap<number, KvstoreErrorCode> = new Map<number, Kvstore
   [status.UNAUTHENTICATED, 'invalid-token'],
 ]);
 
-/** Errors that etcd3 has made into classes, which lose the code: they come from fetching a token. */
-function codeOfClass(error: Error): KvstoreErrorCode | undefined {
-  if (error instanceof GRPCUnavailableError) return 'unavailable';
-  if (error instanceof GRPCDeadlineExceededError) return 'deadline';
-  return error instanceof EtcdAuthenticationFailedError ? 'forbidden' : undefined;
-}
-
 /** The code for a message of etcd's, as watches give them for their end; `undefined` when it is none of ours. */
 export function codeOfMessage(message: string): KvstoreErrorCode | undefined {
   return BY_MESSAGE.find(([part]) => message.includes(part))?.[1];
@@ -47,7 +39,7 @@ export function etcdError(thrown: unknown): KvstoreError {
   if (thrown instanceof KvstoreError) return thrown;
   const error = thrown instanceof Error ? thrown : new Error(String(thrown));
   const number = 'code' in error && typeof error.code === 'number' ? error.code : undefined;
-  const byStatus = number === undefined ? codeOfClass(error) : BY_STATUS.get(number);
+  const byStatus = number === undefined ? undefined : BY_STATUS.get(number);
   return new KvstoreError(codeOfMessage(error.message) ?? byStatus ?? 'internal', error.message, {
     cause: error,
   });

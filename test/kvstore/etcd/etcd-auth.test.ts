@@ -1,0 +1,91 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { ChaosCluster } from '../chaos/chaos-cluster.ts';
+import { until } from '../until.ts';
+import { WatchRecorder } from '../watch-recorder.ts';
+import { startEtcd } from './etcd-process.ts';
+import { TcpProxy } from './tcp-proxy.ts';
+
+const P = 'auth/';
+const TOKEN_SECONDS = 1;
+const value = bytesOfText('value');
+
+describe('an etcd with users', () => {
+  let cluster: ChaosCluster;
+  let link: TcpProxy;
+  let backend: EtcdBackend;
+
+  beforeAll(async () => {
+    cluster = await ChaosCluster.start(P, { tokenSeconds: TOKEN_SECONDS });
+    link = new TcpProxy(cluster.witness.clientPort);
+    await link.start();
+    const endpoints = [`http://127.0.0.1:${link.port}`];
+    backend = new EtcdBackend({ endpoints, auth: cluster.auth, deadlineMs: 1000 });
+  });
+
+  afterAll(async () => {
+    await backend.close();
+    await link.close();
+    await cluster.dispose();
+  });
+
+  const works = (): Promise<boolean> =>
+    backend.update(`${P}a`, value).then(
+      () => true,
+      () => false,
+    );
+
+  it('a token that has expired while nobody used it is fetched anew, and a watch resumes with it', async () => {
+    const recorder = new WatchRecorder(backend.watch(P));
+    await until('it watches', () => recorder.status().state === 'watching');
+    link.mode = 'refuse';
+    await until('it is cut off', () => recorder.status().state === 'waiting');
+    const cutOff = Date.now();
+    await until('the token has expired', () => Date.now() - cutOff > 2.5 * TOKEN_SECONDS * 1000);
+    link.mode = 'open';
+    await until('it is written', works);
+    await until('it is seen', () => recorder.content.size === 1);
+    expect(recorder.breaches).toEqual([]);
+  });
+
+  it('tokens cost no connections (trap: the etcd3 client opens one for each, and closes none)', async () => {
+    for (let i = 0; i < 5; i++) {
+      await cluster.expireTokens();
+      await until('it is written', works);
+    }
+    expect(link.connections).toBe(1);
+  });
+
+  it('after an outage it is back at once (trap: the etcd3 client waits two minutes for a token)', async () => {
+    link.mode = 'refuse';
+    let refused = 0;
+    await until('many calls are refused', async () => {
+      if (!(await works())) refused++;
+      return refused > 50;
+    });
+    await cluster.expireTokens();
+    link.mode = 'open';
+    const back = Date.now();
+    await until('it is written', works);
+    expect(Date.now() - back).toBeLessThan(5000);
+  });
+
+  it('a wrong password is forbidden, and says so', async () => {
+    const auth = { username: 'root', password: 'wrong' };
+    const stranger = new EtcdBackend({ endpoints: [cluster.witness.url], auth });
+    await expect(stranger.get(`${P}a`)).rejects.toMatchObject({ code: 'forbidden' });
+    await stranger.close();
+  });
+});
+
+it('an etcd without users lets a user in', async () => {
+  const etcds = await startEtcd();
+  const backend = new EtcdBackend({
+    endpoints: etcds.map(({ url }) => url),
+    auth: { username: 'somebody', password: 'something' },
+  });
+  expect(await backend.createOnly(`${P}a`, value)).toBe(true);
+  await backend.close();
+  for (const etcd of etcds) await etcd.dispose();
+});
