@@ -7,6 +7,7 @@
 export { AssertionError } from './base/assert.ts';
 export type { Clock, Random, Timer } from './base/clock.ts';
 export type { Rejection, RejectionStatus } from './base/rejection.ts';
+export { RejectionLog } from './base/rejection.ts';
 export type { Unsubscribe } from './base/subscription.ts';
 export { systemClock } from './base/system-clock.ts';
 export type { AddClusterOutcome, ClusterMeshOptions, ClusterMeshStatus } from './clustermesh/cluster-mesh.ts';
@@ -32,7 +33,11 @@ export type {
   NumericIdentity,
   ReservedIdentityName,
 } from './identity/numeric-identity.ts';
-export { RESERVED_IDENTITIES, reservedIdentityName } from './identity/numeric-identity.ts';
+export {
+  clusterIdentityRange,
+  RESERVED_IDENTITIES,
+  reservedIdentityName,
+} from './identity/numeric-identity.ts';
 export type { RemoteIdentityCache } from './identity/remote-identity-cache.ts';
 export type { Source } from './identity/source.ts';
 export { SOURCES } from './identity/source.ts';
@@ -69,17 +74,57 @@ export { parseEndpointSlice, parseEndpointSliceID } from './k8s/parse-endpoint-s
 export { parseEndpoints } from './k8s/parse-endpoints.ts';
 export { parseService, parseServiceID } from './k8s/parse-service.ts';
 export type {
+  AllocatedIdentity,
+  IdentityAllocatorOptions,
+  IdentityListener,
+  ReleaseOutcome,
+} from './kvstore/allocator/identity-allocator.ts';
+export { IdentityAllocator } from './kvstore/allocator/identity-allocator.ts';
+export type {
   BackendStatus,
+  DeleteOptions as KvstoreDeleteOptions,
   KvstoreBackend,
+  KvstoreLock,
+  LeaseLostListener,
+  ListOptions,
   Watch,
   WatchEvent,
+  WatchOptions,
+  WatchState,
   WatchStatus,
+  WriteOptions,
 } from './kvstore/backend.ts';
+export type { Decoded } from './kvstore/codec/fields.ts';
 export type { KvstoreErrorCode } from './kvstore/errors.ts';
 export { KvstoreError } from './kvstore/errors.ts';
+export type { EtcdBackendOptions, OpenEtcdOptions } from './kvstore/etcd/etcd-backend.ts';
+export { EtcdBackend } from './kvstore/etcd/etcd-backend.ts';
+export type { EtcdConfig, EtcdTLS } from './kvstore/etcd/etcd-config.ts';
+export { EtcdConfigError } from './kvstore/etcd/etcd-config-file.ts';
+export type {
+  Collection,
+  GarbageCollectorOptions,
+  GarbageCollectorStatus,
+} from './kvstore/gc/garbage-collector.ts';
+export { GarbageCollector, identityCollection, lockCollection } from './kvstore/gc/garbage-collector.ts';
+export type { HeartbeatStatus, KvstoreHealthOptions, KvstoreHealthStatus } from './kvstore/health.ts';
+export { Heartbeat, KvstoreHealth } from './kvstore/health.ts';
 export type { MemoryBackendOptions } from './kvstore/memory/memory-backend.ts';
 export { MemoryBackend } from './kvstore/memory/memory-backend.ts';
-export type { KeyValue } from './kvstore/transport.ts';
+export type { RateLimitOptions } from './kvstore/rate-limit.ts';
+export type { SharedStoreOptions, SharedStoreStatus } from './kvstore/store/shared-store.ts';
+export { SharedStore } from './kvstore/store/shared-store.ts';
+export type { SyncStoreOptions, SyncStoreStatus } from './kvstore/store/sync-store.ts';
+export { SyncStore } from './kvstore/store/sync-store.ts';
+export type {
+  StoreDecoder,
+  StoreObserver,
+  WatchStoreOptions,
+  WatchStoreRun,
+  WatchStoreStatus,
+} from './kvstore/store/watch-store.ts';
+export { WatchStore } from './kvstore/store/watch-store.ts';
+export type { CallOptions, EndpointStatus, KeyValue } from './kvstore/transport.ts';
 export type { PortProtocol } from './net/port.ts';
 export { PROTOCOL_NUMBERS, protocolName, protocolNumber } from './net/port.ts';
 export { Prefix } from './net/prefix.ts';
