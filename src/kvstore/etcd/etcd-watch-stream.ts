@@ -5,11 +5,19 @@ import type { EtcdEndpoint, EtcdStream } from './etcd-endpoint.ts';
 import { codeOfMessage, etcdError } from './etcd-errors.ts';
 import { decodeWatch, encodeWatchCreate, encodeWatchProgress, type WatchAnswer } from './messages.ts';
 
+// About a millisecond of decoding, between which others get their turn.
+const SLICE_EVENTS = 512;
+
+const asIs = (bytes: Buffer): Buffer => bytes;
+
 /** One watch on a stream of its own, so that it can be paused without holding back others. */
 export class EtcdWatchStream implements WatchStream {
   readonly #observer: WatchObserver;
   readonly #onEnd: (error: KvstoreError) => void;
-  #stream: EtcdStream<WatchAnswer> | undefined;
+  #stream: EtcdStream<Buffer> | undefined;
+  /** The answer whose events are being told. */
+  #telling: WatchAnswer | undefined;
+  #turn: NodeJS.Immediate | undefined;
   #paused = false;
   #ended = false;
   #progressRequested = 0;
@@ -27,7 +35,7 @@ export class EtcdWatchStream implements WatchStream {
     this.#observer = observer;
     this.#onEnd = options.onEnd;
     const create = encodeWatchCreate(prefixRange(request.prefix), request.startRevision, options.fragment);
-    endpoint.stream('Watch', 'Watch', decodeWatch).then(
+    endpoint.stream('Watch', 'Watch', asIs).then(
       (stream) => this.#begin(stream, create),
       (error: unknown) => this.#end(etcdError(error)),
     );
@@ -40,7 +48,8 @@ export class EtcdWatchStream implements WatchStream {
 
   resume(): void {
     this.#paused = false;
-    this.#stream?.resume();
+    if (this.#telling === undefined) this.#stream?.resume();
+    else this.#turn ??= setImmediate(this.#tell);
   }
 
   requestProgress(): void {
@@ -53,7 +62,7 @@ export class EtcdWatchStream implements WatchStream {
     this.#stream?.cancel();
   }
 
-  #begin(stream: EtcdStream<WatchAnswer>, create: Buffer): void {
+  #begin(stream: EtcdStream<Buffer>, create: Buffer): void {
     // First of all: a stream without this handler would end the process.
     stream.on('error', (error) => this.#end(etcdError(error)));
     stream.on('end', () => this.#end(new KvstoreError('unavailable', 'the server has ended the stream')));
@@ -62,7 +71,7 @@ export class EtcdWatchStream implements WatchStream {
       return;
     }
     this.#stream = stream;
-    stream.on('data', (answer: WatchAnswer) => this.#take(answer));
+    stream.on('data', (answer: Buffer) => this.#guarded(() => this.#take(decodeWatch(answer))));
     if (this.#paused) stream.pause();
     stream.write(create);
   }
@@ -77,11 +86,39 @@ export class EtcdWatchStream implements WatchStream {
 
   #take(answer: WatchAnswer): void {
     if (this.#ended) return;
-    const { header, created, canceled, events, fragment } = answer;
+    const { header, created, canceled, events } = answer;
     if (canceled) this.#end(cancellation(answer));
     else if (created) this.#observer.onCreated(header);
-    else if (events.length > 0) this.#observer.onEvents(events, header, fragment);
-    else this.#progress(answer);
+    else if (events.isEmpty) this.#progress(answer);
+    else {
+      this.#telling = answer;
+      this.#tell();
+    }
+  }
+
+  /** Tells a slice of the answer's events, and the next one in a later turn; none while paused. */
+  readonly #tell = (): void => {
+    this.#turn = undefined;
+    const answer = this.#telling;
+    if (answer === undefined || this.#ended || this.#paused) return;
+    this.#guarded(() => {
+      const events = answer.events.take(SLICE_EVENTS);
+      const isLast = answer.events.isEmpty;
+      if (isLast) this.#telling = undefined;
+      else this.#stream?.pause();
+      this.#observer.onEvents(events, answer.header, isLast && answer.fragment);
+      if (!isLast) this.#turn ??= setImmediate(this.#tell);
+      else if (!this.#paused) this.#stream?.resume();
+    });
+  };
+
+  /** What cannot be decoded ends the stream. */
+  #guarded(act: () => void): void {
+    try {
+      act();
+    } catch (error) {
+      this.#end(etcdError(error));
+    }
   }
 
   /** Nothing tells an answer to a request from a notification of the server's own; the request counts first. */

@@ -117,7 +117,7 @@ export interface WatchAnswer {
   readonly cancelReason: string;
   /** More events of the last revision follow. */
   readonly fragment: boolean;
-  readonly events: readonly TransportEvent[];
+  readonly events: EventReader;
 }
 
 /** The event at the reader: its type and key-value come in either order. */
@@ -134,6 +134,47 @@ function readEvent(reader: ProtoReader, end: number): TransportEvent {
   return { key, value: deleted ? undefined : value, modRevision };
 }
 
+const EVENTS = 11;
+
+/**
+ * The events of an answer, decoded as they are asked for: a catch-up of a thousand revisions comes as one message of
+ * a hundred thousand events, and to decode all of it at once would hold up everything else for a tenth of a second.
+ */
+export class EventReader {
+  readonly #reader: ProtoReader;
+  #next: TransportEvent | undefined;
+
+  /** @param buffer the whole answer */
+  constructor(buffer: Buffer) {
+    this.#reader = new ProtoReader(buffer);
+    this.#next = this.#read();
+  }
+
+  get isEmpty(): boolean {
+    return this.#next === undefined;
+  }
+
+  /** At least so many events, unless there are fewer, and then up to the end of their last revision. */
+  take(atLeast: number = Number.POSITIVE_INFINITY): TransportEvent[] {
+    const events: TransportEvent[] = [];
+    for (let last = 0; this.#next !== undefined; this.#next = this.#read()) {
+      if (events.length >= atLeast && this.#next.modRevision !== last) break;
+      last = this.#next.modRevision;
+      events.push(this.#next);
+    }
+    return events;
+  }
+
+  #read(): TransportEvent | undefined {
+    const reader = this.#reader;
+    while (reader.next(reader.buffer.length)) {
+      if (reader.field === EVENTS) return readEvent(reader, reader.open());
+      reader.skip();
+    }
+    return undefined;
+  }
+}
+
 export function decodeWatch(buffer: Buffer): WatchAnswer {
   const reader = new ProtoReader(buffer);
   let header = NO_HEADER;
@@ -142,10 +183,8 @@ export function decodeWatch(buffer: Buffer): WatchAnswer {
   let compactRevision = 0;
   let cancelReason = '';
   let fragment = false;
-  const events: TransportEvent[] = [];
   while (reader.next(buffer.length)) {
-    if (reader.field === 11) events.push(readEvent(reader, reader.open()));
-    else if (reader.field === 1) header = readHeader(reader, reader.open());
+    if (reader.field === 1) header = readHeader(reader, reader.open());
     else if (reader.field === 3) created = reader.bool();
     else if (reader.field === 4) canceled = reader.bool();
     else if (reader.field === 5) compactRevision = reader.number();
@@ -153,6 +192,7 @@ export function decodeWatch(buffer: Buffer): WatchAnswer {
     else if (reader.field === 7) fragment = reader.bool();
     else reader.skip();
   }
+  const events = new EventReader(buffer);
   return { header, created, canceled, compactRevision, cancelReason, fragment, events };
 }
 

@@ -9,8 +9,11 @@ interface Pending {
   readonly known: boolean;
 }
 
-/** Most events of one batch: about 5 ms of decoding and engine work, between which others get their turn. */
-export const BATCH_EVENTS = 1024;
+/**
+ * Most events of one batch: about 2 ms of decoding and engine work, between which others get their turn. Twice what
+ * etcd takes in one transaction.
+ */
+export const BATCH_EVENTS = 256;
 
 /** Bytes queued above which the source is to pause, and below which it may go on. */
 export const HIGH_WATER_BYTES: number = 8 << 20;

@@ -118,7 +118,7 @@ describe('answers, against protobufjs', () => {
             compactRevision: compact,
             cancelReason: reason,
           });
-          expect(read.map((e) => ({ ...e, value: e.value && [...e.value] }))).toEqual(
+          expect(read.take().map((e) => ({ ...e, value: e.value && [...e.value] }))).toEqual(
             events.map(({ deleted, kv }) => ({
               key: keyOfBytes(kv.key),
               value: deleted ? undefined : [...kv.value],
@@ -127,6 +127,30 @@ describe('answers, against protobufjs', () => {
           );
         },
       ),
+      runs,
+    );
+  });
+
+  it('events are taken in slices of whole revisions, whatever comes between them', () => {
+    const events = fc.array(fc.tuple(fc.constantFrom(0, 0, 1), keyValue), { maxLength: 30 });
+    fc.assert(
+      fc.property(events, fc.integer({ min: 1, max: 5 }), fc.boolean(), (drawn, atLeast, flagLast) => {
+        let revision = 1;
+        const kvs = drawn.map(([step, kv]) => {
+          revision += step;
+          return { ...kv, mod: revision };
+        });
+        const whole = encode('WatchResponse', { events: kvs.map((kv) => ({ kv: protoKeyValue(kv) })) });
+        const flag = encode('WatchResponse', { fragment: true });
+        const reader = decodeWatch(Buffer.concat(flagLast ? [whole, flag] : [flag, whole])).events;
+        const slices: number[][] = [];
+        while (!reader.isEmpty) slices.push(reader.take(atLeast).map(({ modRevision }) => modRevision));
+        expect(slices.flat()).toEqual(kvs.map(({ mod }) => mod));
+        for (const [i, slice] of slices.slice(1).entries()) {
+          expect(slices[i]?.length).toBeGreaterThanOrEqual(atLeast);
+          expect(slice[0]).not.toBe(slices[i]?.at(-1));
+        }
+      }),
       runs,
     );
   });
@@ -165,7 +189,8 @@ describe('answers, against protobufjs', () => {
     }
     fc.assert(
       fc.property(fc.uint8Array(), (noise) => {
-        for (const read of [decodeRange, decodeWatch, decodeKeepAlive]) {
+        const decodeEvents = (answer: Buffer): unknown => decodeWatch(answer).events.take();
+        for (const read of [decodeRange, decodeEvents, decodeKeepAlive]) {
           try {
             read(Buffer.from(noise));
           } catch (error) {
