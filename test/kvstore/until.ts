@@ -1,4 +1,4 @@
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 90_000;
 
 /** Waits until it is so; fails with `what` when that takes too long. */
 export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {

@@ -147,8 +147,12 @@ export class ChaosWorld {
   async quiet(): Promise<void> {
     await this.load.pause();
     await this.landed();
-    const revision = await this.cluster.learn();
-    await until('everything is seen', () => this.clients.every(({ watch }) => watch.isPast(revision)));
+    // A lease that was given up late has its keys put again meanwhile: then there is more to be learnt.
+    await until('everything is seen', async () => {
+      const revision = await this.cluster.learn();
+      await until('what is known is seen', () => this.clients.every(({ watch }) => watch.isPast(revision)));
+      return this.clients.every(({ watch }) => watch.status().nextRevision === revision + 1);
+    });
   }
 
   /** Ends everything; says what was left behind. Idempotent. */
