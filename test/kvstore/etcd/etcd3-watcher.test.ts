@@ -13,6 +13,8 @@ import { TcpProxy } from './tcp-proxy.ts';
  * *header*, and while it catches up etcd puts the store's revision there, whatever has been sent.
  */
 
+const TRIES = 10;
+
 let etcd: EtcdProcess;
 let writer: KvstoreBackend;
 
@@ -93,18 +95,29 @@ function recorded(watcher: Etcd3Watcher): { readonly keys: Set<string>; readonly
   return { keys, errors };
 }
 
+/**
+ * What was told in the first of some tries in which the etcd3 watcher has lost keys: on a busy machine all of a
+ * catch-up may be there before the cut. Ours has lost none in any of them.
+ */
+async function firstLoss(prefix: string, count: number, on: 'connected' | 'data'): Promise<Told> {
+  for (let attempt = 1; attempt <= TRIES; attempt++) {
+    const told = await cutTwice(`${prefix}${attempt}/`, count, on);
+    expect(told.ours.size).toBe(count + 1);
+    if (told.etcd3.size <= count) return told;
+  }
+  throw new Error(`nothing was lost in ${TRIES} tries`);
+}
+
 describe('the watcher of the etcd3 client, which is not used here', () => {
-  it('loses all that was written while it was away, when it is cut again right after it has connected', async () => {
-    const { etcd3, etcd3Errors, ours } = await cutTwice('twice/', 200, 'connected');
-    expect([...etcd3]).toEqual(['twice/last']);
+  it('loses what was written while it was away, when it is cut again right after it has connected', async () => {
+    const { etcd3, etcd3Errors } = await firstLoss('twice/', 200, 'connected');
+    expect(etcd3.size).toBeLessThan(201);
     expect(etcd3Errors).toEqual([]);
-    expect(ours.size).toBe(201);
   });
 
   it('loses the rest of a catch-up that is cut in its middle', async () => {
-    const { etcd3, etcd3Errors, ours } = await cutTwice('middle/', 3000, 'data');
-    expect(etcd3.size).toBeLessThan(2000);
+    const { etcd3, etcd3Errors } = await firstLoss('middle/', 3000, 'data');
+    expect(etcd3.size).toBeLessThan(3001);
     expect(etcd3Errors).toEqual([]);
-    expect(ours.size).toBe(3001);
   });
 });
