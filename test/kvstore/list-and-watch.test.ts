@@ -48,6 +48,25 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect([...recorder.content.keys()]).toEqual([`${P}unheard`]);
   });
 
+  it('finds out about a restore between its listing and its stream', async () => {
+    const { link } = backend;
+    const backup = server.snapshot();
+    put('lost with the backup');
+    const watch = link.watch.bind(link);
+    link.watch = (request, observer) => {
+      link.watch = watch;
+      server.restore(backup);
+      return watch(request, observer);
+    };
+    recorder = new WatchRecorder(backend.watch(P), { mayGoBack: true });
+    await advance(clock, 1000);
+    expect(recorder.story).toEqual([
+      `create ${P}lost with the backup`,
+      'list-done',
+      `delete ${P}lost with the backup`,
+    ]);
+  });
+
   it('keeps a quiet stream that answers', async () => {
     recorder = new WatchRecorder(backend.watch(P));
     await advance(clock, 14 * 60_000);

@@ -324,11 +324,17 @@ export class ListAndWatch implements Watch {
     return 'reconcile';
   }
 
-  /** Its revision is that of one member and may lag behind the quorum's, so only the cluster is compared. */
+  /**
+   * Its revision is that of one member. If that is behind what was listed, it lags, or the store was restored right
+   * after the listing: a quorum read tells, and that is the fence's.
+   */
   #created(header: ResponseHeader): void {
     this.#enter('watching');
-    if (this.#header === undefined || header.clusterID === this.#header.clusterID) return;
-    throw new KvstoreError('future-revision', 'the watch was answered by another cluster');
+    if (this.#header !== undefined && header.clusterID !== this.#header.clusterID) {
+      throw new KvstoreError('future-revision', 'the watch was answered by another cluster');
+    }
+    if (header.revision >= this.#next - 1) return;
+    throw new KvstoreError('unavailable', 'the watch was answered by a server that is behind');
   }
 
   #received(events: readonly TransportEvent[], header: ResponseHeader): void {
