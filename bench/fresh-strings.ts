@@ -1,5 +1,5 @@
-/** Texts in a chunk: half a megabyte or so to parse at a time, a few milliseconds of work to time at a time. */
-export const CHUNK = 8192;
+/** Tuples in a chunk: as many as a batch of kvstore events has, so that what is timed finds them as warm as a watch would. */
+export const CHUNK = 256;
 
 /**
  * Tuples of strings that can be had any number of times, new strings each time: they are kept as JSON and parsed

@@ -91,10 +91,7 @@ export class ClaimState {
     return this.#shadowed;
   }
 
-  /**
-   * Puts a claim on a key. Takes over the reference to `host`, the number of the claim's host IP, unless there is no
-   * room.
-   */
+  /** Puts a claim on a key. `host` is the number of the claim's host IP. */
   put(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     const slot = this.table.find(key);
     if (slot < 0) return this.#claimFree(key, claim, host);
@@ -108,7 +105,7 @@ export class ClaimState {
     const slot = this.table.find(key);
     if (slot < 0) return 'not-found';
     const effective = this.rows.writer(slot) === this.rows.writers.find(by);
-    const claim = effective ? this.rows.claim(slot) : this.rivals.find(slot, by);
+    const claim = effective ? this.rows.entry(slot) : this.rivals.find(slot, by);
     if (claim === undefined || !namesPod(claim, by.ifPod)) return 'not-owner';
     this.#sink.willChange(key, slot);
     if (effective) this.#uncover(slot, key, claim);
@@ -132,7 +129,7 @@ export class ClaimState {
       if (this.rows.writer(slot) !== writer) continue;
       this.table.keyOf(slot, key);
       this.#sink.willChange(key, slot);
-      this.#uncover(slot, key, this.rows.claim(slot));
+      this.#uncover(slot, key, this.rows.entry(slot));
       withdrawn++;
     }
     return withdrawn;
@@ -151,11 +148,11 @@ export class ClaimState {
     const slot = this.table.find(key);
     if (slot >= 0) {
       this.rivals.set(slot, []);
-      this.#disappear(slot, key, this.rows.claim(slot));
+      this.#disappear(slot, key, this.rows.entry(slot));
     }
     const [effective, ...rivals] = image?.claims ?? [];
     if (effective === undefined) return;
-    const again = this.#appear(key, effective, this.rows.hosts.acquire(effective.hostIP));
+    const again = this.#appear(key, effective, this.rows.hosts.resolve(effective.hostIP));
     this.rivals.set(again, rivals);
     this.rows.mark(again, FLAG.contested, image?.contested === true);
   }
@@ -187,10 +184,7 @@ export class ClaimState {
 
   /** The writer holds the key: it only says something else of it. */
   #claimOwn(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
-    if (this.rows.holds(slot, claim, host)) {
-      this.rows.hosts.release(host);
-      return 'unchanged';
-    }
+    if (this.rows.holds(slot, claim, host)) return 'unchanged';
     this.#sink.willChange(key, slot);
     const old = this.rows.entry(slot);
     this.rows.update(slot, claim, host);
@@ -209,31 +203,35 @@ export class ClaimState {
       : mayOverwrite(holder.source, challenger.source);
     if (!wins) {
       if (this.#retainOverruled) this.rivals.put(slot, this.rows.held(claim, host));
-      this.rows.hosts.release(host);
       return 'overruled';
     }
     if (this.#retainOverruled) {
       this.rivals.remove(slot, challenger);
       this.rivals.put(slot, holder);
     }
+    const old = this.rows.entry(slot);
     this.rows.replace(slot, claim, host);
-    this.#entryChanged(slot, key, holder);
+    this.#entryChanged(slot, key, old);
     this.#sink.ownerChanged(key, holder, challenger);
     return 'applied';
   }
 
   /** The effective claim of a key goes: the strongest rival comes into force, or the key goes with it. */
-  #uncover(slot: number, key: PrefixRegister, holder: HeldClaim): void {
-    const contested = this.rows.has(slot, FLAG.contested);
+  #uncover(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+    if (!this.rows.has(slot, FLAG.contested)) {
+      this.#disappear(slot, key, old);
+      return;
+    }
+    const holder = this.rows.writers.writer(this.rows.writer(slot));
     const [next] = this.rivals.of(slot);
     if (next === undefined) {
-      this.#disappear(slot, key, holder);
+      this.#disappear(slot, key, old);
     } else {
       this.rivals.remove(slot, next);
-      this.rows.replace(slot, next, this.rows.hosts.acquire(next.hostIP));
-      this.#entryChanged(slot, key, holder);
+      this.rows.replace(slot, next, this.rows.hosts.resolve(next.hostIP));
+      this.#entryChanged(slot, key, old);
     }
-    if (contested) this.#sink.ownerChanged(key, holder, next);
+    this.#sink.ownerChanged(key, holder, next);
   }
 
   /** A free key gets its first claim. It may shadow its twin, or be shadowed by it. */
@@ -256,17 +254,17 @@ export class ClaimState {
   }
 
   /** The last claim of a key goes. A CIDR that it shadowed is revived, with its own attributes. */
-  #disappear(slot: number, key: PrefixRegister, holder: HeldClaim): void {
-    this.#namedPorts?.remove(holder.k8s);
+  #disappear(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+    this.#namedPorts?.remove(old.k8s);
     const shadowed = this.rows.has(slot, FLAG.shadowed);
     if (shadowed) this.#shadow(slot, false);
     this.rows.clear(slot);
-    this.table.remove(slot);
+    this.table.remove(slot, key);
     const twin = this.twin(key);
     if (isFullLengthCIDR(key)) this.#fullLengthCIDRs--;
     if (shadowed) return;
     if (twin >= 0) this.#shadow(twin, false);
-    this.#sink.visibleChanged(key, holder, twin < 0 ? undefined : this.rows.entry(twin));
+    this.#sink.visibleChanged(key, old, twin < 0 ? undefined : this.rows.entry(twin));
   }
 
   /** The effective entry of a key had other attributes, or another writer, before. */
@@ -283,6 +281,6 @@ export class ClaimState {
 }
 
 /** Whether a claim may be deleted by somebody who means this pod. */
-export function namesPod(claim: HeldClaim, pod: DeleteOptions['ifPod']): boolean {
+export function namesPod(claim: IPCacheEntry, pod: DeleteOptions['ifPod']): boolean {
   return pod === undefined || (claim.k8s?.namespace === pod.namespace && claim.k8s.podName === pod.podName);
 }

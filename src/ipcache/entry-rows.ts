@@ -1,10 +1,10 @@
+import { Int32Map } from '../base/int32-map.ts';
 import { Int32Rows } from '../base/int32-rows.ts';
 import { ObjectColumn } from '../base/object-column.ts';
 import type { NumericIdentity } from '../identity/numeric-identity.ts';
 import type { Source } from '../identity/source.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import { HostTable } from './host-table.ts';
-import { IdentityHeads } from './identity-heads.ts';
 import { metadataOrNone, sameMetadata } from './k8s-metadata.ts';
 import type { Claim, IPCacheEntry, K8sMetadata } from './types.ts';
 import { WriterTable } from './writer-table.ts';
@@ -52,7 +52,8 @@ const KEY_MASK: number = (1 << KEY_BITS) - 1;
 export class EntryRows {
   readonly #rows = new Int32Rows(STRIDE);
   readonly #k8s = new ObjectColumn<K8sMetadata>();
-  readonly #heads: IdentityHeads = new IdentityHeads();
+  /** For each identity the first link of its list. */
+  readonly #heads = new Int32Map();
   readonly hosts: HostTable;
   readonly writers: WriterTable = new WriterTable();
 
@@ -66,7 +67,7 @@ export class EntryRows {
     return this.#rows.bytes + this.#k8s.bytes;
   }
 
-  /** Fills an empty row. Takes over the caller's reference to `host`, which is the claim's `hostIP`. */
+  /** Fills an empty row. `host` is the number of the claim's `hostIP`. */
   fill(slot: number, claim: Claim, host: number): void {
     this.#rows.reserve(slot);
     const chunk = this.#rows.chunkOf(slot);
@@ -74,38 +75,47 @@ export class EntryRows {
     chunk[at + IDENTITY] = claim.identity;
     chunk[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
     chunk[at + WRITER_AND_FLAGS] = this.writers.acquire(claim) << FLAG_BITS;
+    this.hosts.retain(host);
     this.#k8s.set(slot, metadataOrNone(claim.k8s));
-    this.#link(slot, claim.identity);
+    this.#link(slot, chunk, at);
   }
 
-  /** Writes other attributes of the same writer into a row, flags kept. Takes over the reference to `host`. */
+  /** Writes other attributes of the same writer into a row, flags kept. */
   update(slot: number, claim: Claim, host: number): void {
     const chunk = this.#rows.chunkOf(slot);
     const at = this.#rows.offsetOf(slot);
-    this.hosts.release((chunk[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS);
     if (chunk[at + IDENTITY] !== (claim.identity | 0)) {
-      this.#unlink(slot);
-      this.#link(slot, claim.identity);
+      this.#unlink(chunk, at);
+      chunk[at + IDENTITY] = claim.identity;
+      this.#link(slot, chunk, at);
     }
-    chunk[at + IDENTITY] = claim.identity;
+    const before = (chunk[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS;
+    if (before !== host) {
+      this.hosts.retain(host);
+      this.hosts.release(before);
+    }
     chunk[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
     this.#k8s.set(slot, metadataOrNone(claim.k8s));
   }
 
-  /** Replaces the claim in a row by another writer's, flags kept. Takes over the reference to `host`. */
+  /** Replaces the claim in a row by another writer's, flags kept. */
   replace(slot: number, claim: Claim, host: number): void {
     const flags = this.#rows.get(slot, WRITER_AND_FLAGS) & FLAG_MASK;
+    this.hosts.retain(host); // it may be the same as before, and nobody else's
     this.clear(slot);
     this.fill(slot, claim, host);
+    this.hosts.release(host);
     this.#rows.set(slot, WRITER_AND_FLAGS, this.#rows.get(slot, WRITER_AND_FLAGS) | flags);
   }
 
   /** Empties a row. */
   clear(slot: number): void {
-    this.#unlink(slot);
-    this.hosts.release(this.#host(slot));
-    this.writers.release(this.writer(slot));
-    this.#rows.set(slot, WRITER_AND_FLAGS, 0);
+    const chunk = this.#rows.chunkOf(slot);
+    const at = this.#rows.offsetOf(slot);
+    this.#unlink(chunk, at);
+    this.hosts.release((chunk[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS);
+    this.writers.release((chunk[at + WRITER_AND_FLAGS] ?? 0) >>> FLAG_BITS);
+    chunk[at + WRITER_AND_FLAGS] = 0;
     this.#k8s.set(slot, undefined);
   }
 
@@ -123,20 +133,17 @@ export class EntryRows {
     return this.#rows.get(slot, WRITER_AND_FLAGS) >>> FLAG_BITS;
   }
 
-  identity(slot: number): NumericIdentity {
-    // Only identities that claimFault has checked are ever stored.
-    return (this.#rows.get(slot, IDENTITY) >>> 0) as NumericIdentity;
-  }
-
   k8s(slot: number): K8sMetadata | undefined {
     return this.#k8s.get(slot);
   }
 
   /** The attributes of a row as listeners are given them. */
   entry(slot: number): IPCacheEntry {
-    const hostAndKey = this.#rows.get(slot, HOST_AND_KEY);
+    const chunk = this.#rows.chunkOf(slot);
+    const at = this.#rows.offsetOf(slot);
+    const hostAndKey = chunk[at + HOST_AND_KEY] ?? 0;
     return {
-      identity: this.identity(slot),
+      identity: identityOf(chunk[at + IDENTITY]),
       hostIP: this.hosts.text(hostAndKey >>> KEY_BITS),
       encryptKey: hostAndKey & KEY_MASK,
       k8s: this.#k8s.get(slot),
@@ -145,10 +152,12 @@ export class EntryRows {
 
   /** The claim in a row. */
   claim(slot: number): HeldClaim {
-    const hostAndKey = this.#rows.get(slot, HOST_AND_KEY);
-    const { source, owner } = this.writers.writer(this.writer(slot));
+    const chunk = this.#rows.chunkOf(slot);
+    const at = this.#rows.offsetOf(slot);
+    const hostAndKey = chunk[at + HOST_AND_KEY] ?? 0;
+    const { source, owner } = this.writers.writer((chunk[at + WRITER_AND_FLAGS] ?? 0) >>> FLAG_BITS);
     return {
-      identity: this.identity(slot),
+      identity: identityOf(chunk[at + IDENTITY]),
       hostIP: this.hosts.text(hostAndKey >>> KEY_BITS),
       encryptKey: hostAndKey & KEY_MASK,
       k8s: this.#k8s.get(slot),
@@ -159,9 +168,11 @@ export class EntryRows {
 
   /** Whether a row holds just these attributes. */
   holds(slot: number, claim: Claim, host: number): boolean {
+    const chunk = this.#rows.chunkOf(slot);
+    const at = this.#rows.offsetOf(slot);
     return (
-      this.#rows.get(slot, IDENTITY) === (claim.identity | 0) &&
-      this.#rows.get(slot, HOST_AND_KEY) === ((host << KEY_BITS) | (claim.encryptKey ?? 0)) &&
+      chunk[at + IDENTITY] === (claim.identity | 0) &&
+      chunk[at + HOST_AND_KEY] === ((host << KEY_BITS) | (claim.encryptKey ?? 0)) &&
       sameMetadata(this.#k8s.get(slot), metadataOrNone(claim.k8s))
     );
   }
@@ -180,32 +191,31 @@ export class EntryRows {
 
   /** Slots whose entry has this identity, the one that got it last first. */
   *slotsOfIdentity(identity: number): Generator<number, void, void> {
-    let link = this.#heads.get(identity);
+    let link = this.#heads.get(identity | 0);
     while (link !== 0) {
       yield link - 1;
       link = this.#rows.get(link - 1, NEXT);
     }
   }
 
-  #host(slot: number): number {
-    return this.#rows.get(slot, HOST_AND_KEY) >>> KEY_BITS;
-  }
-
-  /** Puts a row at the front of the list of an identity. */
-  #link(slot: number, identity: number): void {
-    const first = this.#heads.exchange(identity, slot + 1);
+  /** Puts a row, which is at `at` in `chunk`, at the front of the list of its identity. */
+  #link(slot: number, chunk: Int32Array, at: number): void {
+    const first = this.#heads.exchange(chunk[at + IDENTITY] ?? 0, slot + 1);
     if (first !== 0) this.#rows.set(first - 1, PREVIOUS, slot + 1);
-    const chunk = this.#rows.chunkOf(slot);
-    const at = this.#rows.offsetOf(slot);
     chunk[at + NEXT] = first;
     chunk[at + PREVIOUS] = 0;
   }
 
-  #unlink(slot: number): void {
-    const next = this.#rows.get(slot, NEXT);
-    const previous = this.#rows.get(slot, PREVIOUS);
+  #unlink(chunk: Int32Array, at: number): void {
+    const next = chunk[at + NEXT] ?? 0;
+    const previous = chunk[at + PREVIOUS] ?? 0;
     if (next !== 0) this.#rows.set(next - 1, PREVIOUS, previous);
     if (previous !== 0) this.#rows.set(previous - 1, NEXT, next);
-    else this.#heads.exchange(this.identity(slot), next);
+    else this.#heads.exchange(chunk[at + IDENTITY] ?? 0, next);
   }
+}
+
+function identityOf(word: number | undefined): NumericIdentity {
+  // Only identities that claimFault has checked are ever stored.
+  return ((word ?? 0) >>> 0) as NumericIdentity;
 }

@@ -1,3 +1,4 @@
+import { Int32Rows } from '../base/int32-rows.ts';
 import { formatAddress } from '../net/format-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
@@ -14,31 +15,39 @@ export class HostTable {
   readonly #table: PrefixTable;
   readonly #register: PrefixRegister = prefixRegister();
   readonly #texts: string[] = [];
-  readonly #references: number[] = [];
+  readonly #references = new Int32Rows(1);
+  /** The host that was resolved last and was new then, plus one: forgotten unless it has been retained. */
+  #unclaimed: HostID = NO_HOST;
 
   /** `table` must be empty and of this host table's own. */
   constructor(table: PrefixTable) {
     this.#table = table;
   }
 
-  /** Counts one more reference to a host; -1 when `text` is not an address. */
-  acquire(text: string | undefined): HostID {
+  /**
+   * The number of a host; -1 when `text` is not an address. A host that nobody retains before the next one is
+   * resolved is forgotten.
+   */
+  resolve(text: string | undefined): HostID {
     if (text === undefined) return NO_HOST;
     const register = this.#register;
+    if (this.#unclaimed !== NO_HOST) this.#forgetUnclaimed();
     if (typeof text !== 'string' || !parsePrefix(text, register) || register.form !== 'endpoint') return -1;
     const found = this.#table.find(register);
-    const slot = found >= 0 ? found : this.#add(register);
-    this.#references[slot] = (this.#references[slot] ?? 0) + 1;
-    return slot + 1;
+    return (found >= 0 ? found : this.#add(register)) + 1;
+  }
+
+  /** Counts one more reference to a host. */
+  retain(host: HostID): void {
+    if (host !== NO_HOST) this.#references.set(host - 1, 0, this.#references.get(host - 1, 0) + 1);
   }
 
   /** Counts one reference less; with the last one the number is free. */
   release(host: HostID): void {
     if (host === NO_HOST) return;
-    const slot = host - 1;
-    const left = (this.#references[slot] ?? 0) - 1;
-    this.#references[slot] = left;
-    if (left === 0) this.#table.remove(slot);
+    const left = this.#references.get(host - 1, 0) - 1;
+    this.#references.set(host - 1, 0, left);
+    if (left === 0) this.#remove(host);
   }
 
   /** Canonical text of a host in use. */
@@ -49,7 +58,19 @@ export class HostTable {
   #add(register: PrefixRegister): number {
     const slot = this.#table.insert(register);
     this.#texts[slot] = formatAddress(register);
-    this.#references[slot] = 0;
+    this.#references.reserve(slot);
+    this.#unclaimed = slot + 1;
     return slot;
+  }
+
+  #forgetUnclaimed(): void {
+    if (this.#references.get(this.#unclaimed - 1, 0) === 0) this.#remove(this.#unclaimed);
+    this.#unclaimed = NO_HOST;
+  }
+
+  #remove(host: HostID): void {
+    if (host === this.#unclaimed) this.#unclaimed = NO_HOST;
+    this.#table.keyOf(host - 1, this.#register);
+    this.#table.remove(host - 1, this.#register);
   }
 }

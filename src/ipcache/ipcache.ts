@@ -4,7 +4,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
 import { formatPrefix } from '../net/format-address.ts';
 import { HashPrefixTable } from '../net/hash-prefix-table.ts';
-import { formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { formatKey, formatKeyOf, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import { PrefixChange } from './change.ts';
 import { ChangeHub, type ReadOptions } from './change-hub.ts';
@@ -145,20 +145,22 @@ export class IPCache {
 
   /** The effective entry of exactly this key, shadowed or not. */
   get(key: string): KeyedEntry | undefined {
-    return parsePrefix(key, this.#key) ? this.#entryAt(this.#state.table.find(this.#key)) : undefined;
+    if (!parsePrefix(key, this.#key)) return undefined;
+    return this.#entryFor(key, this.#state.table.find(this.#key));
   }
 
   /** The entry with the longest prefix that contains `ip` (I6). A CIDR is no IP: `undefined`. */
   lookup(ip: string): KeyedEntry | undefined {
     if (!parsePrefix(ip, this.#key) || this.#key.form !== 'endpoint') return undefined;
-    return this.#entryAt(this.#state.table.longestMatch(this.#key));
+    return this.#entryFor(ip, this.#state.table.longestMatch(this.#key));
   }
 
   /** As {@link IPCache.get}, but a full-length CIDR finds the endpoint IP first (SEMANTICS 2.4). */
   lookupByPrefix(prefix: string): KeyedEntry | undefined {
     if (!parsePrefix(prefix, this.#key)) return undefined;
     const endpoint = this.#key.form === 'cidr' ? this.#state.twin(this.#key) : -1;
-    return this.#entryAt(endpoint >= 0 ? endpoint : this.#state.table.find(this.#key));
+    if (endpoint < 0) return this.#entryFor(prefix, this.#state.table.find(this.#key));
+    return this.#keyedEntry(endpoint, this.#keyAt(endpoint));
   }
 
   /** Canonical keys of every entry with this identity, shadowed ones included (I5), in no order that is promised. */
@@ -177,7 +179,8 @@ export class IPCache {
    */
   *entries(options: { readonly includeShadowed?: boolean } = {}): Generator<KeyedEntry, void, void> {
     for (const slot of this.#state.table.slots()) {
-      if (options.includeShadowed || !this.#state.rows.has(slot, FLAG.shadowed)) yield this.#keyedEntry(slot);
+      if (options.includeShadowed || !this.#state.rows.has(slot, FLAG.shadowed))
+        yield this.#keyedEntry(slot, this.#keyAt(slot));
     }
   }
 
@@ -283,7 +286,7 @@ export class IPCache {
     if (typeof key !== 'string' || !parsePrefix(key, this.#key)) return this.#reject(keyFault(key));
     const fault = claimFault(claim, key) ?? this.#writerFault(claim, key);
     if (fault !== undefined) return this.#reject(fault);
-    const host = this.#state.rows.hosts.acquire(claim.hostIP);
+    const host = this.#state.rows.hosts.resolve(claim.hostIP);
     if (host < 0) return this.#reject(hostFault(claim.hostIP, key));
     const outcome = this.#state.put(this.#key, claim, host);
     if (this.#waiting.size > 0 || outcome === 'capacity') this.#await(claim, host, outcome === 'capacity');
@@ -295,7 +298,6 @@ export class IPCache {
     const key = formatKey(this.#key);
     if (full) {
       this.#waiting.put(key, this.#state.rows.held(claim, host));
-      this.#state.rows.hosts.release(host);
       return;
     }
     this.#waiting.remove(key, claim);
@@ -316,7 +318,7 @@ export class IPCache {
     for (const claim of this.#waiting.take(key)) {
       parsePrefix(key, this.#key);
       const free = this.#state.table.find(this.#key) < 0;
-      this.#state.put(this.#key, claim, this.#state.rows.hosts.acquire(claim.hostIP));
+      this.#state.put(this.#key, claim, this.#state.rows.hosts.resolve(claim.hostIP));
       if (free) this.#journal.ownerChanged(this.#key, undefined, claim);
     }
   }
@@ -375,7 +377,7 @@ export class IPCache {
   }
 
   #explainSlot(slot: number): readonly ExplainedClaim[] {
-    const effective = this.#keyedEntry(slot);
+    const effective = this.#keyedEntry(slot, this.#keyAt(slot));
     const { key, shadowed } = effective;
     const overruled = this.#state.rivals.of(slot);
     return [
@@ -389,15 +391,15 @@ export class IPCache {
     return formatKey(this.#key);
   }
 
-  #entryAt(slot: number): KeyedEntry | undefined {
-    return slot < 0 ? undefined : this.#keyedEntry(slot);
+  /** What a look-up of `text` found, whose key the register holds. */
+  #entryFor(text: string, slot: number): KeyedEntry | undefined {
+    return slot < 0 ? undefined : this.#keyedEntry(slot, formatKeyOf(text, this.#key));
   }
 
-  #keyedEntry(slot: number): KeyedEntry {
+  #keyedEntry(slot: number, key: string): KeyedEntry {
     const { rows } = this.#state;
     const { identity, hostIP, encryptKey, k8s, source, owner } = rows.claim(slot);
-    const shadowed = rows.has(slot, FLAG.shadowed);
-    return { key: this.#keyAt(slot), identity, hostIP, encryptKey, k8s, source, owner, shadowed };
+    return { key, identity, hostIP, encryptKey, k8s, source, owner, shadowed: rows.has(slot, FLAG.shadowed) };
   }
 }
 

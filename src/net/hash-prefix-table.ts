@@ -1,4 +1,4 @@
-import { type AddressWords, addressBits, type Family, maskWords } from './address-words.ts';
+import { addressBits, type Family, maskWords } from './address-words.ts';
 import { familyOfWord, KeyHash, lengthOfWord, lengthWord } from './key-hash.ts';
 import { containsWords, type PrefixRegister, prefixRegister } from './prefix.ts';
 import type { PrefixTable } from './prefix-table.ts';
@@ -26,7 +26,6 @@ export class HashPrefixTable implements PrefixTable {
   readonly #stems: StemIndex;
   /** Keys of each family (0: IPv4, 1: IPv6) and key length. */
   readonly #counts = new Int32Array(2 * LENGTHS);
-  readonly #probe: PrefixRegister = prefixRegister();
 
   /** A `seed` that strangers do not know keeps them from choosing keys that collide. */
   constructor(seed = 0) {
@@ -57,10 +56,10 @@ export class HashPrefixTable implements PrefixTable {
     return slot;
   }
 
-  remove(slot: number): void {
-    this.keyOf(slot, this.#probe);
-    this.#keys.remove(slot);
-    this.#adjust(this.#probe, keyLength(this.#probe), -1);
+  remove(slot: number, key: Readonly<PrefixRegister>): void {
+    const length = keyLength(key);
+    this.#keys.remove(slot, key, lengthWord(key.family, length));
+    this.#adjust(key, length, -1);
   }
 
   keyOf(slot: number, out: PrefixRegister): void {
@@ -76,15 +75,18 @@ export class HashPrefixTable implements PrefixTable {
     return this.#countOf(family, form === 'endpoint' ? length + 1 : length);
   }
 
-  longestMatch(address: Readonly<AddressWords>): number {
-    const { family } = address;
-    const bits = addressBits(family);
-    for (let length = bits + 1; length >= bits; length--) {
-      if (this.#countOf(family, length) === 0) continue;
-      const slot = this.#keys.find(address, lengthWord(family, length));
-      if (slot >= 0) return slot;
+  longestMatch(key: PrefixRegister): number {
+    const { family, length } = key;
+    if (this.#countOf(family, length + 1) > 0) {
+      const endpoint = this.#keys.find(key, lengthWord(family, length + 1));
+      if (endpoint >= 0) return endpoint;
     }
-    return this.#longestShorter(address, bits);
+    key.form = 'cidr';
+    if (this.#countOf(family, length) > 0) {
+      const cidr = this.#keys.find(key, lengthWord(family, length));
+      if (cidr >= 0) return cidr;
+    }
+    return this.#longestShorter(key);
   }
 
   *slots(): Generator<number, void, void> {
@@ -101,33 +103,28 @@ export class HashPrefixTable implements PrefixTable {
     }
   }
 
-  /** The longest match among the prefixes that are shorter than an address. */
-  #longestShorter(address: Readonly<AddressWords>, bits: number): number {
-    const stems = this.#stems.of(address.family);
+  /** The longest match among the prefixes that are shorter than an address. `key` is the address. */
+  #longestShorter(key: PrefixRegister): number {
+    const stems = this.#stems.of(key.family);
     if (stems === undefined) return -1;
-    const probe = this.#probe;
-    probe.family = address.family;
-    probe.w0 = address.w0;
-    probe.w1 = address.w1;
-    probe.w2 = address.w2;
-    probe.w3 = address.w3;
-    for (let stem = bits - stems.tier; stem >= 16; stem -= stems.tier) {
-      let lengths = stems.lengthsUnder(address, stem);
+    for (let stem = key.length - stems.tier; stem >= 16; stem -= stems.tier) {
+      let lengths = stems.lengthsUnder(key, stem);
       while (lengths !== 0) {
         const longest = 31 - Math.clz32(lengths);
         lengths ^= 1 << longest;
-        const slot = this.#findMasked(probe, stem + 1 + longest);
+        const slot = this.#findShortened(key, stem + 1 + longest);
         if (slot >= 0) return slot;
       }
     }
-    const short = stems.longestShort(address);
-    return short < 0 ? -1 : this.#findMasked(probe, short);
+    const short = stems.longestShort(key);
+    return short < 0 ? -1 : this.#findShortened(key, short);
   }
 
-  /** Masks the probe, whose further bits are not needed any more, and looks it up. */
-  #findMasked(probe: PrefixRegister, length: number): number {
-    maskWords(probe, length);
-    return this.#keys.find(probe, lengthWord(probe.family, length));
+  /** Shortens the key, whose further bits are not needed any more, and looks it up. */
+  #findShortened(key: PrefixRegister, length: number): number {
+    maskWords(key, length);
+    key.length = length;
+    return this.#keys.find(key, lengthWord(key.family, length));
   }
 
   #adjust(key: Readonly<PrefixRegister>, length: number, by: 1 | -1): void {

@@ -96,7 +96,6 @@ export class KeyHash {
   readonly #seed: number;
   readonly #keys = new Int32Rows(2);
   readonly #wide = new Int32Rows(3);
-  readonly #key: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
   readonly #pages: Int32Array[] = [];
   /** For each segment: how many leading bits its hashes share, and how many buckets are not empty. */
   readonly #depths: number[] = [];
@@ -160,12 +159,10 @@ export class KeyHash {
     return slot;
   }
 
-  /** Removes the key of a slot in use. */
-  remove(slot: number): void {
-    this.readWords(slot, this.#key);
-    const word = this.wordAt(slot);
-    const overflown = this.#overflow.size > 0 && this.#overflow.delete(overflowKey(this.#key, word));
-    if (!overflown) this.#unlink(this.#hash(this.#key, word), slot);
+  /** Removes a slot in use, whose key the caller knows: nothing is read of it. */
+  remove(slot: number, words: Readonly<AddressWords>, word: number): void {
+    const overflown = this.#overflow.size > 0 && this.#overflow.delete(overflowKey(words, word));
+    if (!overflown) this.#unlink(this.#hash(words, word), slot);
     this.#keys.set(slot, 0, this.#free);
     this.#keys.set(slot, 1, 0);
     this.#free = slot + 1;

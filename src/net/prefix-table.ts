@@ -1,4 +1,4 @@
-import type { AddressWords, Family } from './address-words.ts';
+import type { Family } from './address-words.ts';
 import type { KeyForm, PrefixRegister } from './prefix.ts';
 
 /**
@@ -19,15 +19,15 @@ export interface PrefixTable {
   find(key: Readonly<PrefixRegister>): number;
   /** Adds a key that is not there (the caller has asked `find`) and gives its slot. */
   insert(key: Readonly<PrefixRegister>): number;
-  /** Removes the key of a slot in use. */
-  remove(slot: number): void;
+  /** Removes a slot in use; `key` is its key, which the caller knows. */
+  remove(slot: number, key: Readonly<PrefixRegister>): void;
   /** Writes the key of a slot in use to `out`. */
   keyOf(slot: number, out: PrefixRegister): void;
   /**
-   * The slot of the longest key that contains the address, or -1. An endpoint counts as longer than the
-   * full-length CIDR over the same address (I4, I6).
+   * The slot of the longest key that contains an address, or -1. `key` is the address, as an endpoint, and becomes
+   * the key that was found (something undefined if there is none). An endpoint counts as longer than the full-length CIDR over the same address (I4, I6).
    */
-  longestMatch(address: Readonly<AddressWords>): number;
+  longestMatch(key: PrefixRegister): number;
   /**
    * Every slot in use, ascending. Keys may be added and removed meanwhile: each key that is there all the time
    * comes exactly once, others come once or not at all.

@@ -183,14 +183,20 @@ export function comparePrefixes(a: Prefix, b: Prefix): number {
  * CIDRs are refused.
  */
 export function canonicalAddress(text: string): string | undefined {
-  if (!parsePrefix(text, scratch) || scratch.form !== 'endpoint') return undefined;
-  // Dotted decimal has one spelling only (no leading zeros): what was accepted is canonical.
-  return scratch.family === 4 && !text.includes(':') ? text : formatAddress(scratch);
+  return parsePrefix(text, scratch) && scratch.form === 'endpoint' ? formatKeyOf(text, scratch) : undefined;
 }
 
 /** The canonical text of a key in its own form: an address, or a prefix with its length. */
 export function formatKey(key: Readonly<PrefixRegister>): string {
   return key.form === 'endpoint' ? formatAddress(key) : formatPrefix(key, key.length);
+}
+
+/**
+ * As {@link formatKey}, for a key that is what `text` was parsed to, or the longest match of that. Dotted decimal has
+ * one spelling only (no leading zeros): an IPv4 address that was accepted is canonical, and nothing need be made.
+ */
+export function formatKeyOf(text: string, key: Readonly<PrefixRegister>): string {
+  return key.form === 'endpoint' && key.family === 4 && !text.includes(':') ? text : formatKey(key);
 }
 
 /** The canonical text of an address or CIDR in its own form, or `undefined` when `text` is neither. */

@@ -52,7 +52,7 @@ class FamilyStems {
     this.#rows.set(slot, 1 + bit, count);
     this.#rows.set(slot, 0, left);
     if (left === 0) {
-      this.#stems.remove(slot);
+      this.#stems.remove(slot, this.#at, lengthWord(this.#family, stemLength));
       this.#countStems(stemLength, -1);
     }
   }
@@ -74,6 +74,7 @@ class FamilyStems {
     return -1;
   }
 
+  /** The slot of the stem of some words, which are in `#at` then. */
   #stemSlot(words: Readonly<AddressWords>, stemLength: number, make: boolean): number {
     const at = this.#at;
     at.w0 = words.w0;

@@ -1,5 +1,5 @@
-import { type AddressWords, addressBits, type Family, maskWords } from '../../src/net/address-words.ts';
-import { containsWords, type KeyForm, type PrefixRegister, prefixRegister } from '../../src/net/prefix.ts';
+import { type Family, maskWords } from '../../src/net/address-words.ts';
+import { containsWords, type KeyForm, type PrefixRegister } from '../../src/net/prefix.ts';
 import type { PrefixTable } from '../../src/net/prefix-table.ts';
 
 function keyText(key: Readonly<PrefixRegister>): string {
@@ -36,9 +36,7 @@ export class MapPrefixTable implements PrefixTable {
     return slot;
   }
 
-  remove(slot: number): void {
-    const key = this.#keys[slot];
-    if (key === undefined) return;
+  remove(slot: number, key: Readonly<PrefixRegister>): void {
     this.#slotByKey.delete(keyText(key));
     this.#keys[slot] = undefined;
     this.#free.push(slot);
@@ -48,10 +46,7 @@ export class MapPrefixTable implements PrefixTable {
     Object.assign(out, this.#keys[slot]);
   }
 
-  longestMatch(address: Readonly<AddressWords>): number {
-    const key: PrefixRegister = { ...prefixRegister(), ...address };
-    key.form = 'endpoint';
-    key.length = addressBits(address.family);
+  longestMatch(key: PrefixRegister): number {
     const endpoint = this.find(key);
     if (endpoint >= 0) return endpoint;
     key.form = 'cidr';
