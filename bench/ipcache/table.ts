@@ -25,12 +25,12 @@ const READS: readonly Line[] = [
   { name: 'lpmMiss', what: 'LPM miss', budget: 1, go: '– / 7109' },
 ];
 
-function variant(prefix: string, suffix: string, budget?: number): readonly Line[] {
-  return [...WRITES, ...READS].map(({ name, what }) => ({
+/** The rows of another workload, which may cost `factor` times what the plain ones may; any cost without it. */
+function variant(prefix: string, suffix: string, factor?: number): readonly Line[] {
+  return [...WRITES, ...READS].map(({ name, what, budget }) => ({
     name: `${prefix}.${name}`,
     what: `${what}, ${suffix}`,
-    of: 'plain row',
-    ...(budget !== undefined && { budget }),
+    ...(factor !== undefined && budget !== undefined && { budget: Number((factor * budget).toFixed(2)) }),
   }));
 }
 

@@ -75,6 +75,11 @@ export class Int32Map {
     return this.#size;
   }
 
+  /** Bytes held. */
+  get bytes(): number {
+    return this.#buckets.words.byteLength + (this.#old?.words.byteLength ?? 0);
+  }
+
   /** The value of a key, 0 when it has none. O(1). */
   get(key: number): number {
     const value = this.#buckets.valueAt(this.#buckets.find(key));

@@ -56,8 +56,8 @@ function overflowKey({ w0, w1, w2, w3 }: Readonly<AddressWords>, word: number): 
   return `${word},${w0},${w1},${w2},${w3}`;
 }
 
-/** One round; for a fixed `hash` a bijection of `word`. */
-function mix(hash: number, word: number): number {
+/** One round of hashing; for a fixed `hash` a bijection of `word`. */
+export function mix(hash: number, word: number): number {
   const h = Math.imul(hash ^ word, 0x9e37_79b1); // 2^32 divided by the golden ratio: odd, so it can be undone
   return h ^ (h >>> 15);
 }

@@ -1,6 +1,7 @@
+import { Int32Map } from '../base/int32-map.ts';
 import { Int32Rows } from '../base/int32-rows.ts';
-import { type AddressWords, type Family, maskWords } from './address-words.ts';
-import { KeyHash, lengthWord } from './key-hash.ts';
+import { type AddressWords, type Family, wordMask } from './address-words.ts';
+import { mix } from './key-hash.ts';
 
 /** Lengths up to this one are kept exactly, in a set of bits; longer ones by their stems. */
 const SHORT = 16;
@@ -13,26 +14,27 @@ function tierOf(family: Family): 8 | 16 {
 /** Which lengths are in use below each stem of one family. */
 class FamilyStems {
   readonly tier: 8 | 16;
-  readonly #family: Family;
-  readonly #stems: KeyHash;
-  /** For each stem: a bit for every length in use, then how many prefixes have each length. */
+  readonly #seed: number;
+  /** For each stem a bit for every length in use: all that a look-up reads. */
+  readonly #lengths = new Int32Map();
+  /** For each stem the row, plus one, that says how many prefixes have each length. */
+  readonly #rowOf = new Int32Map();
   readonly #rows: Int32Rows;
-  /** How many stems of each length there are: a tier without any is not looked at. */
-  readonly #stemsOfLength = new Int32Array(128);
+  readonly #freeRows: number[] = [];
+  #rowLimit = 0;
+  /** How many prefixes there are at stems of each length: a tier without any is not looked at. */
+  readonly #prefixes = new Int32Array(128);
   /** Bit (1 << length) + leading bits, for every short prefix; made with the first one. */
   #short: Uint8Array | undefined;
-  readonly #at: AddressWords;
 
   constructor(family: Family, seed: number) {
-    this.#family = family;
     this.tier = tierOf(family);
-    this.#stems = new KeyHash(seed);
-    this.#rows = new Int32Rows(1 + this.tier);
-    this.#at = { family, w0: 0, w1: 0, w2: 0, w3: 0 };
+    this.#seed = seed;
+    this.#rows = new Int32Rows(this.tier);
   }
 
   get bytes(): number {
-    return this.#stems.bytes + this.#rows.bytes + (this.#short?.byteLength ?? 0);
+    return this.#lengths.bytes + this.#rowOf.bytes + this.#rows.bytes + (this.#short?.byteLength ?? 0);
   }
 
   /** Counts one prefix more (`by` 1) or less (-1). */
@@ -44,24 +46,22 @@ class FamilyStems {
       return;
     }
     const stemLength = (length - 1) & ~(this.tier - 1);
-    const slot = this.#stemSlot(words, stemLength, by === 1);
+    this.#prefixes[stemLength] = (this.#prefixes[stemLength] ?? 0) + by;
+    const stem = this.#stem(words, stemLength);
     const bit = length - stemLength - 1;
-    const count = this.#rows.get(slot, 1 + bit) + by;
-    const lengths = this.#rows.get(slot, 0);
+    const row = this.#row(stem);
+    const count = this.#rows.get(row, bit) + by;
+    this.#rows.set(row, bit, count);
+    const lengths = this.#lengths.get(stem);
     const left = count > 0 ? lengths | (1 << bit) : lengths & ~(1 << bit);
-    this.#rows.set(slot, 1 + bit, count);
-    this.#rows.set(slot, 0, left);
-    if (left === 0) {
-      this.#stems.remove(slot, this.#at, lengthWord(this.#family, stemLength));
-      this.#countStems(stemLength, -1);
-    }
+    if (left !== lengths) this.#lengths.exchange(stem, left);
+    if (left === 0) this.#freeRows.push(this.#rowOf.exchange(stem, 0) - 1); // all zero, as a new one
   }
 
-  /** A bit for each length (stem + 1 + bit) of which there is some prefix below this stem of the address. */
+  /** A bit for each length (stem + 1 + bit) of which there may be some prefix below this stem of the address. */
   lengthsUnder(address: Readonly<AddressWords>, stemLength: number): number {
-    if (this.#stemsOfLength[stemLength] === 0) return 0;
-    const slot = this.#stemSlot(address, stemLength, false);
-    return slot < 0 ? 0 : this.#rows.get(slot, 0);
+    if (this.#prefixes[stemLength] === 0) return 0;
+    return this.#lengths.get(this.#stem(address, stemLength));
   }
 
   /** The longest short prefix that contains the address, as a length; or -1. Exact. */
@@ -74,25 +74,26 @@ class FamilyStems {
     return -1;
   }
 
-  /** The slot of the stem of some words, which are in `#at` then. */
-  #stemSlot(words: Readonly<AddressWords>, stemLength: number, make: boolean): number {
-    const at = this.#at;
-    at.w0 = words.w0;
-    at.w1 = words.w1;
-    at.w2 = words.w2;
-    at.w3 = words.w3;
-    maskWords(at, stemLength);
-    const word = lengthWord(this.#family, stemLength);
-    const found = this.#stems.find(at, word);
-    if (found >= 0 || !make) return found;
-    const slot = this.#stems.insert(at, word);
-    this.#rows.reserve(slot); // a row used before was left all zero
-    this.#countStems(stemLength, 1);
-    return slot;
+  /**
+   * A number for the first bits of an address. For IPv4 it is those bits, above their number. Different IPv6 stems may
+   * have the same one: then each is said to have the other's lengths too, and a look-up tries some in vain.
+   */
+  #stem(words: Readonly<AddressWords>, length: number): number {
+    if (words.family === 4) return (words.w0 & wordMask(length)) | length;
+    let stem = mix(this.#seed ^ length, words.w0 & wordMask(length));
+    if (length > 32) stem = mix(stem, words.w1 & wordMask(length - 32));
+    if (length > 64) stem = mix(stem, words.w2 & wordMask(length - 64));
+    if (length > 96) stem = mix(stem, words.w3 & wordMask(length - 96));
+    return stem;
   }
 
-  #countStems(stemLength: number, by: number): void {
-    this.#stemsOfLength[stemLength] = (this.#stemsOfLength[stemLength] ?? 0) + by;
+  #row(stem: number): number {
+    const found = this.#rowOf.get(stem);
+    if (found !== 0) return found - 1;
+    const row = this.#freeRows.pop() ?? this.#rowLimit++;
+    this.#rows.reserve(row);
+    this.#rowOf.exchange(stem, row + 1);
+    return row;
   }
 }
 
@@ -106,7 +107,11 @@ function shortBit(words: Readonly<AddressWords>, length: number): number {
  * bits, one of 25 to 32 at its stem of 24 bits (IPv6: stems every 16 bits), so that one look at a stem tells which
  * lengths exist in that neighbourhood; most addresses have one or two. Lengths up to 16 are bits in a small set.
  *
- * Costs only prefixes shorter than an address: endpoints are found without it. Up to 60 bytes for a stem.
+ *     10.1.2.0/24, 10.1.9.128/25   ──►   stem 10.1/16: { 24 }   stem 10.1.9/24: { 25 }
+ *     10.1.2.3?   stem 10.1.2/24: none; stem 10.1/16: try 10.1.2.0/24
+ *
+ * A look-up touches one cache line for each tier. Costs only prefixes shorter than an address: endpoints are found
+ * without it. 50 to 80 bytes for a stem.
  */
 export class StemIndex {
   readonly #seed: number;
