@@ -18,6 +18,10 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     summary: 'IPCache: writes, reads, memory, stalls; --n entries (1,000,000), --peers',
     run: async (options) => (await import('./ipcache.ts')).benchIPCache(options),
   },
+  churn: {
+    summary: 'IPCache: rolling restarts in a mesh, from kvstore values; --n pods (100,000)',
+    run: async (options) => (await import('./churn.ts')).benchChurn(options),
+  },
   services: {
     summary: 'ServiceCache: services of 10 backends, changes of up to 10,000; --n services (2,000)',
     run: async (options) => (await import('./services.ts')).benchServices(options),

@@ -1,0 +1,168 @@
+import { IPCache } from '../src/ipcache/ipcache.ts';
+import type { Claim } from '../src/ipcache/types.ts';
+import { decodeIPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
+import { type PodEvent, PodMesh } from './churn/pod-mesh.ts';
+import { interleave } from './interleave.ts';
+import { type Cost, collectGarbage, liveBytes, Meter, medianCost, PauseLog } from './meter.ts';
+import { short, textTable } from './text-table.ts';
+
+/** What to measure. */
+export interface ChurnBenchOptions {
+  /** Pods; default 100,000. */
+  readonly n?: number | undefined;
+  /** Prints nothing when true: the caller shows the result. */
+  readonly json?: boolean | undefined;
+}
+
+/** What {@link benchChurn} measured. An event is one pod that comes or goes; two make a restart. */
+export interface ChurnBenchReport {
+  readonly pods: number;
+  readonly clusters: number;
+  /** Restarts of every pod. */
+  readonly rounds: number;
+  readonly events: number;
+  /** CPU nanoseconds for one event: decoding its value, the `IPCache`, and a `Map` told the same. */
+  readonly decodeNs: number;
+  readonly engineNs: number;
+  readonly mapNs: number;
+  /** Time on the wall through decoder and engine. */
+  readonly eventsPerSecond: number;
+  /** How much the engine grew over all rounds, bytes an entry: what is not given back shows here. */
+  readonly growthPerEntry: number;
+}
+
+const DEFAULT_PODS = 100_000;
+const ROUNDS = 5;
+const WARM_UP_PODS = 4000;
+/** Events that are decoded, then told: a batch of a watch. */
+const BATCH = 256;
+
+interface Decoded {
+  readonly key: string;
+  /** Undefined when the pod goes. */
+  readonly claim: Claim | undefined;
+  readonly owner: string;
+}
+
+function decode({ name, cluster, value }: PodEvent): Decoded {
+  if (value === undefined) return { key: name, claim: undefined, owner: cluster };
+  const decoded = decodeIPIdentityPair(name, value, name);
+  if (!decoded.ok) throw new Error(`a value of the bench cannot be decoded: ${decoded.rejection.reason}`);
+  const { identity, hostIP, encryptKey, k8s } = decoded.value;
+  const claim: Claim = { source: 'clustermesh', owner: cluster, identity, hostIP, encryptKey, k8s };
+  return { key: decoded.value.key, claim, owner: cluster };
+}
+
+/** The subjects that live through the same events, and what they cost. */
+class Life {
+  readonly cache = new IPCache();
+  readonly map = new Map<string, Claim>();
+  told = 0;
+
+  constructor() {
+    this.cache.subscribe({
+      onChanges: (changes) => {
+        this.told += changes.length;
+      },
+    });
+  }
+
+  /** Plays events, and says what decoding, engine and `Map` cost for one of them. */
+  async play(pauses: PauseLog, events: Iterable<readonly PodEvent[]>): Promise<Record<string, Cost>> {
+    const [decoding, engine, yardstick] = [new Meter(pauses), new Meter(pauses), new Meter(pauses)];
+    let count = 0;
+    for (const batch of events) {
+      let decoded: readonly Decoded[] = [];
+      decoding.time(() => {
+        decoded = batch.map(decode);
+      });
+      engine.time(() => this.#tellEngine(decoded));
+      yardstick.time(() => this.#tellMap(decoded));
+      count += batch.length;
+    }
+    return {
+      decode: await decoding.cost(count),
+      engine: await engine.cost(count),
+      map: await yardstick.cost(count),
+    };
+  }
+
+  #tellEngine(events: readonly Decoded[]): void {
+    for (const { key, claim, owner } of events) {
+      if (claim === undefined) this.cache.delete(key, { source: 'clustermesh', owner });
+      else this.cache.upsert(key, claim);
+    }
+  }
+
+  #tellMap(events: readonly Decoded[]): void {
+    for (const { key, claim } of events) {
+      if (claim === undefined) this.map.delete(key);
+      else this.map.set(key, claim);
+    }
+  }
+}
+
+function check(what: string, is: number, expected: number): void {
+  if (is !== expected) throw new Error(`${what}: ${is}, expected ${expected}`);
+}
+
+async function engineBytes(life: Life): Promise<number> {
+  await liveBytes();
+  return life.cache.status().bytes;
+}
+
+async function run(pauses: PauseLog, pods: number, rounds: number): Promise<ChurnBenchReport> {
+  collectGarbage();
+  const mesh = new PodMesh(pods);
+  const life = new Life();
+  await life.play(pauses, mesh.start(BATCH));
+  check('entries', life.cache.size, pods);
+  const bytes = await engineBytes(life);
+  const costs = await interleave(rounds, [() => life.play(pauses, mesh.restartAll(BATCH))]);
+  check('entries', life.cache.size, pods);
+  check('entries of the map', life.map.size, pods);
+  check('changes told', life.told, pods + 2 * rounds * pods);
+  const of = (stage: string): Cost => medianCost(costs.flatMap((cost) => cost[stage] ?? []));
+  return {
+    pods,
+    clusters: mesh.clusters,
+    rounds,
+    events: 2 * rounds * pods,
+    decodeNs: of('decode').cpuNs,
+    engineNs: of('engine').cpuNs,
+    mapNs: of('map').cpuNs,
+    eventsPerSecond: 1e9 / (of('decode').wallNs + of('engine').wallNs),
+    growthPerEntry: ((await engineBytes(life)) - bytes) / pods,
+  };
+}
+
+/** The report for people, in Markdown. */
+export function renderChurn(report: ChurnBenchReport): string {
+  const { pods, clusters, rounds, events, decodeNs, engineNs, mapNs } = report;
+  const count = (value: number): string => value.toLocaleString('en');
+  return [
+    `Churn: ${count(pods)} pods in ${clusters} clusters, every deployment restarted ${rounds} times, pod by pod: ${count(events)} events. CPU time, medians of ${rounds} rounds.\n`,
+    textTable(
+      ['one event', 'ns', 'of `Map`'],
+      [
+        ['decoding the value', short(decodeNs), ''],
+        ['`IPCache`, one listener', short(engineNs), short(engineNs / mapNs)],
+        ['`Map.set` or `Map.delete`', short(mapNs), '1.00'],
+      ],
+    ),
+    `${count(Math.round(report.eventsPerSecond))} events/s through decoder and engine; the engine grew by ${short(report.growthPerEntry)} bytes an entry.\n`,
+  ].join('\n');
+}
+
+/**
+ * Replays the life of a mesh: pods of all clusters, then rolling restarts of every deployment, where each pod comes
+ * back with another address on another node before the old one goes. Checks by itself that nothing is lost.
+ */
+export async function benchChurn(options: ChurnBenchOptions = {}): Promise<ChurnBenchReport> {
+  const pauses = new PauseLog();
+  await run(pauses, WARM_UP_PODS, 2);
+  const report = await run(pauses, options.n ?? DEFAULT_PODS, ROUNDS);
+  pauses.stop();
+  if (options.json !== true) process.stdout.write(renderChurn(report));
+  return report;
+}
