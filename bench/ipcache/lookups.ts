@@ -47,7 +47,7 @@ const COVER = 50;
 /** How many bits up the neighbourhood of a prefix reaches: a /24 for an address, a /16 for a /24. */
 const NEIGHBOURHOOD = 8;
 /** Look-ups to repeat in each round, at most: a sample, since they do not change the table. */
-const SAMPLE = 50_000;
+const SAMPLE = 20_000;
 const SHADOW_EVERY = 10;
 
 function countBits(word: number): number {
@@ -87,7 +87,8 @@ export class Lookups {
   readonly #space: Space;
   readonly #random: () => number;
   readonly #known = new Set<number>();
-  readonly #lengths = new Set<number>();
+  /** Lengths that the table has, longest first. */
+  readonly #lengths: readonly number[];
   readonly #at: AddressWords;
 
   constructor(n: number, kind: LookupKind) {
@@ -96,6 +97,7 @@ export class Lookups {
     this.#at = { family: this.#space.family, w0: 0, w1: 0, w2: 0, w3: 0 };
     const twins = kind === 'shadowed' ? Math.floor(n / SHADOW_EVERY) : 0;
     const nets = this.#nets(n - twins);
+    this.#lengths = [...new Set(nets.map(({ length }) => length))].sort((a, b) => b - a);
     const addresses = nets.filter(({ length }) => length === this.#space.bits);
     const cidrs = nets.filter(({ length }) => length < this.#space.bits);
     const keys = [
@@ -137,7 +139,6 @@ export class Lookups {
   }
 
   #add(nets: Net[], length: number, count: number): void {
-    if (count > 0) this.#lengths.add(length);
     for (let added = 0; added < count; ) {
       const words = this.#address();
       maskWords(words, length);
@@ -186,8 +187,7 @@ export class Lookups {
 
   #covered(address: Readonly<AddressWords>): boolean {
     const at = Object.assign(this.#at, address);
-    for (let length = this.#space.bits; length >= 0; length--) {
-      if (!this.#lengths.has(length)) continue;
+    for (const length of this.#lengths) {
       maskWords(at, length);
       if (this.#known.has(numberOf(at, length))) return true;
     }

@@ -18,8 +18,6 @@ export interface Stall {
   readonly maxMs: number;
   /** The part of the longest one in a pause of the garbage collector. */
   readonly gcMs: number;
-  /** The longest one by CPU time: what a busy machine did not add to. */
-  readonly maxCpuMs: number;
   readonly p9999Ms: number;
 }
 

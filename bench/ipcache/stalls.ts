@@ -12,21 +12,17 @@ class StallWatch {
   readonly #durations: Float64Array;
   #count = 0;
   #longest = { start: 0, end: 0 };
-  #maxCpuMicros = 0;
 
   constructor(operations: number) {
     this.#durations = new Float64Array(operations);
   }
 
   time(operation: () => void): void {
-    const cpu = process.cpuUsage();
     const start = performance.now();
     operation();
     const end = performance.now();
     this.#durations[this.#count++] = end - start;
     if (end - start > this.#longest.end - this.#longest.start) this.#longest = { start, end };
-    const used = process.cpuUsage(cpu);
-    this.#maxCpuMicros = Math.max(this.#maxCpuMicros, used.user + used.system);
   }
 
   async stall(pauses: PauseLog): Promise<Stall> {
@@ -34,7 +30,6 @@ class StallWatch {
     return {
       maxMs: this.#longest.end - this.#longest.start,
       gcMs: await pauses.within([this.#longest]),
-      maxCpuMs: this.#maxCpuMicros / 1000,
       p9999Ms: sorted[Math.floor(this.#count * 0.9999)] ?? Number.NaN,
     };
   }

@@ -70,11 +70,11 @@ function engineTable(report: IPCacheReport): string {
 }
 
 function stallTable(report: IPCacheReport): string {
-  const rows = Object.entries(report.stalls).map(([name, { p9999Ms, maxMs, gcMs, maxCpuMs }]) => [
+  const rows = Object.entries(report.stalls).map(([name, { p9999Ms, maxMs, gcMs }]) => [
     name === 'mapSet' ? '`Map.set`' : name,
-    ...[p9999Ms, maxMs, gcMs, maxCpuMs].map((ms) => ms.toFixed(3)),
+    ...[p9999Ms, maxMs, gcMs].map((ms) => ms.toFixed(3)),
   ]);
-  return textTable(['longest single operation', '99.99 % ms', 'max ms', 'of it GC', 'max CPU ms'], rows);
+  return textTable(['longest single operation', '99.99 % ms', 'max ms', 'of it GC'], rows);
 }
 
 function peerTable(report: IPCacheReport): string {
