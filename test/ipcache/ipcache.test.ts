@@ -350,3 +350,19 @@ describe('traps of known systems', () => {
     expect(cache.status().outcomes.capacity).toBe(1);
   });
 });
+
+describe('what a listener is told of an entry', () => {
+  it('is the same four attributes whatever happened: the old one of a delete named source and owner too', () => {
+    const cache = new IPCache();
+    const changes = told(cache);
+    cache.upsert('10.0.0.1', { identity: 100, source: 'k8s' });
+    cache.upsert('10.0.0.1', { identity: 200, source: 'kvstore', owner: 'east' });
+    cache.upsert('10.0.0.1', { identity: 300, source: 'kvstore', owner: 'east' });
+    cache.delete('10.0.0.1', { source: 'kvstore', owner: 'east' });
+    cache.delete('10.0.0.1', { source: 'k8s' });
+    const attributes = ['identity', 'hostIP', 'encryptKey', 'k8s'];
+    const entries = changes.flatMap((change) => [change.old ?? [], change.new ?? []].flat());
+    expect(entries.map((entry) => Object.keys(entry))).toEqual(entries.map(() => attributes));
+    expect(changes.map(({ old }) => old?.identity)).toEqual([undefined, 100, 200, 300, 100]);
+  });
+});
