@@ -10,6 +10,8 @@ export type { Rejection, RejectionStatus } from './base/rejection.ts';
 export { RejectionLog } from './base/rejection.ts';
 export type { Unsubscribe } from './base/subscription.ts';
 export { systemClock } from './base/system-clock.ts';
+export type { TurnGateOptions } from './base/turn-gate.ts';
+export { TurnGate } from './base/turn-gate.ts';
 export type { AddClusterOutcome, ClusterMeshOptions, ClusterMeshStatus } from './clustermesh/cluster-mesh.ts';
 // ── What feeds the engines ─────────────────────────────────────────────────────────────────────────────────
 export { ClusterMesh } from './clustermesh/cluster-mesh.ts';

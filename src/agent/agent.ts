@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
+import { TurnGate } from '../base/turn-gate.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import { OwnCluster } from '../clustermesh/own-cluster.ts';
@@ -58,6 +59,7 @@ export class Agent implements Knowledge, PlayStage {
   readonly #options: AgentOptions;
   readonly #context: AgentContext;
   readonly #recorded: RecordedMesh;
+  readonly #gate: TurnGate;
   readonly #refused: RejectionReport;
   readonly #refuse: (rejection: Rejection) => void;
   #followed: Followed | undefined;
@@ -70,6 +72,7 @@ export class Agent implements Knowledge, PlayStage {
     const { clusterName, nodeName, network } = options;
     this.#options = options;
     this.#context = context;
+    this.#gate = new TurnGate({ clock, nextTurn: setImmediate });
     this.#recorded = new RecordedMesh(clock, random);
     this.#refused = new RejectionReport(log);
     const onReject = (rejection: Rejection): void => this.#refused.add(rejection);
@@ -214,17 +217,19 @@ export class Agent implements Knowledge, PlayStage {
     const { clock, random } = this.#context;
     const { ipcache, nodes, services } = this;
     const onReject = this.#refuse;
+    const gate = this.#gate;
     const { backend, id: ownID } = await this.#openOwn(signal);
     const own = new OwnCluster({
       clusterName,
       engines: { ipcache, nodes, remoteNodeIdentities },
       backend,
+      gate,
       onReject,
     });
     own.start();
     const mesh = new ClusterMesh({
       ...{ clusterName, clusterID: ownID, maxConnectedClusters, serviceTTLMs },
-      ...{ ipcache, nodes, services, remoteNodeIdentities, clock, random, onReject },
+      ...{ ipcache, nodes, services, remoteNodeIdentities, clock, random, gate, onReject },
     });
     for (const cluster of this.#recorded.clusters) {
       if (cluster !== clusterName) await this.#add(mesh, cluster);

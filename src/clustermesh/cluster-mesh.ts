@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { MeshEngines } from './engines.ts';
@@ -22,6 +23,11 @@ export interface ClusterMeshOptions extends MeshEngines {
    * nodes, IPs and identities stay. Default: they all stay.
    */
   readonly serviceTTLMs?: number | undefined;
+  /**
+   * What every batch of every cluster passes on its way into the engines, so that many clusters that sync at once
+   * do not hold up the event loop. By default each batch is applied as it comes.
+   */
+  readonly gate?: TurnGate | undefined;
   /** Told of every refused value, with its kvstore key. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
@@ -139,7 +145,7 @@ export class ClusterMesh {
   }
 
   #newCluster(name: string): RemoteCluster {
-    const { clock, random, onReject, serviceTTLMs, maxConnectedClusters = 255 } = this.#options;
+    const { clock, random, gate, onReject, serviceTTLMs, maxConnectedClusters = 255 } = this.#options;
     const { ipcache, services, nodes, remoteNodeIdentities } = this.#options;
     return new RemoteCluster({
       name,
@@ -149,6 +155,7 @@ export class ClusterMesh {
       maxConnectedClusters,
       globalServices: this.globalServices,
       serviceTTLMs,
+      gate,
       claimID: (id) => this.#conflict(name, id),
       onReject,
     });

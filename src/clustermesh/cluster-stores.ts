@@ -1,4 +1,5 @@
 import type { RejectionLog } from '../base/rejection.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { Writer } from '../ipcache/types.ts';
@@ -28,6 +29,8 @@ export interface ClusterStoresOptions {
   /** Told of the services that the cluster shares. */
   readonly globalServices?: GlobalServices | undefined;
   readonly rejections: RejectionLog;
+  /** See `WatchStoreOptions`. */
+  readonly gate?: TurnGate | undefined;
 }
 
 /** What is followed of a cluster, where and until when. */
@@ -52,11 +55,11 @@ export class ClusterStores {
 
   constructor(options: ClusterStoresOptions) {
     this.#options = options;
-    const { cluster, writer, engines, identities, globalServices, rejections } = options;
+    const { cluster, writer, engines, identities, globalServices, rejections, gate } = options;
     const limits = (): ClusterLimits => this.#limits;
     const { ipcache, nodes, services } = engines;
     const add = <T>(resource: MeshResource, { decode, observer }: Parts<T>): void => {
-      this.#stores.set(resource, new WatchStore<T>({ decode, observer, rejections }));
+      this.#stores.set(resource, new WatchStore<T>({ decode, observer, rejections, gate }));
     };
     // Nodes first: they say how to reach what the others name.
     if (nodes !== undefined) {

@@ -1,5 +1,6 @@
 import type { Rejection } from '../base/rejection.ts';
 import { RejectionLog, type RejectionStatus } from '../base/rejection.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import type { MeshResource } from '../kvstore/codec/keys.ts';
@@ -13,6 +14,8 @@ export interface OwnClusterOptions {
   readonly engines: Omit<MeshEngines, 'services'>;
   /** The cluster's kvstore. The caller closes it. */
   readonly backend: KvstoreBackend;
+  /** See `ClusterMeshOptions`; the same one. */
+  readonly gate?: TurnGate | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
@@ -48,6 +51,7 @@ export class OwnCluster {
       engines: { ipcache, nodes, remoteNodeIdentities },
       identities: this.identities,
       rejections: this.#rejections,
+      gate: options.gate,
     });
   }
 

@@ -3,6 +3,7 @@ import { backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../base/rejection.ts';
 import { sleep } from '../base/sleep.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
@@ -39,6 +40,7 @@ export interface RemoteClusterOptions {
   readonly claimID: (id: number) => string | undefined;
   /** See `ClusterMeshOptions`. */
   readonly serviceTTLMs: number | undefined;
+  readonly gate: TurnGate | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
@@ -63,6 +65,9 @@ export interface RemoteClusterStatus {
   readonly failures: number;
   readonly lastFailure: string | undefined;
 }
+
+/** What making a client and its handshake weigh at the gate, in events: about 2 ms. */
+const CONNECT_WEIGHT = 1024;
 
 const BACKOFF = { baseMs: 200, capMs: 15_000 };
 
@@ -100,6 +105,7 @@ export class RemoteCluster {
       identities: this.identities,
       globalServices: options.globalServices,
       rejections: this.#rejections,
+      gate: options.gate,
     });
     const { clock, serviceTTLMs } = options;
     this.#reach =
@@ -244,6 +250,8 @@ export class RemoteCluster {
   }
 
   async #open(attempt: number, signal: AbortSignal): Promise<void> {
+    await this.#options.gate?.pass(CONNECT_WEIGHT, signal);
+    if (signal.aborted) return;
     const backend = await this.#connect?.();
     if (signal.aborted) {
       await backend?.close();

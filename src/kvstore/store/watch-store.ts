@@ -1,5 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
 import type { KvstoreBackend, Watch, WatchEvent, WatchStatus } from '../backend.ts';
 import type { Decoded } from '../codec/fields.ts';
 
@@ -22,6 +23,8 @@ export interface WatchStoreOptions<T> {
   readonly observer: StoreObserver<T>;
   /** Where refused values are counted (I12). */
   readonly rejections: RejectionLog;
+  /** Passed with every batch, by all stores of one process; by default each batch is applied at once. */
+  readonly gate?: TurnGate | undefined;
 }
 
 /** Where a run of a {@link WatchStore} reads. */
@@ -48,6 +51,9 @@ export interface WatchStoreStatus {
   /** Undefined while the store is not running. */
   readonly watch: WatchStatus | undefined;
 }
+
+/** What beginning to read weighs at the gate, in events: up to a page of them is under way then. */
+const FIRST_PAGE = 1024;
 
 /**
  * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). What the observer holds is at any moment a
@@ -109,11 +115,15 @@ export class WatchStore<T> {
     this.#run++;
     this.#cursor = 0;
     this.#refused.clear();
+    const { gate } = this.#options;
     const watch = backend.watch(prefix, { signal, endOnDivergence });
     this.#watch = watch;
     try {
+      await gate?.pass(FIRST_PAGE, signal);
       for await (const batch of watch) {
-        this.#inBatch(() => this.#apply(batch, prefix.length));
+        const apply = (): void => this.#inBatch(() => this.#apply(batch, prefix.length));
+        if (gate === undefined) apply();
+        else if (!(await gate.run(batch.length, apply, signal))) break;
         const { queuedBytes, nextRevision } = watch.status();
         if (queuedBytes === 0) this.#cursor = nextRevision;
       }

@@ -1,0 +1,149 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import { ManualClock } from './manual-clock.ts';
+
+/** A gate of small turns, and an event loop that turns when it is told to. */
+class GateWorld {
+  readonly clock = new ManualClock();
+  readonly done: string[] = [];
+  readonly #callbacks: (() => void)[] = [];
+  readonly gate = new TurnGate({
+    clock: this.clock,
+    nextTurn: (callback) => this.#callbacks.push(callback),
+    weightPerTurn: 10,
+    msPerTurn: 5,
+  });
+
+  /** Turns that were asked for. */
+  get asked(): number {
+    return this.#callbacks.length;
+  }
+
+  run(name: string, weight: number, signal?: AbortSignal): Promise<boolean> {
+    return this.gate.run(weight, () => void this.done.push(name), signal);
+  }
+
+  /** Works piece by piece, each after the one before. */
+  async runAll(name: string, pieces: number, weight: number): Promise<void> {
+    for (let i = 0; i < pieces; i++) await this.run(name, weight);
+  }
+
+  /** The next turn of the event loop; gives what was done in it. */
+  async turn(): Promise<readonly string[]> {
+    const before = this.done.length;
+    for (const callback of this.#callbacks.splice(0)) callback();
+    for (let i = 0; i < 20; i++) await Promise.resolve();
+    return this.done.slice(before);
+  }
+}
+
+describe('a gate to the turns of the event loop', () => {
+  it('lets work through at once until the weight of a turn is spent', async () => {
+    const world = new GateWorld();
+    for (const name of ['a', 'b', 'c', 'd']) void world.run(name, 5);
+    expect(world.done).toEqual(['a', 'b']);
+    expect(world.gate.waiting).toBe(2);
+    expect(await world.turn()).toEqual(['c', 'd']);
+  });
+
+  it('lets no more through once the time of a turn is spent', async () => {
+    const world = new GateWorld();
+    const slow = (): void => world.clock.advance(3);
+    for (let i = 0; i < 3; i++) void world.gate.run(1, slow);
+    expect(world.gate.waiting).toBe(1);
+    await world.turn();
+    expect(world.gate.waiting).toBe(0);
+  });
+
+  it('does one piece in a turn, however heavy', async () => {
+    const world = new GateWorld();
+    for (const name of ['a', 'b']) void world.run(name, 1000);
+    expect(world.done).toEqual(['a']);
+    expect(await world.turn()).toEqual(['b']);
+  });
+
+  it('gives one piece to each who waits before anyone has a second', async () => {
+    const world = new GateWorld();
+    const all = [world.runAll('large', 6, 10), world.runAll('small', 2, 10), world.runAll('other', 2, 10)];
+    while (world.gate.waiting > 0) await world.turn();
+    await Promise.all(all);
+    const expected = [
+      'large',
+      'small',
+      'other',
+      'large',
+      'small',
+      'other',
+      'large',
+      'large',
+      'large',
+      'large',
+    ];
+    expect(world.done).toEqual(expected);
+  });
+
+  it('does not run what was aborted while it waited, and says so at once', async () => {
+    const world = new GateWorld();
+    const left = new AbortController();
+    void world.run('a', 10);
+    const b = world.run('b', 10, left.signal);
+    const c = world.run('c', 10);
+    left.abort();
+    expect(await b).toBe(false);
+    expect(await world.turn()).toEqual(['c']);
+    expect(await c).toBe(true);
+    expect(await world.run('d', 1, left.signal)).toBe(false);
+    expect(world.done).toEqual(['a', 'c']);
+  });
+
+  it('tells only the one whose work has failed', async () => {
+    const world = new GateWorld();
+    void world.run('a', 10);
+    const failing = world.gate.run(1, () => {
+      throw new Error('broken');
+    });
+    const after = world.run('b', 1);
+    void world.turn();
+    await expect(failing).rejects.toThrow('broken');
+    expect(await after).toBe(true);
+  });
+
+  it('asks for no turn when there is nothing to do', async () => {
+    const world = new GateWorld();
+    expect(world.asked).toBe(0);
+    void world.run('a', 1);
+    void world.run('b', 1);
+    expect(world.asked).toBe(1);
+    await world.turn();
+    expect(world.asked).toBe(0);
+  });
+
+  it('loses nothing, reorders nothing of one worker, and holds every turn to its weight', async () => {
+    const worker = fc.array(fc.integer({ min: 0, max: 15 }), { maxLength: 8 });
+    await fc.assert(
+      fc.asyncProperty(fc.array(worker, { maxLength: 5 }), async (workers) => {
+        const world = new GateWorld();
+        const seen: (readonly [number, number, number])[] = [];
+        const working = workers.map(async (pieces, who) => {
+          for (const [i, weight] of pieces.entries()) {
+            await world.gate.run(weight, () => void seen.push([who, i, weight]));
+          }
+        });
+        let turns = 0;
+        for (let told = 0; world.asked > 0; told = seen.length, turns++) {
+          await world.turn();
+          const weights = seen.slice(told).map(([, , weight]) => Math.max(1, weight));
+          // The last one may go over, for a turn ends with the piece that spends it; the first turn is two.
+          const spent = weights.slice(0, -1).reduce((sum, weight) => sum + weight, 0);
+          expect(spent).toBeLessThan(turns === 0 ? 40 : 10);
+        }
+        await Promise.all(working);
+        for (const [who, pieces] of workers.entries()) {
+          const own = seen.filter(([by]) => by === who);
+          expect(own).toEqual(pieces.map((weight, i) => [who, i, weight]));
+        }
+      }),
+    );
+  });
+});

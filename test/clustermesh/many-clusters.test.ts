@@ -1,0 +1,81 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
+import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+import { settle } from '../kvstore/settle.ts';
+import { Agent, newCluster, write } from './mesh-world.ts';
+
+const CLUSTERS = 20;
+const IPS = 30;
+const PER_TURN = 100;
+
+function cluster(clock: ManualClock, id: number): MemoryServer {
+  const server = newCluster(clock, `c${id}`, id);
+  for (let i = 0; i < IPS; i++) {
+    const ip = `10.${id}.0.${i}`;
+    write(server, `cilium/state/ip/v1/default/${ip}`, { IP: ip, ID: (id << 16) + 256 });
+  }
+  return server;
+}
+
+/** An agent of a mesh behind a gate whose turns come when the test asks for them. */
+async function world(): Promise<{ agent: Agent; servers: readonly MemoryServer[]; turn: () => void }> {
+  const clock = new ManualClock();
+  const asked: (() => void)[] = [];
+  const nextTurn = (callback: () => void): number => asked.push(callback);
+  const gate = new TurnGate({ clock, nextTurn, weightPerTurn: PER_TURN });
+  const agent = new Agent(clock, (options) => new ClusterMesh({ ...options, gate }));
+  onTestFinished(() => agent.stop());
+  const servers = Array.from({ length: CLUSTERS }, (_, i) => cluster(clock, i + 20));
+  await Promise.all(servers.map((server, i) => agent.add(`c${i + 20}`, server)));
+  const turn = (): void => {
+    for (const callback of asked.splice(0)) callback();
+  };
+  return { agent, servers, turn };
+}
+
+it('many clusters that sync at once share the turns of the event loop (freeze: all applied in one turn)', async () => {
+  const { agent, turn } = await world();
+  let most = 0;
+  let turns = 0;
+  for (; agent.ipcache.size < CLUSTERS * IPS; turns++) {
+    expect(turns).toBeLessThan(1000);
+    const before = agent.ipcache.size;
+    turn();
+    await settle();
+    most = Math.max(most, agent.ipcache.size - before);
+  }
+  expect(turns).toBeGreaterThan((CLUSTERS * IPS) / PER_TURN);
+  // A turn ends with the batch that spends it.
+  expect(most).toBeLessThan(PER_TURN + 2 * IPS);
+  for (; !agent.mesh.status().ready; turns++) {
+    expect(turns).toBeLessThan(1000);
+    turn();
+    await settle();
+  }
+});
+
+it('a mesh that is stopped while its clusters wait for their turn does not wait for it', async () => {
+  const { agent, turn } = await world();
+  turn();
+  await settle();
+  await agent.mesh.stop();
+  const { size } = agent.ipcache;
+  for (let i = 0; i < 100; i++) turn();
+  await settle();
+  expect(agent.ipcache.size).toBe(size);
+});
+
+it('a cluster that is removed while it waits for its turn leaves nothing behind (I10)', async () => {
+  const { agent, turn } = await world();
+  for (let i = 0; i < 40; i++) {
+    turn();
+    await settle();
+  }
+  const removed = agent.mesh.names.map((name) => agent.mesh.remove(name));
+  await Promise.all(removed);
+  for (let i = 0; i < 100; i++) turn();
+  await settle();
+  expect(agent.ipcache.size).toBe(0);
+});
