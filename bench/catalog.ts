@@ -34,4 +34,8 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     summary: 'listing and watching a real etcd, stage by stage; --n keys (100,000)',
     run: async (options) => (await import('./kvstore.ts')).benchKvstore(options),
   },
+  mesh: {
+    summary: 'ClusterMesh: a mesh that becomes ready and changes; --n clusters of 1,000 endpoints (250)',
+    run: async (options) => (await import('./mesh.ts')).benchMesh(options),
+  },
 };
