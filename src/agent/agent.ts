@@ -6,6 +6,7 @@ import { TurnGate } from '../base/turn-gate.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import { OwnCluster } from '../clustermesh/own-cluster.ts';
+import { waitForClusters } from '../clustermesh/sync-deadline.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
@@ -15,7 +16,6 @@ import { ServiceCache } from '../servicecache/service-cache.ts';
 import {
   type AgentStatus,
   agentStatus,
-  type ClusterStatus,
   clusterStatuses,
   type Followed,
   missingClusters,
@@ -23,7 +23,6 @@ import {
 import type { Knowledge } from './answers.ts';
 import { applyManifest } from './apply-manifest.ts';
 import { ConfigFolder } from './config-folder.ts';
-import { waitForSync } from './first-sync.ts';
 import { InputError } from './input-error.ts';
 import { labelName } from './label-name.ts';
 import type { Logger } from './log.ts';
@@ -43,7 +42,7 @@ export interface AgentContext {
 }
 
 /**
- * How long the first sync may stand still before the agent goes on without what is missing. A kvstore in this
+ * How long the first sync of a cluster may stand still before the agent goes on without what is missing. A kvstore in this
  * process that is silent for so long has nothing to say; over a network (SEMANTICS 8) it takes longer to know.
  */
 const PATIENCE_MS = { memory: 5_000, etcd: 180_000 };
@@ -106,18 +105,15 @@ export class Agent implements Knowledge, PlayStage {
     const { kvstore, clustermeshConfig } = this.#options;
     if (clustermeshConfig !== undefined) await this.#followFolder(clustermeshConfig, followed.mesh);
     const kind = kvstore === 'etcd' || clustermeshConfig !== undefined ? 'etcd' : 'memory';
-    const clusters = (): readonly ClusterStatus[] => clusterStatuses(followed);
-    await waitForSync(
-      {
-        synced: Promise.all([followed.own.synced(), followed.mesh.synced()]),
-        progress: () => heldKeys(clusters()),
-        hopeless: () => clusters().every(({ ready, failures }) => ready || failures >= FAILURES[kind]),
-      },
-      { clock, patienceMs: PATIENCE_MS[kind], signal },
-    );
+    const { own, mesh } = followed;
+    const patience = { clock, deadlineMs: PATIENCE_MS[kind], failures: FAILURES[kind], signal };
+    await Promise.all([
+      waitForClusters(() => [own.progress()], own.synced(), patience),
+      mesh.clustersSynced(patience),
+    ]);
     this.services.markSynced();
     this.#syncedMs = clock.now() - begun;
-    return missingClusters(clusters());
+    return missingClusters(clusterStatuses(followed));
   }
 
   /** What the engines hold now. */
@@ -248,8 +244,4 @@ export class Agent implements Knowledge, PlayStage {
     );
     return false;
   }
-}
-
-function heldKeys(clusters: readonly ClusterStatus[]): number {
-  return clusters.flatMap(({ keys }) => Object.values(keys)).reduce((sum, count) => sum + count, 0);
 }

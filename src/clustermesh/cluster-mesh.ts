@@ -7,6 +7,7 @@ import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { MeshEngines } from './engines.ts';
 import { GlobalServices } from './global-services.ts';
 import { type ConnectKvstore, RemoteCluster, type RemoteClusterStatus } from './remote-cluster.ts';
+import { type SyncDeadline, type SyncProgress, waitForClusters } from './sync-deadline.ts';
 
 /** What a {@link ClusterMesh} is made of. */
 export interface ClusterMeshOptions extends MeshEngines {
@@ -106,6 +107,18 @@ export class ClusterMesh {
   /** Resolves once every cluster known now has been complete. */
   async synced(): Promise<void> {
     await Promise.all([...this.#clusters.values()].map((cluster) => cluster.synced()));
+  }
+
+  /**
+   * Waits until every cluster, also one that is added meanwhile, has been complete, or has stood still for the
+   * deadline. Gives the names of those that are not complete, ascending; empty when all are. Never rejects: when
+   * the signal fires it gives what is not complete by then.
+   */
+  clustersSynced(deadline: SyncDeadline): Promise<readonly string[]> {
+    const { clock } = this.#options;
+    const look = (): readonly SyncProgress[] =>
+      this.names.flatMap((name) => this.#clusters.get(name)?.progress() ?? []);
+    return waitForClusters(look, this.synced(), { ...deadline, clock });
   }
 
   /** The identities of a cluster; `undefined` when it is not known. */

@@ -89,6 +89,16 @@ export class ClusterStores {
     return [...this.#stores.values()].every((store) => store.isSynced);
   }
 
+  /** Keys that the latest lists have shown and resources that have been complete: how far the first sync is. */
+  get arrived(): number {
+    let arrived = 0;
+    for (const store of this.#stores.values()) {
+      const { keys, refused, synced } = store.status();
+      arrived += keys + refused + (synced ? 1 : 0);
+    }
+    return arrived;
+  }
+
   /** Resolves once every resource has been complete. */
   async synced(): Promise<void> {
     await Promise.all([...this.#stores.values()].map((store) => store.synced));

@@ -7,6 +7,7 @@ import type { MeshResource } from '../kvstore/codec/keys.ts';
 import type { WatchStoreStatus } from '../kvstore/store/watch-store.ts';
 import { ClusterStores } from './cluster-stores.ts';
 import type { MeshEngines } from './engines.ts';
+import type { SyncProgress } from './sync-deadline.ts';
 
 /** What an {@link OwnCluster} is made of. */
 export interface OwnClusterOptions {
@@ -70,6 +71,12 @@ export class OwnCluster {
   /** Resolves once every resource has been complete. */
   synced(): Promise<void> {
     return this.#stores.synced();
+  }
+
+  /** How far the first sync has come. What its watches fail at they try again: it has no failures of its own. */
+  progress(): SyncProgress {
+    const { isSynced: synced, arrived } = this.#stores;
+    return { name: this.#options.clusterName, synced, arrived, failures: 0 };
   }
 
   status(): OwnClusterStatus {

@@ -24,6 +24,7 @@ import type { MeshEngines } from './engines.ts';
 import { followCluster, readHandshake } from './follow-cluster.ts';
 import type { GlobalServices } from './global-services.ts';
 import { ReachTimer } from './reach-timer.ts';
+import type { SyncProgress } from './sync-deadline.ts';
 
 /** Makes a client of a cluster's kvstore, which becomes the cluster's own to close. What it throws is retried. */
 export type ConnectKvstore = () => KvstoreBackend | Promise<KvstoreBackend>;
@@ -131,6 +132,12 @@ export class RemoteCluster {
   /** Resolves once every resource has been complete. */
   synced(): Promise<void> {
     return this.#stores.synced();
+  }
+
+  /** How far the first sync has come. Cost: a look at each resource. */
+  progress(): SyncProgress {
+    const { isSynced: synced, arrived } = this.#stores;
+    return { name: this.name, synced, arrived, failures: this.#state.failures };
   }
 
   status(): RemoteClusterStatus {
