@@ -1,0 +1,168 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
+import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { ManualClock } from '../base/manual-clock.ts';
+import { advance, settle } from '../kvstore/settle.ts';
+import { Agent, completeCluster, newCluster, OWN, write } from './mesh-world.ts';
+import { MovableAddress } from './other-kvstore.ts';
+
+let clock: ManualClock;
+let agent: Agent;
+
+beforeEach(() => {
+  clock = new ManualClock();
+  agent = new Agent(clock);
+});
+
+afterEach(() => agent.stop());
+
+function ip(server: MemoryServer, address: string, identity = 0x1_0200): void {
+  write(server, `cilium/state/ip/v1/default/${address}`, { IP: address, ID: identity });
+}
+
+function forgetIP(server: MemoryServer, address: string): void {
+  write(server, `cilium/state/ip/v1/default/${address}`, undefined);
+}
+
+function node(server: MemoryServer, cluster: string, name: string, address: string): void {
+  const addresses = [{ Type: 'InternalIP', IP: address }];
+  write(server, `cilium/state/nodes/v1/${cluster}/${name}`, {
+    Name: name,
+    Cluster: cluster,
+    IPAddresses: addresses,
+  });
+}
+
+const ips = (): readonly string[] => [...agent.ipcache.entries()].map(({ key }) => key).sort();
+
+const READY_AGAIN_MS = 20_000;
+
+describe('traps that other meshes have fallen into', () => {
+  it.each([
+    ['an older one', 0],
+    ['one that has grown further', 40],
+  ])('a watch resumed against a different etcd is a new list: %s', async (_what, more) => {
+    const [first, second] = [newCluster(clock, 'a', 1), newCluster(clock, 'second', 2)];
+    for (const address of ['10.1.0.1', '10.1.0.2']) ip(first, address);
+    // The same cluster, said to be so by another etcd: with what the first had, and what it never had.
+    write(second, 'cilium/cluster-config/a', { id: 1, capabilities: { syncedCanaries: true } });
+    completeCluster(second, 'a');
+    for (let i = 0; i < more; i++) ip(second, '10.1.0.3', 0x1_0200 + i);
+    ip(second, '10.1.0.2', 0x1_0300);
+    ip(second, '10.1.0.3', 0x1_0300);
+    const address = new MovableAddress(first, clock);
+    await agent.mesh.add('a', () => address.connect());
+    await settle(8);
+    expect(ips()).toEqual(['10.1.0.1', '10.1.0.2']);
+    address.moveTo(second);
+    await advance(clock, READY_AGAIN_MS);
+    expect(ips()).toEqual(['10.1.0.2', '10.1.0.3']);
+    expect(agent.ipcache.get('10.1.0.2')?.identity).toBe(0x1_0300);
+  });
+
+  it('a different etcd behind the address, of another cluster, takes nothing away and gives nothing', async () => {
+    const [first, other] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
+    ip(first, '10.1.0.1');
+    ip(other, '10.2.0.1', 0x2_0200);
+    const address = new MovableAddress(first, clock);
+    await agent.mesh.add('a', () => address.connect());
+    await settle(8);
+    address.moveTo(other);
+    await advance(clock, READY_AGAIN_MS);
+    expect(ips()).toEqual(['10.1.0.1']);
+    expect(agent.mesh.status().clusters[0]?.lastFailure).toContain('configuration is gone');
+  });
+
+  it('deletes missed while disconnected are made up for', async () => {
+    const server = newCluster(clock, 'a', 1);
+    for (const address of ['10.1.0.1', '10.1.0.2']) ip(server, address);
+    node(server, 'a', 'n1', '192.168.1.1');
+    await agent.add('a', server);
+    await settle(8);
+    agent.links.get('a')?.link.down();
+    forgetIP(server, '10.1.0.1');
+    write(server, 'cilium/state/nodes/v1/a/n1', undefined);
+    server.compact();
+    await advance(clock, READY_AGAIN_MS);
+    expect(ips()).toContain('10.1.0.1');
+    agent.links.get('a')?.link.up();
+    await advance(clock, READY_AGAIN_MS);
+    expect(ips()).toEqual(['10.1.0.2']);
+    expect(agent.nodes.size).toBe(0);
+  });
+
+  it('entries of a removed cluster do not linger, not even under a claim that was stronger (I10)', async () => {
+    const [own, server] = [newCluster(clock, OWN, 9), newCluster(clock, 'a', 1)];
+    ip(own, '10.1.0.1', 0x9_0200);
+    ip(server, '10.1.0.1');
+    agent.followOwn(own);
+    await agent.add('a', server);
+    await settle(8);
+    await agent.mesh.remove('a');
+    forgetIP(own, '10.1.0.1');
+    await settle(8);
+    expect(ips()).toEqual([]);
+  });
+
+  it('a reconnect to the same content tells nobody anything: no event storm (I3)', async () => {
+    const server = newCluster(clock, 'a', 1);
+    for (let i = 0; i < 20; i++) ip(server, `10.1.0.${i}`);
+    node(server, 'a', 'n1', '192.168.1.1');
+    await agent.add('a', server);
+    await settle(8);
+    const told: unknown[] = [];
+    agent.ipcache.subscribe({ onChanges: (changes) => void told.push(...changes) });
+    told.length = 0;
+    await agent.add('a', server);
+    await advance(clock, READY_AGAIN_MS);
+    expect(agent.mesh.status().ready).toBe(true);
+    expect(told).toEqual([]);
+  });
+
+  it('clusters that lost their connections at once do not come back at once: the backoff has jitter', async () => {
+    await agent.stop();
+    let spread = 0;
+    const random = (): number => {
+      spread = (spread + 0.137) % 1;
+      return spread;
+    };
+    agent = new Agent(clock, (options) => new ClusterMesh({ ...options, random }));
+    const attempts: number[] = [];
+    for (let i = 0; i < 20; i++) {
+      await agent.mesh.add(`c${i}`, () => {
+        attempts.push(clock.now());
+        throw new Error('the etcd is starting');
+      });
+    }
+    await advance(clock, 60_000);
+    expect(new Set(attempts.slice(0, 20)).size).toBe(1);
+    expect(new Set(attempts.slice(-20)).size).toBeGreaterThan(10);
+  });
+
+  it('a listener that removes the cluster it is told of does not stand in its own way: no deadlock', async () => {
+    const server = newCluster(clock, 'a', 1);
+    for (let i = 0; i < 600; i++) ip(server, `10.1.${i >> 8}.${i & 255}`);
+    const removed: Promise<boolean>[] = [];
+    agent.ipcache.subscribe({
+      onChanges: () => {
+        if (removed.length === 0) removed.push(agent.mesh.remove('a'));
+      },
+    });
+    await agent.add('a', server);
+    await settle(20);
+    expect(await Promise.all(removed)).toEqual([true]);
+    expect(ips()).toEqual([]);
+    expect(server.streams).toBe(0);
+  });
+
+  it('a cluster may be called as what every object has', async () => {
+    for (const [i, name] of ['constructor', 'toString', 'valueOf'].entries()) {
+      const server = newCluster(clock, name, i + 1);
+      ip(server, `10.${i}.0.1`, ((i + 1) << 16) + 512);
+      await agent.add(name, server);
+    }
+    await settle(12);
+    expect(agent.mesh.status().ready).toBe(true);
+    expect(agent.ipcache.get('10.0.0.1')?.owner).toBe('constructor');
+  });
+});
