@@ -5,7 +5,7 @@ import type { Watch } from '../../../src/kvstore/backend.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
-import { SharedStore } from '../../../src/kvstore/store/shared-store.ts';
+import { SharedStore, type SharedStoreStatus } from '../../../src/kvstore/store/shared-store.ts';
 import { type StoreDecoder, type StoreObserver, WatchStore } from '../../../src/kvstore/store/watch-store.ts';
 import { type LinkMode, TcpProxy } from '../etcd/tcp-proxy.ts';
 import { CheckedWatch } from './checked-watch.ts';
@@ -108,6 +108,10 @@ export class ChaosClient {
     const gone = `${this.name}-${round % count}`;
     this.contribution.delete(gone);
     this.#sharedStore.deleteLocalKey(gone);
+  }
+
+  get sharedStatus(): SharedStoreStatus {
+    return this.#sharedStore.status();
   }
 
   /** Breaks or opens the ways to all members. */

@@ -136,10 +136,14 @@ export class ChaosWorld {
 
   /** Waits until what the clients contribute is there, and nothing else. */
   async landed(): Promise<void> {
+    let shared: ReadonlyMap<string, PastWrite> = new Map();
+    const wanted = this.clients.flatMap(({ contribution }) => [...contribution]);
     await until('contributions have landed', async () => {
-      const shared = await this.cluster.content('shared/');
-      const wanted = this.clients.flatMap(({ contribution }) => [...contribution]);
+      shared = await this.cluster.content('shared/');
       return isSame(shared, wanted, `${PREFIX}shared/`);
+    }).catch((cause: unknown) => {
+      const stores = this.clients.map(({ sharedStatus, backend }) => [sharedStatus, backend.status()]);
+      throw new Error(JSON.stringify({ shared: [...shared], wanted, stores }), { cause });
     });
   }
 
