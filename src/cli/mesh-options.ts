@@ -8,6 +8,8 @@ export interface MeshFlags {
   readonly kvstore: KvstoreKind;
   readonly kvstoreConfig?: string;
   readonly clustermeshConfig?: string;
+  /** 0: never. */
+  readonly clustermeshCacheTtl: number;
   readonly load?: readonly string[];
   readonly manifests?: readonly string[];
   readonly cluster: string;
@@ -29,6 +31,14 @@ function parseClusterID(text: string): number {
   const id = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
   if (id <= MAX_CLUSTER_ID) return id;
   throw new InvalidArgumentError(`It must be a number from 0 to ${MAX_CLUSTER_ID}.`);
+}
+
+/** A time as the original takes it, such as `90s`, `10m` or `1h30m`, in milliseconds. */
+function parseDuration(text: string): number {
+  const parts = /^(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?$/.exec(text === '0' ? '0s' : text);
+  if (parts === null) throw new InvalidArgumentError('It must be a time such as 90s, 10m or 1h30m.');
+  const [hours = 0, minutes = 0, seconds = 0] = parts.slice(1).map((part) => Number(part ?? 0));
+  return ((hours * 60 + minutes) * 60 + seconds) * 1000;
 }
 
 function parseName(text: string): string {
@@ -60,6 +70,12 @@ export function addMeshOptions(command: Command): Command {
       parsePath,
     )
     .option(
+      '--clustermesh-cache-ttl <time>',
+      'a remote cluster that was out of reach for so long, such as 10m, loses its services; 0: never',
+      parseDuration,
+      0,
+    )
+    .option(
       '--load <file>',
       'recorded keys, JSON lines of {"store", "key", "value"}; may be repeated',
       append,
@@ -89,6 +105,7 @@ export function agentOptions(flags: MeshFlags): AgentOptions {
     kvstore: flags.kvstore,
     kvstoreConfig: flags.kvstoreConfig,
     clustermeshConfig: flags.clustermeshConfig,
+    serviceTTLMs: flags.clustermeshCacheTtl === 0 ? undefined : flags.clustermeshCacheTtl,
     clusterName: flags.cluster,
     clusterID: flags.clusterId,
     maxConnectedClusters: flags.maxConnectedClusters === '511' ? 511 : 255,

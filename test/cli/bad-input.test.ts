@@ -299,6 +299,8 @@ describe('a command line that is wrong ends with status 2 and usage', () => {
     [['agent', '--cluster', 'a/b'], /It must be a name/],
     [['agent', '--cluster-id', '512'], /It must be a number from 0 to 511/],
     [['agent', '--cluster-id', 'x'], /It must be a number from 0 to 511/],
+    [['agent', '--clustermesh-cache-ttl', 'soon'], /It must be a time such as 90s, 10m or 1h30m/],
+    [['agent', '--clustermesh-cache-ttl', ''], /It must be a time/],
     [['agent', '--max-connected-clusters', '300'], /Allowed choices are 255, 511/],
     [['agent', '--kvstore', 'consul'], /Allowed choices are memory/],
     [['agent', '--once', '-o', 'yaml'], /Allowed choices are text, json/],

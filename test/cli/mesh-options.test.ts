@@ -1,0 +1,26 @@
+import { Command } from 'commander';
+import { describe, expect, it } from 'vitest';
+import { addMeshOptions, agentOptions } from '../../src/cli/mesh-options.ts';
+
+/** The options of an agent that is given these words. */
+function optionsOf(...words: readonly string[]): ReturnType<typeof agentOptions> {
+  const command = addMeshOptions(new Command().exitOverride());
+  return agentOptions(command.parse(words, { from: 'user' }).opts());
+}
+
+describe('--clustermesh-cache-ttl', () => {
+  it.each([
+    ['90s', 90_000],
+    ['10m', 600_000],
+    ['1h30m', 5_400_000],
+    ['1h0m5s', 3_605_000],
+  ])('%s is %i ms', (text, ms) => {
+    expect(optionsOf('--clustermesh-cache-ttl', text).serviceTTLMs).toBe(ms);
+  });
+
+  it('is never by default, and for zero', () => {
+    expect(optionsOf().serviceTTLMs).toBeUndefined();
+    for (const zero of ['0', '0s', '0h0m'])
+      expect(optionsOf('--clustermesh-cache-ttl', zero).serviceTTLMs).toBeUndefined();
+  });
+});
