@@ -3,6 +3,8 @@
  * of what they take and give. Anything else is an inside matter and may change in any version.
  */
 
+// ── What feeds the engines ─────────────────────────────────────────────────────────────────────────────────
+export { ConfigFolder } from './agent/config-folder.ts';
 // ── What they have in common ───────────────────────────────────────────────────────────────────────────────
 export { AssertionError } from './base/assert.ts';
 export type { Clock, Random, Timer } from './base/clock.ts';
@@ -13,12 +15,24 @@ export { systemClock } from './base/system-clock.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
 export type { AddClusterOutcome, ClusterMeshOptions, ClusterMeshStatus } from './clustermesh/cluster-mesh.ts';
-// ── What feeds the engines ─────────────────────────────────────────────────────────────────────────────────
 export { ClusterMesh } from './clustermesh/cluster-mesh.ts';
+export type { ConfigFile, ConfigListing } from './clustermesh/config-directory.ts';
+export type {
+  ConfigFollowerOptions,
+  ConfigFollowerStatus,
+  ConfigSource,
+} from './clustermesh/config-follower.ts';
+export { ConfigFollower } from './clustermesh/config-follower.ts';
 export type { IPSink, MeshEngines, NodeSink, ServiceSink } from './clustermesh/engines.ts';
+export type { GlobalServices } from './clustermesh/global-services.ts';
 export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-cluster.ts';
 export { OwnCluster } from './clustermesh/own-cluster.ts';
-export type { RemoteClusterState, RemoteClusterStatus } from './clustermesh/remote-cluster.ts';
+export type {
+  ConnectKvstore,
+  RemoteClusterState,
+  RemoteClusterStatus,
+} from './clustermesh/remote-cluster.ts';
+export type { SyncDeadline, SyncProgress } from './clustermesh/sync-deadline.ts';
 // ── What the engines tell: a datapath, and recording ones ──────────────────────────────────────────────────
 export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';
 export { connectDatapath } from './datapath/datapath.ts';
@@ -96,7 +110,9 @@ export type {
   WatchStatus,
   WriteOptions,
 } from './kvstore/backend.ts';
+export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
 export type { Decoded } from './kvstore/codec/fields.ts';
+export type { MeshResource } from './kvstore/codec/keys.ts';
 export type { KvstoreErrorCode } from './kvstore/errors.ts';
 export { KvstoreError } from './kvstore/errors.ts';
 export type { EtcdBackendOptions, OpenEtcdOptions } from './kvstore/etcd/etcd-backend.ts';
