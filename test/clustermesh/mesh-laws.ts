@@ -8,8 +8,9 @@ import { advance, settle } from '../kvstore/settle.ts';
 import { FakeDirectory } from './fake-directory.ts';
 import { Agent, coldStart, newCluster, OWN, write } from './mesh-world.ts';
 
-const REMOTE = ['a', 'b'] as const;
-type Remote = (typeof REMOTE)[number];
+/** The remote clusters of the laws: `a` has id 1 at first, `b` 2, the own one 9. */
+export const REMOTE = ['a', 'b'] as const;
+export type Remote = (typeof REMOTE)[number];
 
 /** One thing that happens to a mesh. */
 export type Happening =
@@ -27,7 +28,7 @@ export type Happening =
   | { readonly do: 'pass'; readonly ms: number };
 
 const EDITS = ['add', 'touch', 'remove', 'tear', 'break'] as const;
-type Edit = (typeof EDITS)[number];
+export type Edit = (typeof EDITS)[number];
 
 const cluster = fc.constantFrom(...REMOTE, OWN);
 const remote = fc.constantFrom(...REMOTE);

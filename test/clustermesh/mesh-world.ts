@@ -1,5 +1,5 @@
 import { assert } from '../../src/base/assert.ts';
-import type { Random } from '../../src/base/clock.ts';
+import type { Clock, Random } from '../../src/base/clock.ts';
 import type { Rejection } from '../../src/base/rejection.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
@@ -34,7 +34,7 @@ const LOCAL_SERVICES = ['s0', 's1'].map((name, i) => ({
 
 /** An agent's engines, and the mesh that feeds them from the servers it is given. */
 export class Agent {
-  readonly clock: ManualClock;
+  readonly clock: Clock;
   readonly ipcache: IPCache = new IPCache();
   readonly services: ServiceCache = new ServiceCache({ clusterName: OWN });
   readonly nodes: NodeManager;
@@ -43,10 +43,7 @@ export class Agent {
   readonly links: Map<string, MemoryBackend> = new Map();
   #own: OwnCluster | undefined;
 
-  constructor(
-    clock: ManualClock,
-    makeMesh = (options: MeshOptions): ClusterMesh => new ClusterMesh(options),
-  ) {
+  constructor(clock: Clock, makeMesh = (options: MeshOptions): ClusterMesh => new ClusterMesh(options)) {
     this.clock = clock;
     const { ipcache, services } = this;
     this.nodes = new NodeManager({ ipcache, clock, random, clusterName: OWN, localNodeName: 'me' });
@@ -80,10 +77,14 @@ export class Agent {
   }
 
   followOwn(server: MemoryServer): void {
+    this.followOwnOn(this.connect(OWN, server));
+  }
+
+  followOwnOn(backend: KvstoreBackend): OwnCluster {
     const { ipcache, nodes } = this;
-    const backend = this.connect(OWN, server);
     this.#own = new OwnCluster({ clusterName: OWN, engines: { ipcache, nodes }, backend });
     this.#own.start();
+    return this.#own;
   }
 
   async add(name: string, server: MemoryServer): Promise<void> {
