@@ -56,7 +56,8 @@ export async function waitForClusters(
   }: SyncDeadline & { readonly clock: Clock },
 ): Promise<readonly string[]> {
   const woken = new AbortController();
-  void all.then(() => woken.abort());
+  const wake = (): void => woken.abort();
+  void all.then(wake, wake);
   const early = signal === undefined ? woken.signal : AbortSignal.any([signal, woken.signal]);
   let seen: ReadonlyMap<string, Seen> = new Map();
   for (;;) {
