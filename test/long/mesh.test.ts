@@ -6,7 +6,7 @@ import { seededRandom } from '../kvstore/chaos/seeded-random.ts';
 
 /**
  * `MESH_SEED` plays the scripts of another run again; the timing of real etcds is their own. `MESH_CYCLES`: scripts of
- * about a second each on a quiet machine; those with an etcd that hangs take up to half a minute.
+ * about a second each on a quiet machine; those in which an etcd was long out of reach take some more.
  */
 const { MESH_SEED = Math.floor(Math.random() * 2 ** 31), MESH_CYCLES = 240 } = process.env;
 const SEED = Number(MESH_SEED);
