@@ -103,6 +103,8 @@ export class EtcdEndpoint {
   readonly #client: PooledEtcd;
   /** The token, or the call that fetches it. */
   #metadata: Promise<Metadata> | undefined;
+  /** When that was asked for, by `performance.now`. */
+  #fetchedAt = 0;
   readonly #streams = new Set<EtcdStream<unknown>>();
   #closed = false;
 
@@ -155,9 +157,12 @@ export class EtcdEndpoint {
     return stream;
   }
 
-  /** The token is not valid any more: the next call fetches another. */
-  invalidateToken(): void {
-    this.#metadata = undefined;
+  /**
+   * The token is not valid any more: the next call fetches another. One that was fetched later than `before`, by
+   * `performance.now`, is kept: who found out had an older one.
+   */
+  invalidateToken(before: number): void {
+    if (this.#fetchedAt <= before) this.#metadata = undefined;
   }
 
   close(): void {
@@ -209,6 +214,7 @@ export class EtcdEndpoint {
 
   /** What every call carries: a token, if there is a user. Who asks while one is fetched shares it. */
   #authenticated(): Promise<Metadata> {
+    if (this.#metadata === undefined) this.#fetchedAt = performance.now();
     const fetched = this.#metadata ?? this.#fetchToken();
     this.#metadata = fetched;
     fetched.catch(() => {

@@ -78,6 +78,13 @@ const ELSEWHERE: ReadonlySet<KvstoreError['code']> = new Set([
 ]);
 
 /**
+ * Errors after which tokens are fetched anew. A token of etcd's own kind names the raft index at which it was given,
+ * and whoever shows it waits until the server has come that far: a store that was restored has to begin again, and
+ * says nothing of the token until the deadline has passed (etcd #11377).
+ */
+const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-token', 'deadline']);
+
+/**
  * The transport to an etcd cluster. One endpoint is used at a time, until it fails; then the next, for calls
  * and streams alike. Nothing is retried: the driver above does that, and meets the next endpoint.
  */
@@ -144,7 +151,7 @@ export class EtcdTransport implements Transport {
       fragment: this.#fragmented.has(request.prefix),
       onEnd: (error) => {
         if (error.code === 'too-large') this.#fragmented.add(request.prefix);
-        this.#failed(endpoint, error);
+        this.#failed(endpoint, error, performance.now());
       },
     });
   }
@@ -186,22 +193,23 @@ export class EtcdTransport implements Transport {
   /**
    * Many calls may fail of one cause: only the first of them turns to the next endpoint. A token is the whole
    * cluster's: when one has gone, as in a restart, those of the other endpoints have gone too, and to find that
-   * out one by one would cost a backoff each.
+   * out one by one would cost a backoff each. Tokens fetched after `begun` are none that the call can speak of.
    */
-  #failed(endpoint: EtcdEndpoint, error: KvstoreError): void {
-    if (error.code === 'invalid-token') for (const each of this.#endpoints) each.invalidateToken();
+  #failed(endpoint: EtcdEndpoint, error: KvstoreError, begun: number): void {
+    if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(begun);
     if (ELSEWHERE.has(error.code) && endpoint === this.#endpoint()) this.#current++;
   }
 
   async #ask<T>(call: (endpoint: EtcdEndpoint) => Promise<T>): Promise<T> {
     if (this.#closed) throw closedError();
     const endpoint = this.#endpoint();
+    const begun = performance.now();
     try {
       return await call(endpoint);
     } catch (thrown) {
       const error = asKvstoreError(thrown);
       if (this.#closed && error.code !== 'aborted') throw closedError();
-      this.#failed(endpoint, error);
+      this.#failed(endpoint, error, begun);
       throw error;
     }
   }
