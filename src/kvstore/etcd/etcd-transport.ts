@@ -149,6 +149,7 @@ export class EtcdTransport implements Transport {
     const endpoint = this.#endpoint();
     return new EtcdWatchStream(endpoint, request, observer, {
       fragment: this.#fragmented.has(request.prefix),
+      deadlineMs: this.#config.deadlineMs ?? DEADLINE_MS,
       onEnd: (error) => {
         if (error.code === 'too-large') this.#fragmented.add(request.prefix);
         this.#failed(endpoint, error, performance.now());

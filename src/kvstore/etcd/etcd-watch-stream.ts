@@ -1,6 +1,6 @@
 import { KvstoreError } from '../errors.ts';
 import { prefixRange } from '../key-range.ts';
-import type { WatchObserver, WatchRequest, WatchStream } from '../transport.ts';
+import type { ResponseHeader, WatchObserver, WatchRequest, WatchStream } from '../transport.ts';
 import type { EtcdEndpoint, EtcdStream } from './etcd-endpoint.ts';
 import { codeOfMessage, etcdError } from './etcd-errors.ts';
 import { decodeWatch, encodeWatchCreate, encodeWatchProgress, type WatchAnswer } from './messages.ts';
@@ -14,6 +14,8 @@ const asIs = (bytes: Buffer): Buffer => bytes;
 export class EtcdWatchStream implements WatchStream {
   readonly #observer: WatchObserver;
   readonly #onEnd: (error: KvstoreError) => void;
+  /** Ends the wait for the server's consent: it may wait itself, with a token from before a restore for ever. */
+  readonly #acceptance: NodeJS.Timeout;
   #stream: EtcdStream<Buffer> | undefined;
   /** The answer whose events are being told. */
   #telling: WatchAnswer | undefined;
@@ -24,16 +26,20 @@ export class EtcdWatchStream implements WatchStream {
 
   /**
    * @param options.fragment let the server split an answer that would be too large
+   * @param options.deadlineMs it ends with `deadline` when the server has not accepted it by then
    * @param options.onEnd told why it has ended, before the observer is
    */
   constructor(
     endpoint: EtcdEndpoint,
     request: WatchRequest,
     observer: WatchObserver,
-    options: { readonly fragment: boolean; onEnd(error: KvstoreError): void },
+    options: { readonly fragment: boolean; readonly deadlineMs: number; onEnd(error: KvstoreError): void },
   ) {
     this.#observer = observer;
     this.#onEnd = options.onEnd;
+    this.#acceptance = setTimeout(() => {
+      this.#end(new KvstoreError('deadline', 'the watch was not accepted in time'));
+    }, options.deadlineMs);
     const create = encodeWatchCreate(prefixRange(request.prefix), request.startRevision, options.fragment);
     endpoint.stream('Watch', 'Watch', asIs).then(
       (stream) => this.#begin(stream, create),
@@ -59,6 +65,7 @@ export class EtcdWatchStream implements WatchStream {
 
   cancel(): void {
     this.#ended = true;
+    clearTimeout(this.#acceptance);
     this.#stream?.cancel();
   }
 
@@ -78,8 +85,7 @@ export class EtcdWatchStream implements WatchStream {
 
   #end(error: KvstoreError): void {
     if (this.#ended) return;
-    this.#ended = true;
-    this.#stream?.cancel();
+    this.cancel();
     this.#onEnd(error);
     this.#observer.onEnd(error);
   }
@@ -88,12 +94,17 @@ export class EtcdWatchStream implements WatchStream {
     if (this.#ended) return;
     const { header, created, canceled, events } = answer;
     if (canceled) this.#end(cancellation(answer));
-    else if (created) this.#observer.onCreated(header);
+    else if (created) this.#created(header);
     else if (events.isEmpty) this.#progress(answer);
     else {
       this.#telling = answer;
       this.#tell();
     }
+  }
+
+  #created(header: ResponseHeader): void {
+    clearTimeout(this.#acceptance);
+    this.#observer.onCreated(header);
   }
 
   /** Tells a slice of the answer's events, and the next one in a later turn; none while paused. */

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { until } from '../until.ts';
 import { WatchRecorder } from '../watch-recorder.ts';
 import { type EtcdProcess, startEtcd } from './etcd-process.ts';
@@ -95,4 +96,21 @@ describe('several endpoints', () => {
     expect(recorder.status().state).toBe('diverged');
     expect([...recorder.content.keys()]).toEqual([`${P}a`, `${P}b`]);
   });
+});
+
+it('a watch that is not accepted in time ends: a server that is well may still let it wait', async () => {
+  const [etcd] = await started(1);
+  if (etcd === undefined) throw new Error('no etcd');
+  const link = new TcpProxy(etcd.clientPort);
+  await link.start();
+  cleanUps.push(() => link.close());
+  link.mode = 'stalled';
+  const endpoints = [`http://127.0.0.1:${link.port}`];
+  const transport = new EtcdTransport({ endpoints, deadlineMs: 500 }, () => 0);
+  cleanUps.push(() => transport.close());
+  const reason = await new Promise((onEnd) => {
+    const silent = { onCreated: () => {}, onEvents: () => {}, onProgress: () => {} };
+    transport.watch({ prefix: P, startRevision: 1 }, { ...silent, onEnd });
+  });
+  expect(reason).toMatchObject({ code: 'deadline' });
 });
