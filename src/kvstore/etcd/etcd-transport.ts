@@ -226,10 +226,12 @@ export class EtcdTransport implements Transport {
         stream.cancel();
       };
       options.signal?.addEventListener('abort', abort);
-      stream.on('error', (error) => {
+      const failed = (error: unknown): void => {
         done();
         reject(etcdError(error));
-      });
+      };
+      stream.on('error', failed);
+      stream.on('end', () => failed(new KvstoreError('unavailable', 'the server has ended the stream')));
       stream.on('data', ({ ttlSeconds }: { ttlSeconds: number }) => {
         done();
         resolve(ttlSeconds);
