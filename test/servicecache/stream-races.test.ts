@@ -39,12 +39,16 @@ class Versions {
     return (this.#states.get(serviceKey(event.id)) ?? []).findLastIndex((each) => says(each) === told);
   }
 
-  isGone(key: string): boolean {
-    return this.#states.has(key) && this.#states.get(key)?.at(-1) === undefined;
+  /** The latest version in which the service was not announced; -1 for none. */
+  lastGone(key: string): number {
+    return (this.#states.get(key) ?? []).lastIndexOf(undefined);
   }
 }
 
-/** What a consumer must have acknowledged: a version, by an event no older than the last one it was given then. */
+/**
+ * What a consumer must have acknowledged: a version, by an event no older than the last one it was given then, which
+ * is at `from` of those it was given; -1 for none.
+ */
 interface Awaited {
   readonly key: string;
   readonly version: number;
@@ -74,15 +78,19 @@ class Given {
     return [...this.#versions.latest()].map(([key, version]) => ({
       key,
       version,
-      from: Math.max(0, (this.#given.get(key)?.length ?? 0) - 1),
+      from: (this.#given.get(key)?.length ?? 0) - 1,
     }));
   }
 
-  /** An equal state counts for a later version: what came back to what it was is not told. */
+  /**
+   * An equal state counts for a later version: what came back to what it was is not told. To a consumer that knew
+   * nothing of a service then, that it is gone is such a state: it may have passed it over with nothing to acknowledge.
+   */
   has({ key, version, from }: Awaited): boolean {
-    if (this.#versions.isGone(key)) return true;
-    const candidates = (this.#given.get(key) ?? []).slice(from);
-    return candidates.some((event) => this.#acknowledged.has(event) && this.#versions.of(event) >= version);
+    if (from < 0 && this.#versions.lastGone(key) > version) return true;
+    return (this.#given.get(key) ?? [])
+      .slice(Math.max(0, from))
+      .some((event) => this.#acknowledged.has(event) && this.#versions.of(event) >= version);
   }
 }
 
