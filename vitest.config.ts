@@ -4,6 +4,7 @@ const config: ViteUserConfig = defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     exclude: ['test/long/**'],
+    setupFiles: ['test/property-runs.ts'],
     testTimeout: 300_000,
     // Vitest would leave a core free; what talks to a real etcd mostly waits.
     maxWorkers: '100%',

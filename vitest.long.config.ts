@@ -1,7 +1,37 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 
-/** Chaos that takes minutes: `npm run test:long`. One file at a time, so that each has the machine for itself. */
+/**
+ * What takes long, `npm run test:long`: first the chaos, one file at a time, so that each has the machine for itself; then
+ * the properties of everything that is pure, twenty times as many runs as in `npm test`.
+ */
 const config: ViteUserConfig = defineConfig({
-  test: { include: ['test/long/**/*.test.ts'], fileParallelism: false, testTimeout: 3_600_000 },
+  test: {
+    testTimeout: 3_600_000,
+    maxWorkers: '100%',
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'chaos',
+          include: ['test/long/**/*.test.ts'],
+          fileParallelism: false,
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'properties',
+          include: [
+            'test/{base,clustermesh,identity,ipcache,k8s,net,nodemanager,servicecache}/**/*.test.ts',
+            'test/kvstore/*.test.ts',
+          ],
+          setupFiles: ['test/property-runs.ts'],
+          env: { PROPERTY_RUNS: process.env['PROPERTY_RUNS'] ?? '20000' },
+          sequence: { groupOrder: 1 },
+        },
+      },
+    ],
+  },
 });
 export default config;

@@ -32,7 +32,6 @@ describe('a map of integers', () => {
         expect(results).toEqual(expected);
         expect(steps.map(([at]) => fast.get(at))).toEqual(steps.map(([at]) => naive.get(at) ?? 0));
       }),
-      { numRuns: 1000 },
     );
   });
 

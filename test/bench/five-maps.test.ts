@@ -129,7 +129,6 @@ describe('the port of the five maps', () => {
         for (const operation of history) pair.step(operation);
         pair.compare();
       }),
-      { numRuns: 1000 },
     );
   });
 });

@@ -148,7 +148,6 @@ describe('whatever happens, the state machine', () => {
           state = step.state;
         }
       }),
-      { numRuns: 1000 },
     );
   });
 });

@@ -6,17 +6,11 @@ import { happenings, I9_reconnectIsColdStart, I10_noOrphans, type MakeMesh } fro
 
 describe('a mesh under faults, and under edits of its configuration directory', () => {
   it('I9 reconnect = cold start: after any faults, writes and edits the engines hold what a fresh agent would', async () => {
-    await fc.assert(
-      fc.asyncProperty(happenings, (script) => I9_reconnectIsColdStart(script)),
-      { numRuns: 1000 },
-    );
+    await fc.assert(fc.asyncProperty(happenings, (script) => I9_reconnectIsColdStart(script)));
   });
 
   it('I10 no orphans: a removed cluster leaves nothing behind', async () => {
-    await fc.assert(
-      fc.asyncProperty(happenings, (script) => I10_noOrphans(script)),
-      { numRuns: 1000 },
-    );
+    await fc.assert(fc.asyncProperty(happenings, (script) => I10_noOrphans(script)));
   });
 });
 
@@ -98,7 +92,7 @@ describe('the tests of the tests', () => {
   ] as const)('I9 catches a mesh that %s', async (_what, makeMesh) => {
     const outcome = await fc.check(
       fc.asyncProperty(happenings, (script) => I9_reconnectIsColdStart(script, makeMesh)),
-      { numRuns: 1000, endOnFailure: true },
+      { endOnFailure: true },
     );
     expect(outcome.failed).toBe(true);
   });
@@ -110,7 +104,7 @@ describe('the tests of the tests', () => {
   ] as const)('I10 catches a mesh that %s', async (_what, makeMesh) => {
     const outcome = await fc.check(
       fc.asyncProperty(happenings, (script) => I10_noOrphans(script, makeMesh)),
-      { numRuns: 1000, endOnFailure: true },
+      { endOnFailure: true },
     );
     expect(outcome.failed).toBe(true);
   });

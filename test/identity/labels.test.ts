@@ -47,7 +47,6 @@ describe('labels', () => {
       fc.property(fc.array(label, { minLength: 1 }), (labels) => {
         expect(parseLabels(formatLabels(labels))).toEqual(sortLabels(labels));
       }),
-      { numRuns: 2000 },
     );
   });
 

@@ -62,7 +62,6 @@ describe.each<MaxConnectedClusters>([255, 511])('in a mesh of %d clusters', (max
         expect(clusterIDOf(range.max + 1, max)).not.toBe(cluster);
         expect(identityScope(identity)).toBe(0);
       }),
-      { numRuns: 2000 },
     );
   });
 });

@@ -45,7 +45,6 @@ describe('a source', () => {
       fc.property(anySource, anySource, (current, next) => {
         expect(mayOverwrite(current, next)).toBe(SOURCES.indexOf(next) <= SOURCES.indexOf(current));
       }),
-      { numRuns: 1000 },
     );
   });
 });
@@ -61,7 +60,6 @@ describe('writers', () => {
         if (a.source !== b.source) expect(ab < 0).toBe(SOURCES.indexOf(a.source) < SOURCES.indexOf(b.source));
         else if (a.owner === '' && b.owner !== '') expect(ab).toBeLessThan(0);
       }),
-      { numRuns: 2000 },
     );
   });
 });

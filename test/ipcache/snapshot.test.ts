@@ -35,7 +35,6 @@ describe('a snapshot', () => {
           if (!isDeepStrictEqual(asked(snapshot), answers)) expect(asked(snapshot)).toEqual(answers);
         }
       }),
-      { numRuns: 1000 },
     );
   });
 
@@ -61,7 +60,6 @@ describe('a snapshot', () => {
         expect(new Map([...back.view].sort())).toEqual(new Map([...startView].sort()));
         expect(IPCacheSnapshot.diff(a, a)).toEqual([]);
       }),
-      { numRuns: 1000 },
     );
   });
 

@@ -90,7 +90,6 @@ describe.each([
           }
         },
       ),
-      { numRuns: 1000 },
     );
   });
 });

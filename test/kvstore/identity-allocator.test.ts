@@ -336,7 +336,6 @@ describe('allocation under faults', () => {
         }
         for (const one of nodes) await one.stop();
       }),
-      { numRuns: 1000 },
     );
   });
 });

@@ -72,7 +72,6 @@ describe('keys as strings', () => {
       fc.property(bytes, (key) => {
         expect([...bytesOfKey(keyOfBytes(key))]).toEqual([...key]);
       }),
-      { numRuns: 2000 },
     );
   });
 
@@ -82,7 +81,6 @@ describe('keys as strings', () => {
         const expected = Math.sign(Buffer.compare(a, b));
         expect(Math.sign(compareKeys(keyOfBytes(a), keyOfBytes(b)))).toBe(expected);
       }),
-      { numRuns: 2000 },
     );
   });
 
@@ -95,7 +93,6 @@ describe('keys as strings', () => {
           key.length > 0 && starts,
         );
       }),
-      { numRuns: 2000 },
     );
   });
 

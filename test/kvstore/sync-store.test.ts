@@ -224,7 +224,6 @@ describe('a sync store under faults', () => {
         expect(lies).toEqual([]);
         await world.stop();
       }),
-      { numRuns: 1000 },
     );
   });
 });

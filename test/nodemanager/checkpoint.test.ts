@@ -123,7 +123,6 @@ describe('a checkpoint', () => {
           expect(restored && { ...restored.toJSON(), source: known.source }).toEqual(known.toJSON());
         }
       }),
-      { numRuns: 1000 },
     );
   });
 });

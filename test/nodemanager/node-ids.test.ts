@@ -127,7 +127,6 @@ describe('node ids', () => {
           known = now;
         }
       }),
-      { numRuns: 1000 },
     );
   });
 });

@@ -12,17 +12,11 @@ import { fresh } from './node-fixtures.ts';
 import { I1_asynchronousHandlersCatchUp, type RacingRig, stoppingEndsEverything } from './races.ts';
 
 it('I1: asynchronous handlers catch up, whatever fails and in whatever order calls end', async () => {
-  await fc.assert(
-    I1_asynchronousHandlersCatchUp(() => fresh()),
-    { numRuns: 1000 },
-  );
+  await fc.assert(I1_asynchronousHandlersCatchUp(() => fresh()));
 });
 
 it('the end: nothing is called, nothing is left, nobody is kept waiting, whenever it comes', async () => {
-  await fc.assert(
-    stoppingEndsEverything(() => fresh()),
-    { numRuns: 1000 },
-  );
+  await fc.assert(stoppingEndsEverything(() => fresh()));
 });
 
 /** The part of a handler that most mutants leave alone. */
@@ -174,7 +168,7 @@ describe('a broken feed is caught', () => {
     ['one that undoes nothing', rig((options) => new Trusting(options))],
     ['one that hurries the configuration', rig((options) => new Hasty(options))],
   ])('%s', async (_, make) => {
-    const run = await fc.check(I1_asynchronousHandlersCatchUp(make), { numRuns: 1000 });
+    const run = await fc.check(I1_asynchronousHandlersCatchUp(make));
     expect(run.failed).toBe(true);
   });
 
@@ -183,7 +177,7 @@ describe('a broken feed is caught', () => {
     ['one that lets calls run on', rig((options) => new Silent(options))],
     ['one that keeps those who wait', rig((options) => new Forgetful(options))],
   ])('%s', async (_, make) => {
-    const run = await fc.check(stoppingEndsEverything(make), { numRuns: 1000 });
+    const run = await fc.check(stoppingEndsEverything(make));
     expect(run.failed).toBe(true);
   });
 

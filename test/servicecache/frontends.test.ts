@@ -119,7 +119,6 @@ describe('the index of frontends', () => {
           }
         }
       }),
-      { numRuns: 1000 },
     );
   });
 });

@@ -4,12 +4,10 @@ import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { OWN_CLUSTER } from './operations.ts';
 import { LAWS } from './properties.ts';
 
-const RUNS = 1000;
-
 describe.each(LAWS)('$name', ({ law }) => {
   it.each([true, false])('node ports: %s', (nodePorts) => {
     const make = (enabled: boolean): ServiceCache =>
       new ServiceCache({ clusterName: OWN_CLUSTER, nodePort: { enabled } });
-    fc.assert(law(make, nodePorts), { numRuns: RUNS });
+    fc.assert(law(make, nodePorts));
   });
 });

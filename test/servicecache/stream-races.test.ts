@@ -172,10 +172,7 @@ const law = (make: MakeStream): fc.IAsyncPropertyWithHooks<[fc.Scheduler, Operat
 
 describe('whatever the order of updates, work and acknowledgements', () => {
   it('I1 the consumer ends up with what the cache holds, and servicesSynced comes, not too early', async () => {
-    await fc.assert(
-      law((source) => new ServiceStream(source)),
-      { numRuns: 1000 },
-    );
+    await fc.assert(law((source) => new ServiceStream(source)));
   });
 });
 
@@ -223,10 +220,7 @@ const endLaw = (make: MakeStream): fc.IAsyncPropertyWithHooks<[fc.Scheduler, Ope
 
 describe('whenever a stream ends', () => {
   it('its loop ends, those who wait are told, and nothing more is taken from the queue', async () => {
-    await fc.assert(
-      endLaw((source, signal) => new ServiceStream(source, signal)),
-      { numRuns: 1000 },
-    );
+    await fc.assert(endLaw((source, signal) => new ServiceStream(source, signal)));
   });
 });
 
@@ -258,7 +252,6 @@ describe('a broken stream is caught', () => {
               }),
           }),
       ),
-      { numRuns: 1000 },
     );
     expect(run.failed).toBe(true);
   });
