@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
-import { prefixRange } from '../../src/kvstore/key-range.ts';
+import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
@@ -21,19 +21,20 @@ class World {
     leaseSeconds: 30,
   });
   readonly store: SyncStore;
-  /** Every key that was ever there, as an independent client of the server sees it. */
-  readonly everWritten = new Set<string>();
+  /** Told which names are there whenever the canary is written. */
+  onCanary: (names: readonly string[]) => void = () => {};
   readonly #ended = new AbortController();
   #running: Promise<void> | undefined;
 
   constructor(options: Partial<SyncStoreOptions> = {}) {
     const { backend, clock } = this;
     this.server.watch(
-      { prefix: P, startRevision: 2 },
+      { prefix: CANARY, startRevision: 2 },
       {
         onCreated: () => {},
         onEvents: (events) => {
-          for (const { key } of events) this.everWritten.add(key);
+          for (const { value, modRevision } of events)
+            if (value !== undefined) this.onCanary(Object.keys(this.content(P, modRevision)));
         },
         onProgress: () => {},
         onEnd: () => {},
@@ -51,11 +52,36 @@ class World {
     this.store.upsert(name, bytesOfText(value));
   }
 
-  content(prefix = P): Record<string, string> {
-    const { kvs } = this.server.range(prefixRange(prefix));
+  /** @param revision as of when; 0: now */
+  content(prefix = P, revision = 0): Record<string, string> {
+    const { kvs } = this.server.range({ ...prefixRange(prefix), revision });
     return Object.fromEntries(
       kvs.map(({ key, value }) => [key.slice(prefix.length), textOfBytes(value) ?? '']),
     );
+  }
+
+  /**
+   * Holds the next write of this key, before it reaches the server or on the way back, until the function that it
+   * gives is called.
+   */
+  hold(key: string, where: 'before' | 'after'): () => void {
+    const { link } = this.backend;
+    const txn = link.txn.bind(link);
+    let release = (): void => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    link.txn = async (request, options) => {
+      const { writes, otherwise = [] } = request;
+      if (![...writes, ...otherwise].some((write) => write.op === 'put' && write.key === key))
+        return txn(request, options);
+      link.txn = txn;
+      if (where === 'before') await released;
+      const answer = await txn(request, options);
+      if (where === 'after') await released;
+      return answer;
+    };
+    return release;
   }
 
   get canary(): boolean {
@@ -71,8 +97,12 @@ class World {
 
 describe('a sync store', () => {
   let world: World;
+  /** What was there whenever the canary was written. */
+  let canaries: string[];
   beforeEach(() => {
     world = new World().run();
+    canaries = [];
+    world.onCanary = (names) => canaries.push(names.join());
   });
   afterEach(() => world.stop());
 
@@ -151,6 +181,57 @@ describe('a sync store', () => {
     );
   });
 
+  it('a canary waits for a key that was touched while it was being put (regression: it was written before)', async () => {
+    const answer = world.hold(`${P}a`, 'after');
+    world.want('a', '1');
+    void world.store.markSynced();
+    await settle();
+    for (const lease of world.server.leases) world.server.expireLease(lease);
+    await advance(world.clock, 12_000); // the keepalive finds out
+    const put = world.hold(`${P}a`, 'before');
+    answer();
+    await settle();
+    put();
+    await settle();
+    expect([...new Set(canaries)]).toEqual(['a']);
+  });
+
+  it('a canary that finds its lease gone waits for the keys that went with it (regression: it went ahead)', async () => {
+    world.want('a', '1');
+    await settle();
+    const canary = world.hold(CANARY, 'before');
+    const marked = world.store.markSynced();
+    await settle();
+    for (const lease of world.server.leases) world.server.expireLease(lease);
+    canary();
+    const put = world.hold(`${P}a`, 'before');
+    await settle();
+    put();
+    await advance(world.clock, 1000);
+    await marked;
+    expect([...new Set(canaries)]).toEqual(['a']);
+  });
+
+  it('a canary that could not be written waits for what has been touched since (regression: it did not)', async () => {
+    world.want('a', '1');
+    await settle();
+    const canary = world.hold(CANARY, 'before');
+    const marked = world.store.markSynced();
+    await settle();
+    world.backend.link.down();
+    canary();
+    await settle();
+    await world.server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}a`) }] });
+    world.store.touch('a');
+    const put = world.hold(`${P}a`, 'before');
+    world.backend.link.up();
+    await advance(world.clock, 12_000);
+    put();
+    await advance(world.clock, 12_000);
+    await marked;
+    expect([...new Set(canaries)]).toEqual(['a']);
+  });
+
   it('leaves its keys when it ends, for their lease to take', async () => {
     world.want('a', '1');
     await settle();
@@ -193,12 +274,19 @@ describe('a sync store under faults', () => {
       fc.asyncProperty(fc.array(step, { maxLength: 30, size: 'max' }), async (script) => {
         const world = new World();
         const wanted = new Map<string, string>();
+        // What each mark has promised: the names that have been wanted ever since.
+        const promises: { readonly names: Set<string>; kept: boolean }[] = [];
         const lies: string[] = [];
+        world.onCanary = (there) => {
+          const given = promises.filter(({ kept }, i) => kept || i === 0);
+          for (const { names } of given) lies.push(...[...names].filter((n) => !there.includes(n)));
+        };
         for (const what of script) {
           if (what.do === 'want') world.want(what.name, what.value);
           if (what.do === 'want') wanted.set(what.name, what.value);
           if (what.do === 'delete') world.store.delete(what.name);
           if (what.do === 'delete') wanted.delete(what.name);
+          if (what.do === 'delete') for (const { names } of promises) names.delete(what.name);
           if (what.do === 'touch') world.store.touch(what.name);
           if (what.do === 'down') world.backend.link.down();
           if (what.do === 'up') world.backend.link.up();
@@ -210,10 +298,10 @@ describe('a sync store under faults', () => {
           if (what.do === 'settle') await settle();
           if (what.do === 'pass') await advance(world.clock, what.ms);
           if (what.do === 'mark') {
-            const names = [...wanted.keys()];
+            const promise = { names: new Set(wanted.keys()), kept: false };
+            promises.push(promise);
             void world.store.markSynced().then(() => {
-              const written = new Set(names.filter((n) => world.store.get(n) !== undefined));
-              for (const n of written) if (!world.everWritten.has(`${P}${n}`)) lies.push(n);
+              promise.kept = true;
             });
           }
         }

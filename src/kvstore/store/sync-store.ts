@@ -63,6 +63,8 @@ export class SyncStore {
   readonly #busy = new Set<string>();
   readonly #failuresOf = new Map<string, number>();
   readonly #canaries = new Set<CanaryWait>();
+  /** Gives up the canary that is being written: it would not be true any more. */
+  #canaryWrite: AbortController | undefined;
   #canaryWanted = false;
   #canaryWritten = false;
   #writes = 0;
@@ -103,9 +105,14 @@ export class SyncStore {
     this.#enqueue(name);
   }
 
-  /** What the kvstore holds of this name is not known any more: somebody else has written or deleted it. */
+  /**
+   * What the kvstore holds of this name is not known any more: somebody else has written or deleted it. A canary that
+   * has not been written yet waits for it, whenever it was asked for.
+   */
   touch(name: string): void {
     this.#landed.delete(name);
+    for (const canary of this.#canaries) canary.names.add(name);
+    this.#canaryWrite?.abort();
     this.#enqueue(name);
   }
 
@@ -149,12 +156,13 @@ export class SyncStore {
   }
 
   #enqueue(name: string): void {
-    if (this.#isDone(name) && !this.#busy.has(name)) this.#settled(name);
-    else this.#queue.add(name);
+    if (!this.#isDone(name)) this.#queue.add(name);
     this.#wake();
   }
 
+  /** Whether the kvstore is known to hold what is wanted. What waits or is under way is not known. */
   #isDone(name: string): boolean {
+    if (this.#queue.has(name) || this.#busy.has(name)) return false;
     const wanted = this.#wanted.get(name);
     const landed = this.#landed.get(name);
     // A key that is not wanted and not known may be left from an earlier life: it is deleted to be sure.
@@ -202,9 +210,8 @@ export class SyncStore {
       if (wanted === undefined) this.#landed.delete(name);
       else this.#landed.set(name, wanted);
       this.#busy.delete(name);
-      const isLatest = this.#wanted.get(name) === wanted;
-      if (isLatest && !this.#queue.has(name)) this.#settled(name);
-      else this.#enqueue(name);
+      // What was asked for or touched meanwhile waits again, and has not settled.
+      if (!this.#queue.has(name)) this.#settled(name);
     } catch (thrown) {
       await this.#failed(name, thrown, signal);
     }
@@ -240,27 +247,41 @@ export class SyncStore {
     for (const canary of this.#canaries) canary.names.delete(name);
   }
 
-  /** Those who wait for a canary that would be true now; they are taken off the list. */
+  /** Those who wait for a canary that would be true now; none while one is being written. */
   #dueCanaries(): readonly CanaryWait[] {
-    const due = [...this.#canaries].filter(({ names }) => names.size === 0);
-    for (const wait of due) this.#canaries.delete(wait);
-    return due;
+    if (this.#canaryWrite !== undefined) return [];
+    return [...this.#canaries].filter(({ names }) => names.size === 0);
   }
 
   async #writeCanary(due: readonly CanaryWait[], signal: AbortSignal): Promise<void> {
     const { backend, canary, clock, random, leased = true } = this.#options;
+    const write = new AbortController();
     this.#canaryWanted = true;
+    this.#canaryWrite = write;
     try {
-      if (canary !== undefined)
-        await backend.update(canary, encodeTimestamp(clock.now()), { leased, signal });
-      this.#canaryWritten = canary !== undefined;
-      for (const { resolve } of due) resolve();
+      if (canary !== undefined) {
+        const either = AbortSignal.any([signal, write.signal]);
+        await backend.update(canary, encodeTimestamp(clock.now()), { leased, signal: either });
+      }
+      this.#canaryLanded(due);
     } catch (thrown) {
-      for (const wait of due) this.#canaries.add(wait);
+      if (write.signal.aborted || signal.aborted) return;
       this.#failures++;
       this.#lastFailure = asKvstoreError(thrown);
       await sleep(clock, backoffDelay(1, BACKOFF, random), signal);
+    } finally {
+      this.#canaryWrite = undefined;
       this.#wake();
     }
+  }
+
+  /** Those for whom something was touched at the last moment wait on. */
+  #canaryLanded(due: readonly CanaryWait[]): void {
+    const told = due.filter(({ names }) => names.size === 0);
+    for (const wait of told) {
+      this.#canaries.delete(wait);
+      wait.resolve();
+    }
+    if (told.length > 0) this.#canaryWritten = this.#options.canary !== undefined;
   }
 }
