@@ -86,13 +86,15 @@ export class IdentityAllocator {
   readonly #pool: IdentityPool;
   readonly #store: WatchStore<{ readonly id: NumericIdentity; readonly labels: Labels }>;
   readonly #local = new Map<string, LocalIdentity>();
-  /** What is under way, by labels: one allocation or release at a time for each. */
+  /** What is under way, by labels: one allocation, release or repair at a time for each. */
   readonly #underWay = new Map<string, Promise<unknown>>();
-  /** Labels that were released, and whose slave key could not be deleted yet. */
+  /** Labels that are not in use, and whose slave key may still be there. */
   readonly #unreleased = new Set<string>();
   readonly #remotes = new Map<string, RemoteIdentityCache>();
   readonly #listeners: ListenerSet<IdentityListener>;
   #signal: AbortSignal | undefined;
+  /** Leases lost so far: an allocation during which it grows may have lost its slave key already. */
+  #leasesLost = 0;
 
   constructor(options: IdentityAllocatorOptions) {
     this.#options = options;
@@ -122,7 +124,12 @@ export class IdentityAllocator {
   async run(signal: AbortSignal): Promise<void> {
     const { backend } = this.#options;
     this.#signal = signal;
-    const unsubscribe = backend.onLeaseLost({ onLeaseLost: () => void this.#syncAll() });
+    const unsubscribe = backend.onLeaseLost({
+      onLeaseLost: () => {
+        this.#leasesLost++;
+        void this.#syncAll();
+      },
+    });
     await Promise.all([
       this.#store.run({ backend, prefix: MASTER_PREFIX, signal }),
       this.#syncPeriodically(signal),
@@ -176,8 +183,7 @@ export class IdentityAllocator {
    */
   async allocate(labels: Labels, signal?: AbortSignal): Promise<AllocatedIdentity> {
     const key = formatLabels(labels);
-    // Whoever waits tries for itself; nothing comes between the last look and what is done next.
-    while (this.#underWay.has(key)) await this.#underWay.get(key)?.catch(() => {});
+    while (!this.#local.has(key) && this.#underWay.has(key)) await this.#ended(key);
     const local = this.#local.get(key);
     if (local === undefined) return this.#during(key, this.#allocate(key, labels, signal));
     local.references++;
@@ -190,7 +196,7 @@ export class IdentityAllocator {
    */
   async release(labels: Labels): Promise<ReleaseOutcome> {
     const key = formatLabels(labels);
-    while (this.#underWay.has(key)) await this.#underWay.get(key)?.catch(() => {});
+    while (this.#underWay.has(key)) await this.#ended(key);
     const local = this.#local.get(key);
     if (local === undefined) return 'not-found';
     local.references--;
@@ -199,6 +205,11 @@ export class IdentityAllocator {
     this.#unreleased.add(key);
     await this.#during(key, this.#deleteSlave(key));
     return 'released';
+  }
+
+  /** What is under way for these labels has ended, well or not: whoever waited looks again, something else may be. */
+  async #ended(key: string): Promise<void> {
+    await this.#underWay.get(key)?.catch(() => {});
   }
 
   #during<T>(key: string, work: Promise<T>): Promise<T> {
@@ -222,13 +233,18 @@ export class IdentityAllocator {
 
   async #allocate(key: string, labels: Labels, signal: AbortSignal | undefined): Promise<AllocatedIdentity> {
     const { backend, clock, random } = this.#options;
+    const leasesLost = this.#leasesLost;
+    // An attempt that fails may have put the slave key all the same.
+    this.#unreleased.add(key);
     for (let attempt = 1; ; attempt++) {
       const lock = await backend.lock(`${IDENTITY_LOCKS_PREFIX}${key}`, { signal });
       try {
         const allocated = await this.#allocateLocked(key, labels, lock, signal);
         if (allocated !== undefined) {
           this.#unreleased.delete(key);
-          this.#local.set(key, { id: allocated.id, labels, references: 1 });
+          const local = { id: allocated.id, labels, references: 1 };
+          this.#local.set(key, local);
+          if (this.#leasesLost > leasesLost) void this.#sync(local);
           return allocated;
         }
       } catch (error) {
@@ -368,14 +384,20 @@ export class IdentityAllocator {
     const { clock, random } = this.#options;
     const key = formatLabels(local.labels);
     const signal = this.#signal;
-    for (let failures = 1; this.#local.get(key) === local && signal?.aborted !== true; failures++) {
+    for (let failures = 1; ; failures++) {
+      while (this.#underWay.has(key)) await this.#ended(key);
+      if (this.#local.get(key) !== local || signal?.aborted === true) return;
       try {
-        if (await this.#isStillOurs(local, key)) await this.#putSlave(key, local.id, { signal });
+        await this.#during(key, this.#putKeys(local, key));
         return;
       } catch {
         await sleep(clock, backoffDelay(failures, BACKOFF, random), signal); // the backend's status shows it
       }
     }
+  }
+
+  async #putKeys(local: LocalIdentity, key: string): Promise<void> {
+    if (await this.#isStillOurs(local, key)) await this.#putSlave(key, local.id, { signal: this.#signal });
   }
 
   /** Makes sure of the master key. False, and reported, when the number stands for other labels by now. */
