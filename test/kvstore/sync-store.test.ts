@@ -1,9 +1,12 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
+import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
-import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { KvstoreClient } from '../../src/kvstore/kvstore-client.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
+import { RateLimit } from '../../src/kvstore/rate-limit.ts';
 import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
 import { ManualClock } from '../base/manual-clock.ts';
 import { advance, settle } from './settle.ts';
@@ -14,20 +17,20 @@ const CANARY = 'synced/own';
 class World {
   readonly clock = new ManualClock();
   readonly server = new MemoryServer({ clock: this.clock });
-  readonly backend = new MemoryBackend({
-    server: this.server,
-    clock: this.clock,
-    random: () => 0.5,
-    leaseSeconds: 30,
-  });
+  readonly link = new MemoryTransport(this.server, this.clock);
+  readonly backend: KvstoreClient;
   readonly store: SyncStore;
   /** Told which names are there whenever the canary is written. */
   onCanary: (names: readonly string[]) => void = () => {};
   readonly #ended = new AbortController();
   #running: Promise<void> | undefined;
 
-  constructor(options: Partial<SyncStoreOptions> = {}) {
-    const { backend, clock } = this;
+  constructor(options: Partial<SyncStoreOptions> = {}, qps?: number) {
+    const { clock, link } = this;
+    const random = (): number => 0.5;
+    const rateLimit = qps === undefined ? undefined : new RateLimit({ qps }, clock);
+    const client = { kind: 'memory', transport: link, clock, random, leaseSeconds: 30, rateLimit };
+    this.backend = new KvstoreClient(client);
     this.server.watch(
       { prefix: CANARY, startRevision: 2 },
       {
@@ -40,7 +43,14 @@ class World {
         onEnd: () => {},
       },
     );
-    this.store = new SyncStore({ backend, clock, random: () => 0.5, prefix: P, canary: CANARY, ...options });
+    this.store = new SyncStore({
+      backend: this.backend,
+      clock,
+      random,
+      prefix: P,
+      canary: CANARY,
+      ...options,
+    });
   }
 
   run(): this {
@@ -65,7 +75,7 @@ class World {
    * gives is called.
    */
   hold(key: string, where: 'before' | 'after'): () => void {
-    const { link } = this.backend;
+    const { link } = this;
     const txn = link.txn.bind(link);
     let release = (): void => {};
     const released = new Promise<void>((resolve) => {
@@ -82,6 +92,32 @@ class World {
       return answer;
     };
     return release;
+  }
+
+  /** Counts the writes that are under way at a time. */
+  countCalls(): { readonly most: number } {
+    const { link } = this;
+    const txn = link.txn.bind(link);
+    const calls = { now: 0, most: 0 };
+    link.txn = async (request, options) => {
+      calls.most = Math.max(calls.most, ++calls.now);
+      return txn(request, options).finally(() => calls.now--);
+    };
+    return calls;
+  }
+
+  /** Refuses writes of these keys, as a server does with a value that is too large, until the function it gives is called. */
+  refuse(isRefused: (key: string) => boolean): () => void {
+    const { link } = this;
+    const txn = link.txn.bind(link);
+    link.txn = (request, options) => {
+      const refused = (request.otherwise ?? []).some((write) => write.op === 'put' && isRefused(write.key));
+      if (!refused) return txn(request, options);
+      return Promise.reject(new KvstoreError('invalid-request', 'etcdserver: request is too large'));
+    };
+    return () => {
+      link.txn = txn;
+    };
   }
 
   get canary(): boolean {
@@ -142,16 +178,68 @@ describe('a sync store', () => {
   });
 
   it('tries again, later and later, until it has landed', async () => {
-    world.backend.link.down();
+    world.link.down();
     world.want('a', '1');
     await advance(world.clock, 5000);
     const { failures, lastFailure, pending } = world.store.status();
     expect({ code: lastFailure?.code, pending }).toEqual({ code: 'unavailable', pending: 1 });
     expect(failures).toBeGreaterThan(3);
     expect(failures).toBeLessThan(12);
-    world.backend.link.up();
+    world.link.up();
     await advance(world.clock, 10_000);
     expect(world.content()).toEqual({ a: '1' });
+  });
+
+  it('writes everything at once when the kvstore is back (regression: every name waited for its own next try)', async () => {
+    world.link.down();
+    for (let i = 0; i < 100; i++) world.want(`n${i}`, String(i));
+    await advance(world.clock, 60_000);
+    world.link.up();
+    const { nextAt = 0 } = world.clock;
+    expect(nextAt - world.clock.now()).toBeLessThanOrEqual(5000);
+    await advance(world.clock, nextAt - world.clock.now());
+    await settle(20);
+    expect(Object.keys(world.content())).toHaveLength(100);
+  });
+
+  it('asks a kvstore that is down one thing at a time', async () => {
+    world.link.down();
+    for (let i = 0; i < 100; i++) world.want(`n${i}`, String(i));
+    await advance(world.clock, 60_000);
+    expect(world.store.status().failures).toBeLessThan(8 + 30);
+    const begun = world.store.status().failures;
+    await advance(world.clock, 60_000);
+    expect(world.store.status().failures - begun).toBeLessThanOrEqual(60_000 / 2500);
+  });
+
+  it('does not write more at a time when the kvstore is back than before', async () => {
+    const calls = world.countCalls();
+    world.link.down();
+    for (let i = 0; i < 100; i++) world.want(`n${i}`, String(i));
+    await advance(world.clock, 60_000);
+    world.link.up();
+    await advance(world.clock, 10_000);
+    expect(Object.keys(world.content())).toHaveLength(100);
+    expect(calls.most).toBe(8);
+  });
+
+  it('a value that the kvstore refuses holds back nobody, and is tried again', async () => {
+    const allow = world.refuse((key) => key.startsWith(`${P}bad`));
+    for (let i = 0; i < 20; i++) world.want(`bad${i}`, 'x');
+    world.want('good', '1');
+    await settle(10);
+    expect(world.content()).toEqual({ good: '1' });
+    world.want('good', '2');
+    world.want('bad0', 'y');
+    await settle(10);
+    expect(world.content()).toEqual({ good: '2' });
+    expect(world.store.status()).toMatchObject({ pending: 20, failures: 21 });
+    allow();
+    world.want('bad1', 'z');
+    await settle();
+    expect(world.content()).toEqual({ good: '2', bad1: 'z' });
+    await advance(world.clock, 90_000);
+    expect(Object.keys(world.content())).toHaveLength(21);
   });
 
   it('puts everything again when the lease is lost, the canary too (trap: agent stuck after lease loss)', async () => {
@@ -165,7 +253,7 @@ describe('a sync store', () => {
   });
 
   it('writes the canary when everything queued before has landed, and not before', async () => {
-    world.backend.link.down();
+    world.link.down();
     world.want('a', '1');
     let marked = false;
     void world.store.markSynced().then(() => {
@@ -173,7 +261,7 @@ describe('a sync store', () => {
     });
     await advance(world.clock, 1000);
     expect([marked, world.canary]).toEqual([false, false]);
-    world.backend.link.up();
+    world.link.up();
     await advance(world.clock, 10_000);
     expect([marked, world.canary, world.content()]).toEqual([true, true, { a: '1' }]);
     expect(textOfBytes(world.server.range(prefixRange(CANARY)).kvs[0]?.value ?? bytesOfText(''))).toMatch(
@@ -218,13 +306,13 @@ describe('a sync store', () => {
     const canary = world.hold(CANARY, 'before');
     const marked = world.store.markSynced();
     await settle();
-    world.backend.link.down();
+    world.link.down();
     canary();
     await settle();
     await world.server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}a`) }] });
     world.store.touch('a');
     const put = world.hold(`${P}a`, 'before');
-    world.backend.link.up();
+    world.link.up();
     await advance(world.clock, 12_000);
     put();
     await advance(world.clock, 12_000);
@@ -268,6 +356,23 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
+describe('a sync store with a rate', () => {
+  it('keeps to it when the kvstore is back', async () => {
+    const world = new World({}, 10).run();
+    world.link.down();
+    for (let i = 0; i < 100; i++) world.want(`n${i}`, String(i));
+    await advance(world.clock, 60_000);
+    world.link.up();
+    await advance(world.clock, 5000);
+    const before = Object.keys(world.content()).length;
+    await advance(world.clock, 3000);
+    expect(Object.keys(world.content()).length - before).toBeLessThanOrEqual(30);
+    await advance(world.clock, 10_000);
+    expect(Object.keys(world.content())).toHaveLength(100);
+    await world.stop();
+  });
+});
+
 describe('a sync store under faults', () => {
   it('ends with exactly what is wanted, and a canary never lies', async () => {
     await fc.assert(
@@ -288,10 +393,10 @@ describe('a sync store under faults', () => {
           if (what.do === 'delete') wanted.delete(what.name);
           if (what.do === 'delete') for (const { names } of promises) names.delete(what.name);
           if (what.do === 'touch') world.store.touch(what.name);
-          if (what.do === 'down') world.backend.link.down();
-          if (what.do === 'up') world.backend.link.up();
-          if (what.do === 'cut') world.backend.link.cut();
-          if (what.do === 'lose-answers') world.backend.link.loseAnswers(2);
+          if (what.do === 'down') world.link.down();
+          if (what.do === 'up') world.link.up();
+          if (what.do === 'cut') world.link.cut();
+          if (what.do === 'lose-answers') world.link.loseAnswers(2);
           if (what.do === 'expire')
             world.server.leases.forEach((lease) => void world.server.expireLease(lease));
           if (what.do === 'run') world.run();
@@ -306,7 +411,7 @@ describe('a sync store under faults', () => {
           }
         }
         world.run();
-        world.backend.link.up();
+        world.link.up();
         await advance(world.clock, 60_000);
         expect(world.content()).toEqual(Object.fromEntries(wanted));
         expect(lies).toEqual([]);

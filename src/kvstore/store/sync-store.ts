@@ -4,7 +4,7 @@ import { sleep } from '../../base/sleep.ts';
 import type { KvstoreBackend } from '../backend.ts';
 import { equalBytes } from '../bytes.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
-import { asKvstoreError, type KvstoreError } from '../errors.ts';
+import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../errors.ts';
 import { sharedSignal } from '../shared-signal.ts';
 
 /** What a {@link SyncStore} is made of. */
@@ -36,7 +36,12 @@ export interface SyncStoreStatus {
 }
 
 const CONCURRENCY = 8;
-const BACKOFF = { baseMs: 100, capMs: 10_000 };
+const BACKOFF = { baseMs: 100, capMs: 5000 };
+
+/** Failures that speak of what was to be written, not of the kvstore: others may go on. */
+const REFUSALS: ReadonlySet<KvstoreErrorCode> = new Set(['invalid-request', 'too-large']);
+// What was refused will be refused again, unless the kvstore is set up anew: there is no hurry.
+const REFUSED_MS = 60_000;
 
 /** What is still missing for a canary to be true. */
 interface CanaryWait {
@@ -61,7 +66,13 @@ export class SyncStore {
   /** Names to be looked at, oldest first. */
   readonly #queue = new Set<string>();
   readonly #busy = new Set<string>();
-  readonly #failuresOf = new Map<string, number>();
+  /** Names that the kvstore has refused, until they are tried again. */
+  readonly #refused = new Set<string>();
+  /**
+   * Failures in a row. While there are any the kvstore is tried with one thing at a time, because everything else
+   * would fail too; the first success makes everything due at once.
+   */
+  #outage = 0;
   readonly #canaries = new Set<CanaryWait>();
   /** Gives up the canary that is being written: it would not be true any more. */
   #canaryWrite: AbortController | undefined;
@@ -152,17 +163,19 @@ export class SyncStore {
   }
 
   #pending(): string[] {
-    return [...this.#queue, ...this.#busy];
+    return [...this.#queue, ...this.#busy, ...this.#refused];
   }
 
   #enqueue(name: string): void {
-    if (!this.#isDone(name)) this.#queue.add(name);
+    if (this.#isDone(name)) return;
+    this.#refused.delete(name);
+    this.#queue.add(name);
     this.#wake();
   }
 
   /** Whether the kvstore is known to hold what is wanted. What waits or is under way is not known. */
   #isDone(name: string): boolean {
-    if (this.#queue.has(name) || this.#busy.has(name)) return false;
+    if (this.#queue.has(name) || this.#busy.has(name) || this.#refused.has(name)) return false;
     const wanted = this.#wanted.get(name);
     const landed = this.#landed.get(name);
     // A key that is not wanted and not known may be left from an earlier life: it is deleted to be sure.
@@ -191,7 +204,13 @@ export class SyncStore {
     for (const resume of idle) resume();
   }
 
+  /** Whether nothing may begin, because the kvstore fails and is being tried already. */
+  get #isHeld(): boolean {
+    return this.#outage > 0 && (this.#busy.size > 0 || this.#canaryWrite !== undefined);
+  }
+
   #take(): string | undefined {
+    if (this.#isHeld) return undefined;
     for (const name of this.#queue) {
       if (this.#busy.has(name)) continue;
       this.#queue.delete(name);
@@ -203,17 +222,25 @@ export class SyncStore {
 
   async #sync(name: string, signal: AbortSignal): Promise<void> {
     const wanted = this.#wanted.get(name);
+    const outage = this.#outage;
     try {
       await this.#write(name, wanted, signal);
       this.#writes++;
-      this.#failuresOf.delete(name);
       if (wanted === undefined) this.#landed.delete(name);
       else this.#landed.set(name, wanted);
       this.#busy.delete(name);
       // What was asked for or touched meanwhile waits again, and has not settled.
       if (!this.#queue.has(name)) this.#settled(name);
+      this.#succeeded();
     } catch (thrown) {
-      await this.#failed(name, thrown, signal);
+      const error = asKvstoreError(thrown);
+      const isRefused = REFUSALS.has(error.code);
+      if (isRefused) this.#noteFailure(error);
+      else await this.#failed(error, outage, signal);
+      this.#busy.delete(name);
+      if (isRefused && !this.#queue.has(name)) void this.#rest(name, signal);
+      else this.#queue.add(name);
+      this.#wake();
     }
   }
 
@@ -224,21 +251,36 @@ export class SyncStore {
     else await backend.updateIfDifferent(key, wanted, { leased, signal });
   }
 
-  async #failed(name: string, thrown: unknown, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) {
-      this.#busy.delete(name);
-      this.#queue.add(name);
-      return;
-    }
+  #succeeded(): void {
+    if (this.#outage === 0) return;
+    this.#outage = 0;
+    this.#wake();
+  }
+
+  #noteFailure(error: KvstoreError): void {
     this.#failures++;
-    this.#lastFailure = asKvstoreError(thrown);
-    const failures = (this.#failuresOf.get(name) ?? 0) + 1;
-    this.#failuresOf.set(name, failures);
+    this.#lastFailure = error;
+  }
+
+  /**
+   * Waits before the kvstore is tried again. What has failed stays busy meanwhile, and so nothing else is tried.
+   *
+   * @param outage as it was when the call was made: calls that fail together are one failure
+   */
+  async #failed(error: KvstoreError, outage: number, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return;
+    this.#noteFailure(error);
+    this.#outage = Math.max(this.#outage, outage + 1);
     const { clock, random } = this.#options;
-    // The name stays busy meanwhile, and so does the worker: a kvstore that is down is not asked by all at once.
-    await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
-    this.#busy.delete(name);
-    this.#queue.add(name);
+    await sleep(clock, backoffDelay(this.#outage, BACKOFF, random), signal);
+  }
+
+  /** Tries a name again that was refused, unless something has been asked of it since. */
+  async #rest(name: string, signal: AbortSignal): Promise<void> {
+    this.#refused.add(name);
+    const { clock, random } = this.#options;
+    await sleep(clock, REFUSED_MS * (0.5 + random()), signal);
+    if (this.#refused.delete(name)) this.#queue.add(name);
     this.#wake();
   }
 
@@ -249,12 +291,13 @@ export class SyncStore {
 
   /** Those who wait for a canary that would be true now; none while one is being written. */
   #dueCanaries(): readonly CanaryWait[] {
-    if (this.#canaryWrite !== undefined) return [];
+    if (this.#canaryWrite !== undefined || this.#isHeld) return [];
     return [...this.#canaries].filter(({ names }) => names.size === 0);
   }
 
   async #writeCanary(due: readonly CanaryWait[], signal: AbortSignal): Promise<void> {
-    const { backend, canary, clock, random, leased = true } = this.#options;
+    const { backend, canary, clock, leased = true } = this.#options;
+    const outage = this.#outage;
     const write = new AbortController();
     this.#canaryWanted = true;
     this.#canaryWrite = write;
@@ -264,11 +307,9 @@ export class SyncStore {
         await backend.update(canary, encodeTimestamp(clock.now()), { leased, signal: either });
       }
       this.#canaryLanded(due);
+      this.#succeeded();
     } catch (thrown) {
-      if (write.signal.aborted || signal.aborted) return;
-      this.#failures++;
-      this.#lastFailure = asKvstoreError(thrown);
-      await sleep(clock, backoffDelay(1, BACKOFF, random), signal);
+      if (!write.signal.aborted) await this.#failed(asKvstoreError(thrown), outage, signal);
     } finally {
       this.#canaryWrite = undefined;
       this.#wake();
