@@ -22,6 +22,8 @@ export interface DeleteOptions extends CallOptions {
   readonly ifLocked?: KvstoreLock | undefined;
   /** Only while the key was last written at this revision. */
   readonly ifModRevision?: number | undefined;
+  /** Only while it is bound to this client's session. Costs a call for each thousand keys that are. */
+  readonly ifOwn?: boolean | undefined;
 }
 
 /** A lock that is held. It is lost with its session; `ifLocked` guards writes against that. */

@@ -142,13 +142,20 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
-    const { ifModRevision } = options;
-    const compare: readonly Compare[] =
+    const { ifModRevision, ifOwn = false } = options;
+    const unchanged: readonly Compare[] =
       ifModRevision === undefined ? [] : [{ key, target: 'mod-revision', equals: ifModRevision }];
+    const owners = ifOwn
+      ? this.#leases.ids.map((equals) => [{ key, target: 'lease', equals } as const])
+      : [[]];
     const writes = [{ op: 'delete', range: keyRange(key) } as const];
-    const { deleted } = await this.#txn({ compare, writes }, options);
-    if (deleted > 0) this.#leases.unbind(key);
-    return deleted > 0;
+    for (const owner of owners) {
+      const { deleted } = await this.#txn({ compare: [...unchanged, ...owner], writes }, options);
+      if (deleted === 0) continue;
+      this.#leases.unbind(key);
+      return true;
+    }
+    return false;
   }
 
   async deletePrefix(prefix: string, options?: CallOptions): Promise<number> {

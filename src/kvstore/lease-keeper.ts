@@ -48,6 +48,11 @@ export class LeaseKeeper {
     return this.#leases.size;
   }
 
+  /** The leases that are held. */
+  get ids(): readonly LeaseID[] {
+    return [...this.#leases.keys()];
+  }
+
   /** Leases that were lost since the start. */
   get lost(): number {
     return this.#lost;

@@ -6,6 +6,7 @@ import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { SharedStore } from '../../src/kvstore/store/shared-store.ts';
 import { ManualClock } from '../base/manual-clock.ts';
+import { giveUpPut } from './given-up-put.ts';
 import { advance, settle } from './settle.ts';
 
 const P = 'nodes/';
@@ -90,6 +91,34 @@ describe('a shared store', () => {
     await b.backend.update(`${P}a`, bytesOfText('wrong'));
     await advance(clock, 6 * 60_000);
     expect(b.seen.get('a')).toBe('1');
+  });
+
+  it('deletes a put that lands after the delete of its name (regression: it stayed as long as the session)', async () => {
+    const land = giveUpPut(a.backend.link, `${P}c`);
+    a.store.updateLocalKey('c', bytesOfText('late'));
+    await settle(4);
+    a.store.deleteLocalKey('c');
+    await advance(clock, 1000);
+    await land();
+    expect(server.range(keyRange(`${P}c`)).count).toBe(1);
+    await settle(4);
+    expect(server.range(keyRange(`${P}c`)).count).toBe(0);
+  });
+
+  it('spares a name that somebody else has taken over', async () => {
+    const land = giveUpPut(a.backend.link, `${P}c`);
+    a.store.updateLocalKey('c', bytesOfText('late'));
+    await settle(4);
+    a.store.deleteLocalKey('c');
+    await advance(clock, 1000);
+    b.store.updateLocalKey('c', bytesOfText('taken over'));
+    await settle(4);
+    expect(a.seen.get('c')).toBe('taken over');
+    await advance(clock, 6 * 60_000);
+    expect(b.story.filter((line) => line.startsWith('c'))).toEqual(['c=taken over']);
+    await land();
+    await advance(clock, 6 * 60_000);
+    expect(a.seen.get('c')).toBe('taken over');
   });
 
   it('holds a delete back, and tells it when the key does not come back', async () => {

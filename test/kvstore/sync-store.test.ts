@@ -9,6 +9,7 @@ import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { RateLimit } from '../../src/kvstore/rate-limit.ts';
 import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
 import { ManualClock } from '../base/manual-clock.ts';
+import { giveUpPut } from './given-up-put.ts';
 import { advance, settle } from './settle.ts';
 
 const P = 'own/';
@@ -240,6 +241,25 @@ describe('a sync store', () => {
     expect(world.content()).toEqual({ good: '2', bad1: 'z' });
     await advance(world.clock, 90_000);
     expect(Object.keys(world.content())).toHaveLength(21);
+  });
+
+  it('deletes at the next look what has landed after its delete (regression: it stayed as long as the session)', async () => {
+    const land = giveUpPut(world.link, `${P}a`);
+    world.want('a', 'late');
+    await settle();
+    world.store.delete('a');
+    await advance(world.clock, 1000);
+    await land();
+    expect(world.content()).toEqual({ a: 'late' });
+    world.store.touchAll();
+    await settle();
+    expect(world.content()).toEqual({});
+    world.store.touchAll();
+    await settle();
+    const { writes } = world.store.status();
+    world.store.touchAll();
+    await settle();
+    expect(world.store.status().writes).toBe(writes); // there is no doubt any more
   });
 
   it('puts everything again when the lease is lost, the canary too (trap: agent stuck after lease loss)', async () => {

@@ -36,8 +36,8 @@ const DELETE_DELAY_MS = 30_000;
 
 /**
  * A prefix to which many contribute (SEMANTICS 5): each its own *local* keys, bound to its session; all see
- * all, the *shared* keys. Local keys that somebody deletes or overwrites are put again. The observer is told
- * of local keys too, as the kvstore shows them.
+ * all, the *shared* keys. Local keys that somebody deletes or overwrites are put again, and one that lands after
+ * it was deleted is deleted again. The observer is told of local keys too, as the kvstore shows them.
  */
 export class SharedStore<T> {
   readonly #options: SharedStoreOptions<T>;
@@ -57,7 +57,10 @@ export class SharedStore<T> {
   #guarded(): StoreObserver<T> {
     const isOurs = (name: string): boolean => this.#local.get(name) !== undefined;
     return {
-      onUpdate: (name, value) => this.#deletes.onUpdate(name, value),
+      onUpdate: (name, value) => {
+        this.#local.appeared(name);
+        this.#deletes.onUpdate(name, value);
+      },
       onDelete: (name) => {
         if (isOurs(name)) this.#local.touch(name);
         this.#deletes.onDelete(name);

@@ -66,6 +66,10 @@ export class SyncStore {
   /** Names to be looked at, oldest first. */
   readonly #queue = new Set<string>();
   readonly #busy = new Set<string>();
+  /** Names whose delete was asked for and has not landed. */
+  readonly #deleting = new Set<string>();
+  /** Names with a put that was given up: it may land yet, after whatever has been written since. */
+  readonly #doubtful = new Set<string>();
   /** Names that the kvstore has refused, until they are tried again. */
   readonly #refused = new Set<string>();
   /**
@@ -107,12 +111,14 @@ export class SyncStore {
   /** The key is to have this value. Bytes that have landed already cost nothing. The store keeps `value`. */
   upsert(name: string, value: Uint8Array): void {
     this.#wanted.set(name, value);
+    this.#deleting.delete(name);
     this.#enqueue(name);
   }
 
   /** The key is not to exist. */
   delete(name: string): void {
     this.#wanted.delete(name);
+    this.#deleting.add(name);
     this.#enqueue(name);
   }
 
@@ -127,9 +133,18 @@ export class SyncStore {
     this.#enqueue(name);
   }
 
-  /** {@link touch} for every key: after the loss of a lease, and now and then. */
+  /** {@link touch} for every key, and {@link appeared} too: after the loss of a lease, and now and then. */
   touchAll(): void {
     for (const name of this.#wanted.keys()) this.touch(name);
+    for (const name of this.#doubtful) this.appeared(name);
+  }
+
+  /**
+   * The kvstore shows this name. If it is not to exist, and a put of it was given up before its outcome was known, that
+   * put has landed after the delete: the key is deleted again, unless it is somebody else's by now.
+   */
+  appeared(name: string): void {
+    if (this.#doubtful.has(name) && !this.#wanted.has(name)) this.touch(name);
   }
 
   /**
@@ -235,6 +250,7 @@ export class SyncStore {
     } catch (thrown) {
       const error = asKvstoreError(thrown);
       const isRefused = REFUSALS.has(error.code);
+      if (wanted !== undefined && !isRefused) this.#doubtful.add(name);
       if (isRefused) this.#noteFailure(error);
       else await this.#failed(error, outage, signal);
       this.#busy.delete(name);
@@ -247,8 +263,14 @@ export class SyncStore {
   async #write(name: string, wanted: Uint8Array | undefined, signal: AbortSignal): Promise<void> {
     const { backend, prefix, leased = true } = this.#options;
     const key = `${prefix}${name}`;
-    if (wanted === undefined) await backend.delete(key, { signal });
-    else await backend.updateIfDifferent(key, wanted, { leased, signal });
+    if (wanted !== undefined) {
+      await backend.updateIfDifferent(key, wanted, { leased, signal });
+      return;
+    }
+    const ifOwn = !this.#deleting.has(name);
+    const isFound = await backend.delete(key, { ifOwn, signal });
+    this.#deleting.delete(name);
+    if (ifOwn && !isFound) this.#doubtful.delete(name);
   }
 
   #succeeded(): void {
