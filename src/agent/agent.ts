@@ -112,6 +112,7 @@ export class Agent implements Knowledge, PlayStage {
       mesh.clustersSynced(patience),
     ]);
     this.services.markSynced();
+    this.#etcd?.bootstrapped();
     this.#syncedMs = clock.now() - begun;
     return missingClusters(clusterStatuses(followed));
   }
@@ -169,7 +170,11 @@ export class Agent implements Knowledge, PlayStage {
   }
 
   async #readInputs(signal: AbortSignal): Promise<void> {
-    const { load, manifests, clusterName, kvstore } = this.#options;
+    const { load, manifests, clusterName, kvstore, clustermeshConfig, rateLimit } = this.#options;
+    if (rateLimit !== undefined && kvstore !== 'etcd' && clustermeshConfig === undefined)
+      throw new InputError(
+        '--kvstore-opt: there is no etcd; name one with --kvstore etcd or --clustermesh-config',
+      );
     if (kvstore === 'etcd' && load.length > 0)
       throw new InputError('--load fills the kvstore in memory: leave it out with --kvstore etcd');
     for (const path of load) await this.#recorded.load(path, this.#refuse, signal);
@@ -186,7 +191,7 @@ export class Agent implements Knowledge, PlayStage {
 
   /** The own cluster's kvstore, and the id that it gives to the cluster. */
   async #openOwn(signal: AbortSignal): Promise<{ backend: KvstoreBackend; id: number }> {
-    const { clusterName, clusterID, kvstore, kvstoreConfig } = this.#options;
+    const { clusterName, clusterID, kvstore, kvstoreConfig, rateLimit } = this.#options;
     if (kvstore === 'memory') {
       const backend = this.#recorded.open(clusterName);
       return { backend, id: clusterID ?? (await this.#recorded.clusterID(clusterName)) };
@@ -194,13 +199,15 @@ export class Agent implements Knowledge, PlayStage {
     if (kvstoreConfig === undefined)
       throw new InputError('--kvstore etcd: name its configuration with --kvstore-config <file>');
     const context = { ...this.#context, signal };
-    this.#etcd = await openOwnEtcd(kvstoreConfig, context);
+    this.#etcd = await openOwnEtcd(kvstoreConfig, rateLimit, context);
     return { backend: this.#etcd, id: clusterID ?? (await readClusterID(this.#etcd, clusterName, context)) };
   }
 
   async #followFolder(path: string, mesh: ClusterMesh): Promise<void> {
     const { clock, random, log } = this.#context;
-    const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random }));
+    // As upstream has it (pkg/clustermesh, `makeEtcdOpts`): the rate of a bootstrap is for the own kvstore alone.
+    const rateLimit = this.#options.rateLimit && { ...this.#options.rateLimit, bootstrapQps: undefined };
+    const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
     const onProblem = (name: string, why: string): void =>
       log.warn(`--clustermesh-config ${join(path, name)}: ${why}`);
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });

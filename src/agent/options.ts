@@ -1,4 +1,5 @@
 import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
+import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 
 /** Which kvstore the agent follows. `memory`: one in this process, filled with recorded keys; `etcd`: a real one. */
@@ -21,6 +22,8 @@ export interface AgentOptions {
   readonly network: NodeConfiguration;
   /** The etcd configuration of the own cluster's kvstore, when that is `etcd`. */
   readonly kvstoreConfig?: string | undefined;
+  /** How much the agent asks of each etcd. `bootstrapQps` holds for the own one, until the first sync is over. */
+  readonly rateLimit?: RateLimitOptions | undefined;
   /** Folder with an etcd configuration for each remote cluster. */
   readonly clustermeshConfig?: string | undefined;
   /** After so long out of reach a remote cluster loses its services; default: never. */

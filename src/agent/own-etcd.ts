@@ -6,6 +6,7 @@ import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { EtcdConfigError } from '../kvstore/etcd/etcd-config-file.ts';
+import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import { InputError, unreadable } from './input-error.ts';
 
 /** What reaching a kvstore takes from its process. */
@@ -22,9 +23,13 @@ const BACKOFF = { baseMs: 500, capMs: 5_000 };
 const REACH_MS = 30_000;
 
 /** A client of the etcd that the file of `--kvstore-config` describes. Throws `InputError`. */
-export async function openOwnEtcd(path: string, { clock, random }: ReachContext): Promise<EtcdBackend> {
+export async function openOwnEtcd(
+  path: string,
+  rateLimit: RateLimitOptions | undefined,
+  { clock, random }: ReachContext,
+): Promise<EtcdBackend> {
   try {
-    return await EtcdBackend.open(path, { clock, random });
+    return await EtcdBackend.open(path, { clock, random, rateLimit });
   } catch (error) {
     if (!(error instanceof EtcdConfigError)) throw unreadable('--kvstore-config', path, error);
     throw new InputError(`--kvstore-config ${path}: ${error.message}`, { cause: error });

@@ -2,11 +2,13 @@ import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../agent/log.ts';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
+import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 
 /** Options that every command with an agent behind it takes, as commander hands them over. */
 export interface MeshFlags {
   readonly kvstore: KvstoreKind;
   readonly kvstoreConfig?: string;
+  readonly kvstoreOpt?: RateLimitOptions;
   readonly clustermeshConfig?: string;
   /** 0: never. */
   readonly clustermeshCacheTtl: number;
@@ -55,6 +57,28 @@ function append(path: string, before: readonly string[] = []): readonly string[]
   return [...before, parsePath(path)];
 }
 
+/** Upstream's names of what can be said of an etcd client beside its configuration (pkg/kvstore/etcd.go, 1.17). */
+const KVSTORE_OPTS: ReadonlyMap<string, keyof RateLimitOptions> = new Map([
+  ['etcd.qps', 'qps'],
+  ['etcd.bootstrapQps', 'bootstrapQps'],
+  ['etcd.maxInflight', 'maxInflight'],
+]);
+
+/** `name=value`, or several with commas between, as the original takes them; the last of one name holds. */
+function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): RateLimitOptions {
+  const options: { -readonly [K in keyof RateLimitOptions]: number } = {};
+  for (const item of text.split(',')) {
+    const [name = '', value = ''] = item.split(/=(.*)/s);
+    const option = KVSTORE_OPTS.get(name);
+    const names = [...KVSTORE_OPTS.keys()].join(', ');
+    if (option === undefined) throw new InvalidArgumentError(`It must be one of ${names}: '${name}'.`);
+    if (!/^[1-9]\d{0,8}$/.test(value))
+      throw new InvalidArgumentError(`${name} must be a number from 1 to 999999999: '${value}'.`);
+    options[option] = Number(value);
+  }
+  return { ...before, ...options };
+}
+
 /** Adds the options of {@link MeshFlags}. */
 export function addMeshOptions(command: Command): Command {
   const choice = (flags: string, what: string, choices: readonly string[], preset: string): Option =>
@@ -64,6 +88,11 @@ export function addMeshOptions(command: Command): Command {
     .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
     .addOption(choice('--kvstore <kind>', 'the kvstore to follow', KVSTORE_KINDS, 'memory'))
     .option('--kvstore-config <file>', 'with --kvstore etcd: its etcd configuration, as of Cilium', parsePath)
+    .option(
+      '--kvstore-opt <name=value>',
+      'etcd.qps, etcd.bootstrapQps, etcd.maxInflight: calls a second, until the first sync, at a time (default: no limit); may be repeated',
+      parseKvstoreOpt,
+    )
     .option(
       '--clustermesh-config <folder>',
       'etcd configurations of the remote clusters, each file named as its cluster',
@@ -104,6 +133,7 @@ export function agentOptions(flags: MeshFlags): AgentOptions {
   return {
     kvstore: flags.kvstore,
     kvstoreConfig: flags.kvstoreConfig,
+    rateLimit: flags.kvstoreOpt,
     clustermeshConfig: flags.clustermeshConfig,
     serviceTTLMs: flags.clustermeshCacheTtl === 0 ? undefined : flags.clustermeshCacheTtl,
     clusterName: flags.cluster,

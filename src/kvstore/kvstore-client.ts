@@ -259,8 +259,9 @@ export class KvstoreClient implements KvstoreBackend {
     { signal }: CallOptions = {},
   ): Promise<T> {
     try {
-      await this.#options.rateLimit?.turn(sharedSignal(signal ?? this.#closed.signal));
-      const answer = await call();
+      const { rateLimit } = this.#options;
+      const ends = sharedSignal(signal ?? this.#closed.signal);
+      const answer = await (rateLimit === undefined ? call() : rateLimit.run(call, ends));
       this.#header = answer.header;
       this.#connected = true;
       return answer;

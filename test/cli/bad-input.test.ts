@@ -285,6 +285,12 @@ describe('an input that cannot be read at all ends the command with status 1 and
       `dpcache: ${option} /nowhere/file: there is no such file or folder: check the path\n`,
     );
   });
+
+  it('a limit for an etcd that is not there', async () => {
+    const { status, stdout, stderr } = await dpcache('agent', '--once', '--kvstore-opt', 'etcd.qps=20');
+    expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
+    expect(stderr).toMatch(/^dpcache: --kvstore-opt: there is no etcd; name one with --kvstore etcd/);
+  });
 });
 
 describe('a command line that is wrong ends with status 2 and usage', () => {
@@ -301,6 +307,11 @@ describe('a command line that is wrong ends with status 2 and usage', () => {
     [['agent', '--cluster-id', 'x'], /It must be a number from 0 to 511/],
     [['agent', '--clustermesh-cache-ttl', 'soon'], /It must be a time such as 90s, 10m or 1h30m/],
     [['agent', '--clustermesh-cache-ttl', ''], /It must be a time/],
+    [['agent', '--kvstore-opt', 'etcd.qps'], /etcd.qps must be a number from 1 to 999999999: ''/],
+    [['agent', '--kvstore-opt', 'etcd.qps=0'], /etcd.qps must be a number from 1 to 999999999: '0'/],
+    [['agent', '--kvstore-opt', 'etcd.maxInflight=many'], /etcd.maxInflight must be a number .*: 'many'/],
+    [['agent', '--kvstore-opt', 'etcd.qps=1,etcd.limit=2'], /one of etcd.qps, .*: 'etcd.limit'/],
+    [['agent', '--kvstore-opt', ''], /one of etcd.qps, etcd.bootstrapQps, etcd.maxInflight: ''/],
     [['agent', '--max-connected-clusters', '300'], /Allowed choices are 255, 511/],
     [['agent', '--kvstore', 'consul'], /Allowed choices are memory/],
     [['agent', '--once', '-o', 'yaml'], /Allowed choices are text, json/],

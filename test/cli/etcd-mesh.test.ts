@@ -85,6 +85,16 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(run.stdout).toBe(EXPECTED);
   });
 
+  it('prints the same when it may ask one thing at a time only', async () => {
+    const { words } = configurations();
+    const run = await dpcache(
+      ...['agent', ...words, '--kvstore-opt', 'etcd.qps=50,etcd.bootstrapQps=1000,etcd.maxInflight=1'],
+      ...['--manifests', example('services.yaml'), '--once', '-o', 'json'],
+    );
+    expect({ ...run, stdout: '' }).toEqual({ status: 0, stderr: '', stdout: '' });
+    expect(run.stdout).toBe(EXPECTED);
+  });
+
   it('without a mesh prints the part of that which is the own cluster’s', async () => {
     const { folder } = configurations();
     const { status, stdout, stderr } = await dpcache(

@@ -24,3 +24,21 @@ describe('--clustermesh-cache-ttl', () => {
       expect(optionsOf('--clustermesh-cache-ttl', zero).serviceTTLMs).toBeUndefined();
   });
 });
+
+describe('--kvstore-opt', () => {
+  it('takes one or several, and the last of each', () => {
+    const given = [
+      '--kvstore-opt',
+      'etcd.qps=20,etcd.maxInflight=5',
+      '--kvstore-opt',
+      'etcd.bootstrapQps=10000',
+    ];
+    const all = { qps: 20, maxInflight: 5, bootstrapQps: 10_000 };
+    expect(optionsOf(...given).rateLimit).toEqual(all);
+    expect(optionsOf(...given, '--kvstore-opt', 'etcd.qps=7').rateLimit).toEqual({ ...all, qps: 7 });
+  });
+
+  it('is no limit by default', () => {
+    expect(optionsOf().rateLimit).toBeUndefined();
+  });
+});

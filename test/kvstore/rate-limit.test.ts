@@ -67,4 +67,63 @@ describe('a rate limit', () => {
     await advance(clock, 100);
     expect(turns).toBe(1);
   });
+
+  it('lets no more calls be under way than it may, and the next as soon as one is over', async () => {
+    const limit = new RateLimit({ maxInflight: 2 }, new ManualClock());
+    const over: (() => void)[] = [];
+    const call = (): Promise<void> => new Promise((resolve) => over.push(resolve));
+    const calls = [1, 2, 3, 4].map(() => limit.run(call));
+    await settle();
+    expect(over).toHaveLength(2);
+    over[0]?.();
+    await settle();
+    expect(over).toHaveLength(3);
+    for (const end of over) end();
+    await settle();
+    over[3]?.();
+    await Promise.all(calls);
+  });
+
+  it('has as many under way as its rate says, and at least one', async () => {
+    for (const [qps, expected] of [
+      [3, 3],
+      [0.1, 1],
+    ] as const) {
+      const clock = new ManualClock();
+      const limit = new RateLimit({ qps, bootstrapQps: 1000 }, clock);
+      let underWay = 0;
+      for (let i = 0; i < 10; i++) {
+        void limit.run(() => {
+          underWay++;
+          return new Promise<void>(() => {});
+        });
+      }
+      await advance(clock, 60_000);
+      expect(underWay).toBe(expected);
+    }
+  });
+
+  it('a call that fails makes room, and who gives up waiting is told so and is not made', async () => {
+    const limit = new RateLimit({ maxInflight: 1 }, new ManualClock());
+    let fail = (): void => {};
+    const first = limit.run(
+      () =>
+        new Promise<never>((_resolve, reject) => {
+          fail = () => reject(new Error('it failed'));
+        }),
+    );
+    const controller = new AbortController();
+    let made = false;
+    const second = limit.run(async () => {
+      made = true;
+    }, controller.signal);
+    const third = limit.run(() => Promise.resolve('third'));
+    controller.abort();
+    await expect(second).rejects.toMatchObject({ code: 'aborted' });
+    await settle();
+    fail();
+    await expect(first).rejects.toThrow('it failed');
+    expect(await third).toBe('third');
+    expect(made).toBe(false);
+  });
 });

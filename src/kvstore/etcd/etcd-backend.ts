@@ -17,7 +17,7 @@ export interface EtcdBackendOptions {
   readonly random?: Random | undefined;
   /** Life of leased keys after the client's last sign of life. Default 900 s. */
   readonly leaseSeconds?: number | undefined;
-  /** How many reads and writes are made per second, as upstream's `etcd.qps`. Default: as many as are asked for. */
+  /** How many reads and writes are made. Default: as many as are asked for. */
   readonly rateLimit?: RateLimitOptions | undefined;
 }
 
