@@ -3,6 +3,7 @@ import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../../src/kvstore/transport.ts';
+import { PAGE_KEYS } from '../../src/kvstore/watch/paged-list.ts';
 import { ManualClock } from '../base/manual-clock.ts';
 import { advance, settle } from './settle.ts';
 import { WatchRecorder } from './watch-recorder.ts';
@@ -15,10 +16,10 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
   let server: MemoryServer;
   let backend: MemoryBackend;
   let recorder: WatchRecorder;
-  const put = (name: string): unknown =>
+  const put = (name: string, value = 'value'): unknown =>
     server.txn({
       compare: [],
-      writes: [{ op: 'put', key: P + name, value: bytesOfText('value'), lease: NO_LEASE }],
+      writes: [{ op: 'put', key: P + name, value: bytesOfText(value), lease: NO_LEASE }],
     });
 
   beforeEach(() => {
@@ -65,6 +66,30 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
       'list-done',
       `delete ${P}lost with the backup`,
     ]);
+  });
+
+  it('takes a page in slices, with turns of others between (regression: 4096 keys in one)', async () => {
+    for (let i = 0; i < PAGE_KEYS; i++) put(String(i).padStart(6, '0'));
+    recorder = new WatchRecorder(backend.watch(P));
+    const inTurn: number[] = [];
+    for (let before = 0; !recorder.listed; before = recorder.status().keys) {
+      await settle(1);
+      inTurn.push(recorder.status().keys - before);
+    }
+    expect(recorder.content.size).toBe(PAGE_KEYS);
+    expect(Math.max(...inTurn)).toBeLessThanOrEqual(1024);
+  });
+
+  it('lists no further than its reader is near (regression: 8 MiB for the collector to move about)', async () => {
+    for (let i = 0; i < 3 * PAGE_KEYS; i++) put(String(i).padStart(6, '0'), 'x'.repeat(500));
+    recorder = new WatchRecorder(backend.watch(P));
+    const release = recorder.hold();
+    await settle(50);
+    expect(recorder.status()).toMatchObject({ state: 'listing', listed: false });
+    expect(recorder.status().queuedBytes).toBeLessThan(2 << 20);
+    release();
+    await settle(100);
+    expect(recorder.content.size).toBe(3 * PAGE_KEYS);
   });
 
   it('keeps a quiet stream that answers', async () => {

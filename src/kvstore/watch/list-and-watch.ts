@@ -45,6 +45,8 @@ const BACKOFF = { baseMs: 50, capMs: 5000 };
 const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
 // etcd replays single writes at about 8,000 revisions/s, so past this a listing is faster (ETCD.md, "Watch").
 const BACKLOG_REVISIONS = 20_000;
+// Keys of a listing that are taken in at once: about a millisecond, between which others get their turn.
+const SLICE_KEYS = 512;
 // How much a delta may hold before a whole listing, in pages, is the better way.
 const DELTA_KEYS = 20_000;
 // Watch events lost by the server's own bugs (etcd #17555, #18089, #19179) are found after so long.
@@ -239,17 +241,23 @@ export class ListAndWatch implements Watch {
       first ??= header;
       if (header.clusterID !== first.clusterID) return 'diverged';
       if (!afresh && !sameHistory(header, this.#cursor())) return 'diverged';
-      for (const kv of kvs) {
-        if (!afresh && this.#contradicts(kv)) return 'diverged';
-        unseen.delete(kv.key);
-        this.#known.list(kv, afresh);
-      }
-      this.#flush();
-      await this.#queue.room();
+      if (!afresh && kvs.some((kv) => this.#contradicts(kv))) return 'diverged';
+      await this.#takeIn(kvs, afresh);
+      for (const { key } of kvs) unseen.delete(key);
     }
     if (first === undefined) return 'list';
     for (const key of unseen) this.#known.drop(key, first.revision);
     return this.#listedAt(first);
+  }
+
+  /** Keys that a listing shows, a slice in a turn and never far ahead of the reader. */
+  async #takeIn(kvs: readonly KeyValue[], always: boolean): Promise<void> {
+    for (let at = 0; at < kvs.length; at += SLICE_KEYS) {
+      for (const kv of kvs.slice(at, at + SLICE_KEYS)) this.#known.list(kv, always);
+      this.#flush();
+      await eventLoopTurn();
+      await this.#queue.room();
+    }
   }
 
   /** A key that was last written before the cursor, and not as it was seen then: another history. */
@@ -279,7 +287,7 @@ export class ListAndWatch implements Watch {
     const { header, kvs, more, count } = await transport.range(request, this.#call);
     if (!sameHistory(header, this.#cursor())) return 'diverged';
     if (more) return 'list';
-    for (const kv of kvs) this.#known.list(kv, false);
+    await this.#takeIn(kvs, false);
     if (count !== this.#known.size) await this.#dropDeleted(header.revision);
     return this.#listedAt(header);
   }
@@ -341,6 +349,7 @@ export class ListAndWatch implements Watch {
     this.#succeeded();
     this.#header = header;
     for (const event of events) this.#known.apply(event);
+    this.#queue.events.relieve();
     this.#next = Math.max(this.#next, (events.at(-1)?.modRevision ?? 0) + 1);
     this.#flush();
   }
