@@ -43,6 +43,8 @@ const KEEPALIVE_TIMEOUT_MS = 10_000;
 
 const NO_USERS = 'authentication is not enabled';
 
+const asIs = (bytes: Buffer): Buffer => bytes;
+
 /** etcd3, with its connections in reach. */
 class PooledEtcd extends Etcd3 {
   get connections(): ConnectionPool {
@@ -125,15 +127,9 @@ export class EtcdEndpoint {
     return this.#unary(await this.#encoded<T>(service, method, payload), options);
   }
 
-  /** Calls a method with bytes and a decoder of ours: for what is much. */
-  raw<T>(
-    service: EtcdService,
-    method: string,
-    request: Buffer,
-    decode: (answer: Buffer) => T,
-    options?: CallOptions,
-  ): Promise<T> {
-    return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request, decode }, options);
+  /** Calls a method with bytes; the answer is the caller's to decode: for what is much. */
+  raw(service: EtcdService, method: string, request: Buffer, options?: CallOptions): Promise<Buffer> {
+    return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request, decode: asIs }, options);
   }
 
   /** Opens a stream. The caller handles its `error`; closing the endpoint cancels it. */
@@ -147,7 +143,7 @@ export class EtcdEndpoint {
     const client = await this.#connection();
     const stream = client.makeBidiStreamRequest(
       `/etcdserverpb.${service}/${method}`,
-      (bytes: Buffer) => bytes,
+      asIs,
       decode,
       metadata,
       grpcOptions,
@@ -257,7 +253,6 @@ export class EtcdEndpoint {
   ): Promise<T> {
     const signal = sharedSignal(given);
     const client = await this.#connection();
-    const asIs = (bytes: Buffer): Buffer => bytes;
     return new Promise<T>((resolve, reject) => {
       const call = client.makeUnaryRequest(
         path,

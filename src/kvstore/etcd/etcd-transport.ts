@@ -122,7 +122,8 @@ export class EtcdTransport implements Transport {
   }
 
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
-    return this.#ask((endpoint) => endpoint.raw('KV', 'Range', encodeRange(request), decodeRange, options));
+    const message = encodeRange(request);
+    return this.#ask(async (endpoint) => decodeRange(await endpoint.raw('KV', 'Range', message, options)));
   }
 
   async txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {

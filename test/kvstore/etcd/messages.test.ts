@@ -68,16 +68,16 @@ const expectedHeader = ({ cluster, revision: at, term }: Header): object => ({
 });
 
 describe('answers, against protobufjs', () => {
-  it('a range is read as it was written', () => {
-    fc.assert(
-      fc.property(header, fc.array(keyValue), fc.boolean(), revision, (head, kvs, more, count) => {
+  it('a range is read as it was written', async () => {
+    await fc.assert(
+      fc.asyncProperty(header, fc.array(keyValue), fc.boolean(), revision, async (head, kvs, more, count) => {
         const buffer = encode('RangeResponse', {
           header: protoHeader(head),
           kvs: kvs.map(protoKeyValue),
           more,
           count: long(count),
         });
-        const { kvs: read, ...rest } = decodeRange(buffer);
+        const { kvs: read, ...rest } = await decodeRange(buffer);
         expect(rest).toEqual({ header: expectedHeader(head), more, count });
         expect(read.map((kv) => ({ ...kv, value: [...kv.value] }))).toEqual(
           kvs.map((kv) => ({
@@ -170,29 +170,46 @@ describe('answers, against protobufjs', () => {
     );
   });
 
-  it('fields of newer servers are passed over', () => {
+  it('a large range is read with turns of others between (regression: a page in one)', async () => {
+    const kvs = Array.from({ length: 4096 }, (_, i) => ({
+      key: Buffer.from(`${i}`),
+      value: Buffer.alloc(300),
+    }));
+    let turns = 0;
+    let isOver = false;
+    const others = (async () => {
+      for (; !isOver; turns++) await new Promise(setImmediate);
+    })();
+    const read = await decodeRange(encode('RangeResponse', { kvs, count: 4096 }));
+    isOver = true;
+    await others;
+    expect(read.kvs).toHaveLength(4096);
+    expect(turns).toBeGreaterThanOrEqual(8);
+  });
+
+  it('fields of newer servers are passed over', async () => {
     const buffer = encode('RangeResponse', { count: 7 });
     const unknown = Buffer.from([
       0xa2, 0x06, 2, 1, 2, 0xa8, 0x06, 5, 0xa1, 0x06, 1, 2, 3, 4, 5, 6, 7, 8, 0xa5, 0x06, 1, 2, 3, 4,
     ]);
-    expect(decodeRange(Buffer.concat([unknown, buffer, unknown])).count).toBe(7);
+    expect(await decodeRange(Buffer.concat([unknown, buffer, unknown]))).toMatchObject({ count: 7 });
   });
 
-  it('an answer that is cut, or noise, fails and never hangs', () => {
+  it('an answer that is cut, or noise, fails and never hangs', async () => {
     const whole = encode('RangeResponse', {
       kvs: [{ key: Buffer.from('key'), value: Buffer.alloc(300) }],
       count: 1,
     });
     for (let length = 1; length < whole.length; length++) {
       if (length === whole.length - 2) continue; // there a field ends
-      expect(() => decodeRange(whole.subarray(0, length))).toThrow('malformed answer');
+      await expect(decodeRange(whole.subarray(0, length))).rejects.toThrow('malformed answer');
     }
-    fc.assert(
-      fc.property(fc.uint8Array(), (noise) => {
+    await fc.assert(
+      fc.asyncProperty(fc.uint8Array(), async (noise) => {
         const decodeEvents = (answer: Buffer): unknown => decodeWatch(answer).events.take();
         for (const read of [decodeRange, decodeEvents, decodeKeepAlive]) {
           try {
-            read(Buffer.from(noise));
+            await read(Buffer.from(noise));
           } catch (error) {
             expect(String(error)).toContain('malformed answer');
           }
