@@ -137,13 +137,19 @@ export class ChaosWorld {
   /** Waits until what the clients contribute is there, and nothing else. */
   async landed(): Promise<void> {
     let shared: ReadonlyMap<string, PastWrite> = new Map();
+    let unanswered: unknown;
     const wanted = this.clients.flatMap(({ contribution }) => [...contribution]);
     await until('contributions have landed', async () => {
-      shared = await this.cluster.content('shared/');
-      return isSame(shared, wanted, `${PREFIX}shared/`);
+      // A cluster that is still finding itself may give no answer, which says nothing of what has landed.
+      const answer = await this.cluster.content('shared/').catch((error: unknown) => {
+        unanswered = error;
+      });
+      shared = answer ?? shared;
+      return answer !== undefined && isSame(shared, wanted, `${PREFIX}shared/`);
     }).catch((cause: unknown) => {
       const stores = this.clients.map(({ sharedStatus, backend }) => [sharedStatus, backend.status()]);
-      throw new Error(JSON.stringify({ shared: [...shared], wanted, stores }), { cause });
+      const found = { shared: [...shared], wanted, stores, unanswered: String(unanswered ?? 'nothing') };
+      throw new Error(JSON.stringify(found), { cause });
     });
   }
 
