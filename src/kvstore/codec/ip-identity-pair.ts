@@ -1,7 +1,6 @@
-import { formatAddress, formatPrefix } from '../../net/format-address.ts';
 import type { PortProtocol } from '../../net/port.ts';
 import { protocolName } from '../../net/port.ts';
-import { parsePrefix, prefixRegister } from '../../net/prefix.ts';
+import { formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
 import { bytesOfText } from '../bytes.ts';
 import {
   asAddress,
@@ -40,14 +39,9 @@ export interface IPIdentityPair {
 
 const register = prefixRegister();
 
-/**
- * The canonical form of a key's name, or `undefined` when it is no IP. Dotted text that parses is canonical
- * already, which spares the usual key its formatting.
- */
+/** The canonical form of a key's name, or `undefined` when it is no IP. */
 function canonicalName(name: string): string | undefined {
-  if (!parsePrefix(name, register)) return undefined;
-  if (register.form === 'cidr') return formatPrefix(register, register.length);
-  return register.family === 4 && !name.includes(':') ? name : formatAddress(register);
+  return parsePrefix(name, register) ? formatKeyOf(name, register) : undefined;
 }
 
 /**
