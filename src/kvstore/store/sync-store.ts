@@ -6,6 +6,7 @@ import { equalBytes } from '../bytes.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../errors.ts';
 import { sharedSignal } from '../shared-signal.ts';
+import { type CanaryWait, CanaryWaits } from './canary-waits.ts';
 
 /** What a {@link SyncStore} is made of. */
 export interface SyncStoreOptions {
@@ -43,12 +44,6 @@ const REFUSALS: ReadonlySet<KvstoreErrorCode> = new Set(['invalid-request', 'too
 // What was refused will be refused again, unless the kvstore is set up anew: there is no hurry.
 const REFUSED_MS = 60_000;
 
-/** What is still missing for a canary to be true. */
-interface CanaryWait {
-  readonly names: Set<string>;
-  resolve(): void;
-}
-
 /**
  * Keeps keys of a kvstore equal to what its owner wants (SEMANTICS 5). The owner says what is to be; this
  * store writes the difference, one write per key at a time, the latest value only, until it has landed. When
@@ -77,7 +72,7 @@ export class SyncStore {
    * would fail too; the first success makes everything due at once.
    */
   #outage = 0;
-  readonly #canaries = new Set<CanaryWait>();
+  readonly #canaries = new CanaryWaits();
   /** Gives up the canary that is being written: it would not be true any more. */
   #canaryWrite: AbortController | undefined;
   #canaryWanted = false;
@@ -128,7 +123,7 @@ export class SyncStore {
    */
   touch(name: string): void {
     this.#landed.delete(name);
-    for (const canary of this.#canaries) canary.names.add(name);
+    this.#canaries.touched(name);
     this.#canaryWrite?.abort();
     this.#enqueue(name);
   }
@@ -152,10 +147,9 @@ export class SyncStore {
    * written, which is when all that was queued before has landed.
    */
   markSynced(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#canaries.add({ names: new Set(this.#pending()), resolve });
-      this.#wake();
-    });
+    const written = this.#canaries.add(this.#pending());
+    this.#wake();
+    return written;
   }
 
   /** Writes until the signal fires. Once at a time. */
@@ -245,7 +239,7 @@ export class SyncStore {
       else this.#landed.set(name, wanted);
       this.#busy.delete(name);
       // What was asked for or touched meanwhile waits again, and has not settled.
-      if (!this.#queue.has(name)) this.#settled(name);
+      if (!this.#queue.has(name)) this.#canaries.settled(name);
       this.#succeeded();
     } catch (thrown) {
       const error = asKvstoreError(thrown);
@@ -306,15 +300,10 @@ export class SyncStore {
     this.#wake();
   }
 
-  /** The kvstore has what was wanted of this name. */
-  #settled(name: string): void {
-    for (const canary of this.#canaries) canary.names.delete(name);
-  }
-
   /** Those who wait for a canary that would be true now; none while one is being written. */
   #dueCanaries(): readonly CanaryWait[] {
     if (this.#canaryWrite !== undefined || this.#isHeld) return [];
-    return [...this.#canaries].filter(({ names }) => names.size === 0);
+    return this.#canaries.due();
   }
 
   async #writeCanary(due: readonly CanaryWait[], signal: AbortSignal): Promise<void> {
@@ -328,7 +317,7 @@ export class SyncStore {
         const either = AbortSignal.any([signal, write.signal]);
         await backend.update(canary, encodeTimestamp(clock.now()), { leased, signal: either });
       }
-      this.#canaryLanded(due);
+      if (this.#canaries.landed(due)) this.#canaryWritten = canary !== undefined;
       this.#succeeded();
     } catch (thrown) {
       if (!write.signal.aborted) await this.#failed(asKvstoreError(thrown), outage, signal);
@@ -336,15 +325,5 @@ export class SyncStore {
       this.#canaryWrite = undefined;
       this.#wake();
     }
-  }
-
-  /** Those for whom something was touched at the last moment wait on. */
-  #canaryLanded(due: readonly CanaryWait[]): void {
-    const told = due.filter(({ names }) => names.size === 0);
-    for (const wait of told) {
-      this.#canaries.delete(wait);
-      wait.resolve();
-    }
-    if (told.length > 0) this.#canaryWritten = this.#options.canary !== undefined;
   }
 }
