@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../../src/kvstore/transport.ts';
@@ -77,6 +78,27 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
       inTurn.push(recorder.status().keys - before);
     }
     expect(recorder.content.size).toBe(PAGE_KEYS);
+    expect(Math.max(...inTurn)).toBeLessThanOrEqual(1024);
+  });
+
+  it('drops what a listing does not show in slices too (regression: all of it in one turn)', async () => {
+    for (let i = 0; i < PAGE_KEYS; i++) put(String(i).padStart(6, '0'));
+    recorder = new WatchRecorder(backend.watch(P));
+    await settle(100);
+    backend.link.down();
+    server.txn({ compare: [], writes: [{ op: 'delete', range: prefixRange(P) }] });
+    server.compact();
+    backend.link.up();
+    const inTurn: number[] = [];
+    await advance(clock, 100);
+    for (let turn = 0; turn < 20; turn++) {
+      const { keys } = recorder.status();
+      await settle(1);
+      inTurn.push(keys - recorder.status().keys);
+    }
+    await settle(20);
+    expect(recorder.content.size).toBe(0);
+    expect(Math.max(...inTurn)).toBeGreaterThan(0);
     expect(Math.max(...inTurn)).toBeLessThanOrEqual(1024);
   });
 

@@ -47,9 +47,9 @@ export class KnownKeys {
     return this.#revisions.get(key);
   }
 
-  /** A copy of the keys: those of it that a listing does not show are gone. */
-  keys(): Set<string> {
-    return new Set(this.#revisions.keys());
+  /** The keys as they are, not a copy: they may be dropped while one goes through them. */
+  keys(): Iterable<string> {
+    return this.#revisions.keys();
   }
 
   /** A key that a listing shows. Told if it is new or changed, or `always`. */

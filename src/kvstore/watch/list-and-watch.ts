@@ -235,7 +235,8 @@ export class ListAndWatch implements Watch {
     this.#enter('listing');
     this.#listings++;
     if (afresh) this.#known.forgetLastWrites();
-    const unseen = this.#known.keys();
+    const mayLack = this.#known.size > 0;
+    const seen = new Set<string>();
     let first: ResponseHeader | undefined;
     for await (const { header, kvs } of this.#pages({ prefix: this.#options.prefix, revision: 0 })) {
       first ??= header;
@@ -243,10 +244,10 @@ export class ListAndWatch implements Watch {
       if (!afresh && !sameHistory(header, this.#cursor())) return 'diverged';
       if (!afresh && kvs.some((kv) => this.#contradicts(kv))) return 'diverged';
       await this.#takeIn(kvs, afresh);
-      for (const { key } of kvs) unseen.delete(key);
+      if (mayLack) for (const { key } of kvs) seen.add(key);
     }
     if (first === undefined) return 'list';
-    for (const key of unseen) this.#known.drop(key, first.revision);
+    if (mayLack) await this.#dropOthers(seen, first.revision);
     return this.#listedAt(first);
   }
 
@@ -254,9 +255,7 @@ export class ListAndWatch implements Watch {
   async #takeIn(kvs: readonly KeyValue[], always: boolean): Promise<void> {
     for (let at = 0; at < kvs.length; at += SLICE_KEYS) {
       for (const kv of kvs.slice(at, at + SLICE_KEYS)) this.#known.list(kv, always);
-      this.#flush();
-      await eventLoopTurn();
-      await this.#queue.room();
+      await this.#nextTurn();
     }
   }
 
@@ -293,11 +292,28 @@ export class ListAndWatch implements Watch {
   }
 
   async #dropDeleted(revision: number): Promise<void> {
-    const unseen = this.#known.keys();
+    const seen = new Set<string>();
     for await (const { kvs } of this.#pages({ prefix: this.#options.prefix, revision, keysOnly: true })) {
-      for (const { key } of kvs) unseen.delete(key);
+      for (const { key } of kvs) seen.add(key);
     }
-    for (const key of unseen) this.#known.drop(key, revision);
+    await this.#dropOthers(seen, revision);
+  }
+
+  /** What a listing has not shown is gone; a slice in a turn too. */
+  async #dropOthers(seen: ReadonlySet<string>, revision: number): Promise<void> {
+    let looked = 0;
+    for (const key of this.#known.keys()) {
+      if (!seen.has(key)) this.#known.drop(key, revision);
+      if (++looked % SLICE_KEYS === 0) await this.#nextTurn();
+    }
+  }
+
+  /** Lets the reader take what there is, and others run. Throws when the watch has ended. */
+  async #nextTurn(): Promise<void> {
+    this.#flush();
+    await eventLoopTurn();
+    await this.#queue.room();
+    this.#ended.signal.throwIfAborted();
   }
 
   // ── Following ──────────────────────────────────────────────────────────────────────────────────────────
