@@ -6,6 +6,7 @@ import { bytesOfText } from './bytes.ts';
 import { abortedError, KvstoreError } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
+import { sharedSignal } from './shared-signal.ts';
 import type { CallOptions, KeyValue, LeaseID, Transport } from './transport.ts';
 
 /** What a {@link LockKeeper} is made of. */
@@ -95,7 +96,7 @@ export class LockKeeper {
       end();
       if (this.#turns.get(path) === last) this.#turns.delete(path);
     };
-    await Promise.race([before, ...(signal === undefined ? [] : [aborted(signal)])]);
+    await orAborted(before, signal);
     if (signal?.aborted !== true) return done;
     done();
     throw abortedError();
@@ -230,7 +231,16 @@ function lastBefore(kvs: readonly KeyValue[], revision: number): KeyValue | unde
   return last;
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
+/** Resolves with the promise, which never rejects, or as soon as the signal fires. */
+function orAborted(promise: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  if (signal === undefined) return promise;
   if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+  return new Promise((resolve) => {
+    const done = (): void => {
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    sharedSignal(signal).addEventListener('abort', done);
+    void promise.then(done);
+  });
 }

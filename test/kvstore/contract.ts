@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bytesOfText, keyOfBytes, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
@@ -263,6 +264,17 @@ export function backendContract(
   });
 
   describe(`${name}: locks`, () => {
+    it('leaves nothing on a signal that many locks have shared (regression: a listener for each)', async () => {
+      const { signal } = new AbortController();
+      const turn = async (): Promise<void> => {
+        const lock = await client.backend.lock('locks/a', { signal });
+        await lock.release();
+      };
+      for (let i = 0; i < 3; i++) await turn();
+      await Promise.all([turn(), turn(), turn()]);
+      expect(getEventListeners(signal, 'abort')).toEqual([]);
+    });
+
     it('one at a time, whoever asks, in this client and in others', async () => {
       const clients = [client, await kvstore.client(), await kvstore.client()];
       let holders = 0;
