@@ -150,10 +150,10 @@ export class KvstoreClient implements KvstoreBackend {
       : [[]];
     const writes = [{ op: 'delete', range: keyRange(key) } as const];
     for (const owner of owners) {
-      const { deleted } = await this.#txn({ compare: [...unchanged, ...owner], writes }, options);
-      if (deleted === 0) continue;
+      const { succeeded, deleted } = await this.#txn({ compare: [...unchanged, ...owner], writes }, options);
+      if (!succeeded) continue;
       this.#leases.unbind(key);
-      return true;
+      return deleted > 0;
     }
     return false;
   }
