@@ -41,16 +41,9 @@ export type Backends = ImmutableMap<string, Backend>;
 /** No backends. */
 export const NO_BACKENDS: Backends = ImmutableMap();
 
-/**
- * What one origin offers, by canonical address: an immutable map, or a native one that nobody changes any more,
- * which is four times cheaper to build.
- */
+/** What one origin offers, each address once: a map by address, or just a list. */
 export interface OfferedBackends {
-  readonly size: number;
-  get(address: string): Backend | undefined;
-  has(address: string): boolean;
-  forEach(visit: (backend: Backend, address: string) => void): unknown;
-  values(): Iterable<Backend>;
+  values(): IterableIterator<Backend>;
 }
 
 /** Where a service's traffic goes. */
@@ -134,33 +127,5 @@ export function backendComparison(): (a: Backend, b: Backend) => boolean {
       samePorts = equalPorts(portsA, portsB);
     }
     return samePorts && equalButPorts(a, b);
-  };
-}
-
-/** Whether two sets of backends say the same. Costs the size of the set, nothing when they are one object. */
-export function equalBackendMaps(a: Backends, b: Backends): boolean {
-  if (a === b) return true;
-  if (a.size !== b.size) return false;
-  const equal = backendComparison();
-  return a.every((backend, address) => {
-    const other = b.get(address);
-    return other !== undefined && equal(backend, other);
-  });
-}
-
-/**
- * `next` with the parts of `previous` that say the same, so that what is equal is one object; `previous` itself
- * when all of it is. Costs the size of the slice.
- */
-export function shareSlice(previous: EndpointSlice | undefined, next: EndpointSlice): EndpointSlice {
-  if (previous === undefined || previous === next) return next;
-  const sameBackends = equalBackendMaps(previous.backends, next.backends);
-  const sameNotReady = equalBackendMaps(previous.notReady, next.notReady);
-  if (sameBackends && sameNotReady) return previous;
-  return {
-    service: next.service,
-    name: next.name,
-    backends: sameBackends ? previous.backends : next.backends,
-    notReady: sameNotReady ? previous.notReady : next.notReady,
   };
 }

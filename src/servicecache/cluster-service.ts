@@ -1,13 +1,7 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import type { PortProtocol } from '../net/port.ts';
-import {
-  type Backend,
-  createBackend,
-  NO_PORTS,
-  NO_ZONES,
-  type OfferedBackends,
-  type Ports,
-} from './backend.ts';
+import { type Backend, backendComparison, createBackend, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
+import { InStep } from './in-step.ts';
 
 /** Where a remote backend runs, as its cluster says. */
 export interface BackendZone {
@@ -43,6 +37,11 @@ export interface ClusterServiceKey {
   readonly name: string;
 }
 
+const NONE: readonly never[] = [];
+
+/** Where a backend is of which its cluster does not say it. */
+const NO_ZONE: BackendZone = { zone: '' };
+
 function samePorts(a: ReadonlyMap<string, PortProtocol>, b: Ports): boolean {
   if (a.size !== b.size) return false;
   for (const [name, port] of a) {
@@ -52,46 +51,52 @@ function samePorts(a: ReadonlyMap<string, PortProtocol>, b: Ports): boolean {
   return true;
 }
 
-function sameZones(backend: Backend, zone: BackendZone | undefined): boolean {
-  if (backend.zone !== (zone?.zone ?? '')) return false;
-  const forZones = zone?.forZones ?? [];
-  return (
-    backend.forZones.size === new Set(forZones).size && forZones.every((each) => backend.forZones.has(each))
-  );
+function sameZones(backend: Backend, { zone, forZones = NONE }: BackendZone): boolean {
+  if (backend.zone !== zone) return false;
+  if (forZones.length === 0) return backend.forZones.size === 0;
+  return backend.forZones.equals(ImmutableSet(forZones));
 }
 
 /**
  * Whether an offer says what `known`, made of an earlier offer of that cluster, says. Costs the size of the
  * offer and builds nothing.
  */
-export function isSameOffer(known: OfferedBackends, service: ClusterService): boolean {
-  if (known.size !== service.backends.size) return false;
-  for (const [address, offered] of service.backends) {
-    const backend = known.get(address);
-    if (backend === undefined || !samePorts(offered, backend.ports)) return false;
-    if (backend.hostname !== (service.hostnames?.get(address) ?? '')) return false;
-    if (!sameZones(backend, service.zones?.get(address))) return false;
+export function isSameOffer(known: readonly Backend[], service: ClusterService): boolean {
+  if (known.length !== service.backends.size) return false;
+  const { hostnames, zones } = service;
+  const earlier = new InStep(known);
+  for (const [address, ports] of service.backends) {
+    const backend = earlier.take(address);
+    if (backend === undefined || backend.hostname !== (hostnames?.get(address) ?? '')) return false;
+    if (!samePorts(ports, backend.ports)) return false;
+    if (!sameZones(backend, zones?.get(address) ?? NO_ZONE)) return false;
   }
   return true;
 }
 
 /**
- * The backends that a remote cluster offers. Backends with the same ports share one map of them: nearly all
- * services have one set of ports, and comparing them is then comparing two pointers.
+ * The backends that a remote cluster offers. Those that say what they said in `known`, its earlier offer, are the
+ * same objects; addresses that it had are the same strings, and backends with the same ports share one map of them:
+ * comparing them is then comparing two pointers.
  */
-export function remoteBackends(service: ClusterService): OfferedBackends {
+export function remoteBackends(
+  service: ClusterService,
+  known: readonly Backend[] = NONE,
+): readonly Backend[] {
   const { cluster, hostnames, zones } = service;
-  const backends = new Map<string, Backend>();
+  const earlier = new InStep(known);
+  const equal = backendComparison();
+  const backends: Backend[] = [];
   let ports = NO_PORTS;
-  for (const [address, offered] of service.backends) {
+  for (const [text, offered] of service.backends) {
+    const before = earlier.take(text);
+    const address = before?.address ?? text;
     if (!samePorts(offered, ports)) ports = ImmutableMap(offered);
-    const hostname = hostnames?.get(address) ?? '';
-    const zone = zones?.get(address);
-    const forZones = zone?.forZones?.length ? ImmutableSet(zone.forZones) : NO_ZONES;
-    backends.set(
-      address,
-      createBackend({ address, ports, hostname, zone: zone?.zone ?? '', forZones, cluster }),
-    );
+    const hostname = hostnames?.get(text) ?? '';
+    const { zone, forZones = NONE } = zones?.get(text) ?? NO_ZONE;
+    const forZoneSet = forZones.length === 0 ? NO_ZONES : ImmutableSet(forZones);
+    const backend = createBackend({ address, ports, hostname, zone, forZones: forZoneSet, cluster });
+    backends.push(before !== undefined && equal(before, backend) ? before : backend);
   }
   return backends;
 }

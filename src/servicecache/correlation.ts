@@ -1,14 +1,8 @@
 import { Map as ImmutableMap, isMap } from 'immutable';
 import { assert } from '../base/assert.ts';
 import { isOnSide, type PreferredSide } from './affinity.ts';
-import {
-  type Backend,
-  type Backends,
-  backendComparison,
-  equalBackends,
-  NO_BACKENDS,
-  type OfferedBackends,
-} from './backend.ts';
+import { type Backend, type Backends, equalBackends, NO_BACKENDS, type OfferedBackends } from './backend.ts';
+import { everyDifference } from './offer-difference.ts';
 
 /** Who claims a backend: a slice of this cluster (`cluster` is `''`), or a remote cluster (`slice` is `''`). */
 export interface Origin {
@@ -121,7 +115,8 @@ class Correlator {
   }
 
   /** This origin offers `backend` now; `isNew` when it has not offered that address before. */
-  claim(address: string, backend: Backend, isNew: boolean): void {
+  claim(backend: Backend, isNew: boolean): void {
+    const { address } = backend;
     const claims = this.#contested.get(address) ?? (isNew ? this.#rivalOf(address) : undefined);
     if (claims === undefined) {
       this.#setWinner(address, backend);
@@ -188,21 +183,6 @@ function isImmutable(offered: OfferedBackends): offered is Backends {
   return isMap(offered);
 }
 
-/** Visits what differs between two offers, each address once. Costs their sizes. */
-function visitDifferences({ before, after }: OriginChange, correlator: Correlator): void {
-  const equal = backendComparison();
-  let kept = 0;
-  after.forEach((backend, address) => {
-    const old = before.size === 0 ? undefined : before.get(address);
-    if (old !== undefined) kept++;
-    if (old === undefined || !equal(old, backend)) correlator.claim(address, backend, old === undefined);
-  });
-  if (kept === before.size) return;
-  before.forEach((_backend, address) => {
-    if (!after.has(address)) correlator.release(address);
-  });
-}
-
 /**
  * The correlation after one origin has changed. The result depends on the claims alone, never on their order
  * (I2); its `backends` are the same object when no winner has changed. `before` and `after` must be the same
@@ -221,6 +201,10 @@ export function applyOriginChange(
     return { backends: after, contested: current.contested, preferred: undefined };
   }
   const correlator = new Correlator(current, change, findHolder);
-  visitDifferences(change, correlator);
+  everyDifference(before, after, (old, next) => {
+    if (next !== undefined) correlator.claim(next, old === undefined);
+    else if (old !== undefined) correlator.release(old.address);
+    return true;
+  });
   return correlator.finish();
 }

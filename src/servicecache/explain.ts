@@ -67,7 +67,7 @@ function* allClaims(state: ServiceState): Generator<BackendClaim> {
   }
   for (const [cluster, offered] of state.remotes) {
     const origin: Origin = { cluster, slice: '' };
-    for (const backend of offered.values()) yield { origin, backend };
+    for (const backend of offered) yield { origin, backend };
   }
 }
 
@@ -77,7 +77,7 @@ function originsOf(state: ServiceState): readonly ExplainedOrigin[] {
     origins.push({ cluster: '', slice, backends: backends.size + notReady.size });
   }
   for (const [cluster, offered] of state.remotes) {
-    origins.push({ cluster, slice: '', backends: offered.size });
+    origins.push({ cluster, slice: '', backends: offered.length });
   }
   return origins.sort(compareOrigins);
 }

@@ -1,6 +1,7 @@
 import type { Map as ImmutableMap } from 'immutable';
 import { preferenceOf } from './affinity.ts';
-import { backendComparison, equalBackendMaps, type OfferedBackends } from './backend.ts';
+import { backendComparison, NO_BACKENDS, type OfferedBackends } from './backend.ts';
+import { equalBackendMaps, everyDifference, type VisitDifference } from './offer-difference.ts';
 import { offeredBySlice, type ServiceState } from './service-state.ts';
 
 /** Whether both states count the same origins, and take all their winners. */
@@ -13,31 +14,22 @@ function countsAlike(a: ServiceState, b: ServiceState): boolean {
   );
 }
 
-/** The addresses of which one origin says something else now. */
-function* changedAddresses(
-  before: OfferedBackends | undefined,
-  after: OfferedBackends | undefined,
-): Generator<string> {
-  const equal = backendComparison();
-  for (const { address } of before?.values() ?? []) if (!after?.has(address)) yield address;
-  for (const backend of after?.values() ?? []) {
-    const old = before?.get(backend.address);
-    if (old === undefined || !equal(old, backend)) yield backend.address;
-  }
-}
-
-/** The same for all origins of a kind. Those that are the same object are passed over. */
-function* changedIn<T>(
+/** {@link everyDifference} for all origins of a kind. Those that are the same object are passed over. */
+function everyDifferenceIn<T>(
   before: ImmutableMap<string, T>,
   after: ImmutableMap<string, T>,
-  offered: (origin: T | undefined) => OfferedBackends | undefined,
-): Generator<string> {
-  if (before === after) return;
-  for (const [name, old] of before) {
+  offered: (origin: T | undefined) => OfferedBackends,
+  visit: VisitDifference,
+): boolean {
+  if (before === after) return true;
+  const stay = before.every((old, name) => {
     const next = after.get(name);
-    if (old !== next) yield* changedAddresses(offered(old), offered(next));
-  }
-  for (const [name, next] of after) if (!before.has(name)) yield* changedAddresses(undefined, offered(next));
+    return old === next || everyDifference(offered(old), offered(next), visit);
+  });
+  return (
+    stay &&
+    after.every((next, name) => before.has(name) || everyDifference(NO_BACKENDS, offered(next), visit))
+  );
 }
 
 /**
@@ -52,16 +44,13 @@ export function haveSameEndpoints(old: ServiceState, next: ServiceState): boolea
   if (before.size !== after.size) return false;
   if (!countsAlike(old, next)) return equalBackendMaps(before, after);
   const equal = backendComparison();
-  const isSame = (address: string): boolean => {
+  const isSame: VisitDifference = (was, is) => {
+    const address = was?.address ?? is?.address ?? '';
     const [a, b] = [before.get(address), after.get(address)];
     return a === undefined || b === undefined ? a === b : equal(a, b);
   };
-  const { service } = next;
-  for (const address of changedIn(old.slices, next.slices, (slice) => offeredBySlice(slice, service))) {
-    if (!isSame(address)) return false;
-  }
-  for (const address of changedIn(old.remotes, next.remotes, (offer) => offer)) {
-    if (!isSame(address)) return false;
-  }
-  return true;
+  return (
+    everyDifferenceIn(old.slices, next.slices, (slice) => offeredBySlice(slice, next.service), isSame) &&
+    everyDifferenceIn(old.remotes, next.remotes, (offer) => offer ?? NO_BACKENDS, isSame)
+  );
 }

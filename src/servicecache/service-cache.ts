@@ -3,7 +3,7 @@ import { assert } from '../base/assert.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type AnnouncedService, announcedPart, changeBetween } from './announcement.ts';
-import { type Backends, type EndpointSlice, shareSlice } from './backend.ts';
+import type { Backends, EndpointSlice } from './backend.ts';
 import {
   type ClusterService,
   type ClusterServiceKey,
@@ -21,6 +21,7 @@ import {
   frontendsOf,
   type NodePortOptions,
 } from './frontends.ts';
+import { shareSlice } from './offer-difference.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';
 import { equalServices, type Service, withoutNodePorts } from './service.ts';
 import { type ServiceID, serviceKey } from './service-id.ts';
@@ -159,7 +160,7 @@ export class ServiceCache {
     const previous = old?.remotes.get(offer.cluster);
     if (previous !== undefined && isSameOffer(previous, offer)) return 'unchanged';
     const id = { namespace: offer.namespace, name: offer.name };
-    this.#table.put(withRemote(old ?? emptyState(id), offer.cluster, remoteBackends(offer)));
+    this.#table.put(withRemote(old ?? emptyState(id), offer.cluster, remoteBackends(offer, previous)));
     return 'applied';
   }
 

@@ -6,7 +6,6 @@ import {
   type Backends,
   type EndpointSlice,
   type Endpoints,
-  equalBackendMaps,
   NO_BACKENDS,
   NO_ENDPOINTS,
   type OfferedBackends,
@@ -19,6 +18,7 @@ import {
   NO_CORRELATION,
   type Origin,
 } from './correlation.ts';
+import { equalBackendMaps } from './offer-difference.ts';
 import type { Service } from './service.ts';
 import { type ServiceID, serviceKey } from './service-id.ts';
 
@@ -39,7 +39,7 @@ export interface ServiceState {
   /** Local endpoints by slice name. */
   readonly slices: ImmutableMap<string, EndpointSlice>;
   /** Offers of remote clusters by cluster name, counted in or not. */
-  readonly remotes: ImmutableMap<string, OfferedBackends>;
+  readonly remotes: ImmutableMap<string, readonly Backend[]>;
   readonly correlation: Correlation;
   readonly endpoints: Endpoints;
   /** Whether listeners know of the service (SEMANTICS 3.3). */
@@ -86,7 +86,7 @@ function offeredAt(slice: EndpointSlice, address: string, service: Service | und
 
 /** What a remote cluster offers to this service: nothing unless the service is global. */
 function offeredByCluster(
-  offered: OfferedBackends | undefined,
+  offered: readonly Backend[] | undefined,
   service: Service | undefined,
 ): OfferedBackends {
   return service?.global === true ? (offered ?? NO_BACKENDS) : NO_BACKENDS;
@@ -154,7 +154,7 @@ export function withSlice(state: ServiceState, name: string, slice: EndpointSlic
 export function withRemote(
   state: ServiceState,
   cluster: string,
-  offered: OfferedBackends | undefined,
+  offered: readonly Backend[] | undefined,
 ): ServiceState {
   const before = offeredByCluster(state.remotes.get(cluster), state.service);
   const after = offeredByCluster(offered, state.service);

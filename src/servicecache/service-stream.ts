@@ -1,8 +1,8 @@
 import { CoalescingQueue } from '../base/coalescing-queue.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { AnnouncedService } from './announcement.ts';
-import { equalBackendMaps } from './backend.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
+import { equalBackendMaps } from './offer-difference.ts';
 import { equalServices } from './service.ts';
 import { type ServiceID, serviceKey } from './service-id.ts';
 
