@@ -15,24 +15,30 @@ export class WriterTable {
   readonly #writers: ClaimWriter[] = [];
   readonly #claims: number[] = [];
   readonly #free: WriterID[] = [];
-  /** The writer asked for last: writes come in runs of one writer. */
-  #last: ClaimWriter = NOBODY;
+  /**
+   * The writer asked for last and its number, or -1: writes come in runs of one writer, and a new one is asked for
+   * twice.
+   */
+  #lastSource: Source | undefined;
+  #lastOwner = '';
   #lastID: WriterID = -1;
 
   /** The number of a writer that has claims in force, or -1. */
   find(writer: Writer): WriterID {
     const owner = writer.owner ?? '';
-    if (this.#lastID >= 0 && this.#last.source === writer.source && this.#last.owner === owner)
-      return this.#lastID;
-    const id = this.#ids.get(writer.source)?.get(owner) ?? -1;
-    if (id >= 0) this.#remember(id);
-    return id;
+    if (this.#lastOwner !== owner || this.#lastSource !== writer.source) {
+      this.#lastID = this.#ids.get(writer.source)?.get(owner) ?? -1;
+      this.#lastSource = writer.source;
+      this.#lastOwner = owner;
+    }
+    return this.#lastID;
   }
 
   /** Counts one more claim of a writer and gives its number. */
   acquire(writer: Writer): WriterID {
     const found = this.find(writer);
     const id = found >= 0 ? found : this.#add(writer.source, writer.owner ?? '');
+    this.#lastID = id;
     this.#claims[id] = this.claimsOf(id) + 1;
     return id;
   }
@@ -45,7 +51,7 @@ export class WriterTable {
     const { source, owner } = this.writer(id);
     this.#ids.get(source)?.delete(owner);
     this.#free.push(id);
-    this.#lastID = -1;
+    if (this.#lastID === id) this.#lastID = -1;
   }
 
   claimsOf(id: WriterID): number {
@@ -73,12 +79,6 @@ export class WriterTable {
     const ids = this.#ids.get(source);
     if (ids === undefined) this.#ids.set(source, new Map([[owner, id]]));
     else ids.set(owner, id);
-    this.#remember(id);
     return id;
-  }
-
-  #remember(id: WriterID): void {
-    this.#last = this.writer(id);
-    this.#lastID = id;
   }
 }
