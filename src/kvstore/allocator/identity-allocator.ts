@@ -1,42 +1,24 @@
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { ListenerSet } from '../../base/listener-set.ts';
-import { type RejectionLog, rejection } from '../../base/rejection.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Unsubscribe } from '../../base/subscription.ts';
 import { formatLabels, type Labels } from '../../identity/labels.ts';
 import type { IdentityRange, NumericIdentity } from '../../identity/numeric-identity.ts';
 import { RemoteIdentityCache } from '../../identity/remote-identity-cache.ts';
-import type { KvstoreBackend, KvstoreLock } from '../backend.ts';
-import { textOfBytes } from '../bytes.ts';
-import {
-  decodeIdentity,
-  decodeIdentityNumber,
-  encodeIdentity,
-  encodeIdentityNumber,
-  parseIdentityText,
-} from '../codec/identity.ts';
-import {
-  IDENTITIES_PREFIX,
-  IDENTITY_LOCKS_PREFIX,
-  identityKey,
-  identityValueKey,
-  identityValuePrefix,
-} from '../codec/keys.ts';
+import type { KvstoreLock } from '../backend.ts';
+import { decodeIdentity, parseIdentityText } from '../codec/identity.ts';
 import { KvstoreError } from '../errors.ts';
 import { WatchStore } from '../store/watch-store.ts';
+import { IdentityKeys, type IdentityKeysOptions, MASTER_PREFIX } from './identity-keys.ts';
 import { IdentityPool } from './identity-pool.ts';
 
 /** What an {@link IdentityAllocator} is made of. */
-export interface IdentityAllocatorOptions {
-  readonly backend: KvstoreBackend;
+export interface IdentityAllocatorOptions extends IdentityKeysOptions {
   /** What this cluster may allocate: `clusterIdentityRange(clusterID, max)`. */
   readonly range: IdentityRange;
-  /** Last part of this node's slave keys: its address. No `/`. */
-  readonly nodeSuffix: string;
   readonly clock: Clock;
   readonly random: Random;
-  readonly rejections: RejectionLog;
   /** How often the keys of identities in use are checked and put again. Default 5 minutes. */
   readonly syncIntervalMs?: number | undefined;
 }
@@ -63,17 +45,13 @@ interface LocalIdentity {
   references: number;
 }
 
-const MASTER_PREFIX = `${IDENTITIES_PREFIX}id/`;
 const SYNC_INTERVAL_MS = 5 * 60_000;
 // Another node may take the same number, or the lock may be lost: with other numbers it soon succeeds.
 const ATTEMPTS = 8;
 const BACKOFF = { baseMs: 50, capMs: 1000 };
 
 /**
- * Gives numbers to sets of labels, the same number on every node of a cluster (SEMANTICS 5):
- *
- *     id/<number>             → labels    the master key; stays until it is collected as garbage
- *     value/<labels>/<node>   → number    one slave key per node that uses it, under the node's lease
+ * Gives numbers to sets of labels, the same number on every node of a cluster (SEMANTICS 5), by {@link IdentityKeys}.
  *
  * Allocation happens under a lock for the labels. Identities in use are counted here; a master key that
  * disappears while in use is written again, and so are slave keys after the loss of a lease. The cluster's
@@ -83,13 +61,14 @@ export class IdentityAllocator {
   /** The identities of this cluster, as the kvstore shows them. */
   readonly cache: RemoteIdentityCache = new RemoteIdentityCache();
   readonly #options: IdentityAllocatorOptions;
+  readonly #keys: IdentityKeys;
   readonly #pool: IdentityPool;
   readonly #store: WatchStore<{ readonly id: NumericIdentity; readonly labels: Labels }>;
   readonly #local = new Map<string, LocalIdentity>();
   /** What is under way, by labels: one allocation, release or repair at a time for each. */
   readonly #underWay = new Map<string, Promise<unknown>>();
   /** Labels that are not in use, and whose slave key may still be there. */
-  readonly #unreleased = new Set<string>();
+  readonly #unreleased = new Map<string, Labels>();
   readonly #remotes = new Map<string, RemoteIdentityCache>();
   readonly #listeners: ListenerSet<IdentityListener>;
   #signal: AbortSignal | undefined;
@@ -98,6 +77,7 @@ export class IdentityAllocator {
 
   constructor(options: IdentityAllocatorOptions) {
     this.#options = options;
+    this.#keys = new IdentityKeys(options);
     this.#pool = new IdentityPool(options.range, options.random);
     this.#listeners = new ListenerSet(() => {});
     this.#store = new WatchStore({
@@ -202,8 +182,8 @@ export class IdentityAllocator {
     local.references--;
     if (local.references > 0) return 'still-used';
     this.#local.delete(key);
-    this.#unreleased.add(key);
-    await this.#during(key, this.#deleteSlave(key));
+    this.#unreleased.set(key, labels);
+    await this.#during(key, this.#deleteSlave(key, labels));
     return 'released';
   }
 
@@ -218,11 +198,9 @@ export class IdentityAllocator {
     return done;
   }
 
-  async #deleteSlave(key: string): Promise<void> {
+  async #deleteSlave(key: string, labels: Labels): Promise<void> {
     try {
-      await this.#options.backend.delete(identityValueKey(key, this.#options.nodeSuffix), {
-        signal: this.#signal,
-      });
+      await this.#keys.deleteSlave(labels, { signal: this.#signal });
       this.#unreleased.delete(key);
     } catch {
       // kept in mind, and tried again with the next round
@@ -232,14 +210,14 @@ export class IdentityAllocator {
   // ── Allocation ─────────────────────────────────────────────────────────────────────────────────────────
 
   async #allocate(key: string, labels: Labels, signal: AbortSignal | undefined): Promise<AllocatedIdentity> {
-    const { backend, clock, random } = this.#options;
+    const { clock, random } = this.#options;
     const leasesLost = this.#leasesLost;
     // An attempt that fails may have put the slave key all the same.
-    this.#unreleased.add(key);
+    this.#unreleased.set(key, labels);
     for (let attempt = 1; ; attempt++) {
-      const lock = await backend.lock(`${IDENTITY_LOCKS_PREFIX}${key}`, { signal });
+      const lock = await this.#keys.lock(labels, signal);
       try {
-        const allocated = await this.#allocateLocked(key, labels, lock, signal);
+        const allocated = await this.#allocateLocked(labels, lock, signal);
         if (allocated !== undefined) {
           this.#unreleased.delete(key);
           const local = { id: allocated.id, labels, references: 1 };
@@ -261,86 +239,28 @@ export class IdentityAllocator {
 
   /** Undefined: the number was taken by another node in the same moment. */
   async #allocateLocked(
-    key: string,
     labels: Labels,
     lock: KvstoreLock,
     signal: AbortSignal | undefined,
   ): Promise<AllocatedIdentity | undefined> {
-    const { backend } = this.#options;
     const call = { ifLocked: lock, signal };
-    const existing = await this.#existing(key, labels, signal);
+    const known = { cached: this.cache.lookupByLabels(labels), revision: this.#store.cursor };
+    const existing = await this.#keys.find(labels, known, signal);
     if (existing !== undefined) {
       // The collector may be about to take the master key; it is put again, and the slave key holds it.
-      await backend.createOnly(identityKey(existing), encodeIdentity(labels), call);
-      await this.#putSlave(key, existing, call);
+      await this.#keys.createMaster(existing, labels, call);
+      await this.#keys.putSlave(existing, labels, call);
       return { id: existing, isNew: false };
     }
     const id = this.#pool.lease((candidate) => this.lookupByID(candidate) !== undefined);
     if (id === undefined) throw new KvstoreError('invalid-request', 'no identity is left in the cluster');
     try {
-      if (!(await backend.createOnly(identityKey(id), encodeIdentity(labels), call))) return undefined;
-      await this.#putSlave(key, id as NumericIdentity, call);
-      return { id: id as NumericIdentity, isNew: true }; // a number of the range, which is one of identities
+      if (!(await this.#keys.createMaster(id, labels, call))) return undefined;
+      await this.#keys.putSlave(id, labels, call);
+      return { id, isNew: true };
     } finally {
       this.#pool.giveBack(id);
     }
-  }
-
-  #putSlave(
-    key: string,
-    id: NumericIdentity,
-    call: { readonly ifLocked?: KvstoreLock; readonly signal?: AbortSignal | undefined },
-  ): Promise<boolean> {
-    const slave = identityValueKey(key, this.#options.nodeSuffix);
-    return this.#options.backend.updateIfDifferent(slave, encodeIdentityNumber(id), {
-      ...call,
-      leased: true,
-    });
-  }
-
-  /** The identity that the labels have: by some node's slave key, else by a master key not yet collected. */
-  async #existing(
-    key: string,
-    labels: Labels,
-    signal: AbortSignal | undefined,
-  ): Promise<NumericIdentity | undefined> {
-    return (await this.#bySlave(key, signal)) ?? (await this.#byMaster(key, labels, signal));
-  }
-
-  async #bySlave(key: string, signal: AbortSignal | undefined): Promise<NumericIdentity | undefined> {
-    const { backend, rejections } = this.#options;
-    const prefix = identityValuePrefix(key);
-    for (const slave of await backend.listPrefix(prefix, { signal })) {
-      // Labels may hold slashes: the key of longer ones can begin with the key of these.
-      if (slave.key.includes('/', prefix.length)) continue;
-      const decoded = decodeIdentityNumber(slave.value, slave.key);
-      if (decoded.ok) return decoded.value;
-      rejections.add(decoded.rejection);
-    }
-    return undefined;
-  }
-
-  /**
-   * A cache is never quite up to date: what was written since is read beside it. Without that, a node whose
-   * watch lags could give the labels a second number once the leases of the first one's users are lost.
-   */
-  async #byMaster(
-    key: string,
-    labels: Labels,
-    signal: AbortSignal | undefined,
-  ): Promise<NumericIdentity | undefined> {
-    const { backend } = this.#options;
-    const cached = this.cache.lookupByLabels(labels);
-    const candidates = [
-      ...(cached === undefined ? [] : [await backend.get(identityKey(cached), { signal })]),
-      ...(await backend.listPrefix(MASTER_PREFIX, { signal, minModRevision: this.#store.cursor })),
-    ];
-    for (const master of candidates) {
-      if (master === undefined || textOfBytes(master.value) !== key) continue;
-      const id = parseIdentityText(master.key.slice(MASTER_PREFIX.length));
-      if (id !== undefined) return id;
-    }
-    return undefined;
   }
 
   // ── Keeping ────────────────────────────────────────────────────────────────────────────────────────────
@@ -374,8 +294,8 @@ export class IdentityAllocator {
 
   async #syncAll(): Promise<void> {
     for (const local of [...this.#local.values()]) await this.#sync(local);
-    for (const key of [...this.#unreleased]) {
-      if (!this.#underWay.has(key)) await this.#during(key, this.#deleteSlave(key));
+    for (const [key, labels] of [...this.#unreleased]) {
+      if (!this.#underWay.has(key)) await this.#during(key, this.#deleteSlave(key, labels));
     }
   }
 
@@ -388,7 +308,7 @@ export class IdentityAllocator {
       while (this.#underWay.has(key)) await this.#ended(key);
       if (this.#local.get(key) !== local || signal?.aborted === true) return;
       try {
-        await this.#during(key, this.#putKeys(local, key));
+        await this.#during(key, this.#putKeys(local));
         return;
       } catch {
         await sleep(clock, backoffDelay(failures, BACKOFF, random), signal); // the backend's status shows it
@@ -396,21 +316,8 @@ export class IdentityAllocator {
     }
   }
 
-  async #putKeys(local: LocalIdentity, key: string): Promise<void> {
-    if (await this.#isStillOurs(local, key)) await this.#putSlave(key, local.id, { signal: this.#signal });
-  }
-
-  /** Makes sure of the master key. False, and reported, when the number stands for other labels by now. */
-  async #isStillOurs({ id, labels }: LocalIdentity, key: string): Promise<boolean> {
-    const { backend, rejections } = this.#options;
+  async #putKeys({ id, labels }: LocalIdentity): Promise<void> {
     const call = { signal: this.#signal };
-    const master = identityKey(id);
-    if (await backend.createOnly(master, encodeIdentity(labels), call)) return true;
-    const found = await backend.get(master, call);
-    if (found === undefined) throw new KvstoreError('unavailable', `${master} has just been deleted`);
-    const text = textOfBytes(found.value) ?? '';
-    if (text === key) return true;
-    rejections.add(rejection('identity-conflict', 'value', text, `this node uses it for ${key}`, master));
-    return false;
+    if (await this.#keys.ensureMaster(id, labels, call)) await this.#keys.putSlave(id, labels, call);
   }
 }

@@ -1,5 +1,5 @@
 import type { Random } from '../../base/clock.ts';
-import type { IdentityRange } from '../../identity/numeric-identity.ts';
+import type { IdentityRange, NumericIdentity } from '../../identity/numeric-identity.ts';
 
 // So many random tries; in a range that is nearly full it is then searched from a random place on.
 const TRIES = 32;
@@ -19,7 +19,7 @@ export class IdentityPool {
   }
 
   /** A number for which `isUsed` is false; it is not given again until it was returned. Undefined: none is left. */
-  lease(isUsed: (id: number) => boolean): number | undefined {
+  lease(isUsed: (id: number) => boolean): NumericIdentity | undefined {
     const { min, max } = this.#range;
     const size = max - min + 1;
     const isFree = (id: number): boolean => !this.#leased.has(id) && !isUsed(id);
@@ -41,8 +41,8 @@ export class IdentityPool {
     this.#leased.delete(id);
   }
 
-  #take(id: number): number {
+  #take(id: number): NumericIdentity {
     this.#leased.add(id);
-    return id;
+    return id as NumericIdentity; // a range holds identities
   }
 }
