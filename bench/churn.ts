@@ -2,8 +2,9 @@ import { IPCache } from '../src/ipcache/ipcache.ts';
 import type { Claim } from '../src/ipcache/types.ts';
 import { decodeIPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
 import { type PodEvent, PodMesh } from './churn/pod-mesh.ts';
+import { expect } from './expect.ts';
 import { interleave } from './interleave.ts';
-import { type Cost, collectGarbage, liveBytes, Meter, medianCost, PauseLog } from './meter.ts';
+import { type Cost, collectGarbage, Meter, medianCost, PauseLog } from './meter.ts';
 import { short, textTable } from './text-table.ts';
 
 /** What to measure. */
@@ -102,26 +103,17 @@ class Life {
   }
 }
 
-function check(what: string, is: number, expected: number): void {
-  if (is !== expected) throw new Error(`${what}: ${is}, expected ${expected}`);
-}
-
-async function engineBytes(life: Life): Promise<number> {
-  await liveBytes();
-  return life.cache.status().bytes;
-}
-
 async function run(pauses: PauseLog, pods: number, rounds: number): Promise<ChurnBenchReport> {
   collectGarbage();
   const mesh = new PodMesh(pods);
   const life = new Life();
   await life.play(pauses, mesh.start(BATCH));
-  check('entries', life.cache.size, pods);
-  const bytes = await engineBytes(life);
+  expect('entries', life.cache.size, pods);
+  const { bytes } = life.cache.status();
   const costs = await interleave(rounds, [() => life.play(pauses, mesh.restartAll(BATCH))]);
-  check('entries', life.cache.size, pods);
-  check('entries of the map', life.map.size, pods);
-  check('changes told', life.told, pods + 2 * rounds * pods);
+  expect('entries', life.cache.size, pods);
+  expect('entries of the map', life.map.size, pods);
+  expect('changes told', life.told, pods + 2 * rounds * pods);
   const of = (stage: string): Cost => medianCost(costs.flatMap((cost) => cost[stage] ?? []));
   return {
     pods,
@@ -132,7 +124,7 @@ async function run(pauses: PauseLog, pods: number, rounds: number): Promise<Chur
     engineNs: of('engine').cpuNs,
     mapNs: of('map').cpuNs,
     eventsPerSecond: 1e9 / (of('decode').wallNs + of('engine').wallNs),
-    growthPerEntry: ((await engineBytes(life)) - bytes) / pods,
+    growthPerEntry: (life.cache.status().bytes - bytes) / pods,
   };
 }
 

@@ -3,6 +3,7 @@ import type { Clock } from '../src/base/clock.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import type { NodeSpec } from '../src/nodemanager/node.ts';
 import { NodeManager } from '../src/nodemanager/node-manager.ts';
+import { expect } from './expect.ts';
 
 /** Microseconds for one node with three addresses, from DESIGN; the Go original needs 7.7 / 4.3 / 6.8. */
 const BUDGET_US: Readonly<Record<string, number>> = { add: 3.5, unchanged: 1, delete: 3 };
@@ -109,7 +110,7 @@ function round(count: number): Readonly<Record<string, number>> {
     delete: timed(count, '2', (node) => manager.nodeDeleted(node)),
   };
   // 3 addresses and the node appear and go; the update is told to the handler alone.
-  if (told !== count * 9) throw new Error(`told ${told} changes, expected ${count * 9}`);
+  expect('changes told', told, count * 9);
   return result;
 }
 

@@ -70,6 +70,10 @@ const nodeA: NodeSpec = {
   ],
 };
 
+function nodeManager(ipcache: IPCache): NodeManager {
+  return new NodeManager({ ipcache, clock: systemClock, clusterName: 'west', localNodeName: 'here' });
+}
+
 function feed(services: ServiceCache): void {
   const service = parseService(manifests.service).value;
   const slice = parseEndpointSlice(manifests.slice).value;
@@ -126,12 +130,7 @@ describe("the package's entry is enough", () => {
 
   it('to carry nodes into a datapath under small numbers, wait for it, and restore them', async () => {
     const ipcache = new IPCache();
-    const nodes = new NodeManager({
-      ipcache,
-      clock: systemClock,
-      clusterName: 'west',
-      localNodeName: 'here',
-    });
+    const nodes = nodeManager(ipcache);
     const ids = new NodeIDs();
     const routes = new Routes(ids);
     nodes.subscribe(ids);
@@ -145,12 +144,7 @@ describe("the package's entry is enough", () => {
     expect([first?.name, pairs.length]).toEqual(['a', 2]);
     nodes.close();
 
-    const again = new NodeManager({
-      ipcache: new IPCache(),
-      clock: systemClock,
-      clusterName: 'west',
-      localNodeName: 'here',
-    });
+    const again = nodeManager(new IPCache());
     const idsAgain = new NodeIDs();
     idsAgain.restore(JSON.parse(JSON.stringify(pairs)));
     again.subscribe(idsAgain);
@@ -162,12 +156,7 @@ describe("the package's entry is enough", () => {
 
   it('to see what a handler has not managed, and what a node has lost', () => {
     const ipcache = new IPCache();
-    const nodes = new NodeManager({
-      ipcache,
-      clock: systemClock,
-      clusterName: 'west',
-      localNodeName: 'here',
-    });
+    const nodes = nodeManager(ipcache);
     nodes.subscribe(new NodeIDs(1));
     ipcache.upsert('10.1.0.1', { identity: 1000, source: 'local' });
     nodes.nodeUpdated({ ...nodeA, source: 'local' });
@@ -182,12 +171,7 @@ describe("the package's entry is enough", () => {
 
   it('to connect a datapath to all three engines in one call', () => {
     const ipcache = new IPCache();
-    const nodes = new NodeManager({
-      ipcache,
-      clock: systemClock,
-      clusterName: 'west',
-      localNodeName: 'here',
-    });
+    const nodes = nodeManager(ipcache);
     const services = new ServiceCache({ clusterName: 'west' });
     nodes.nodeUpdated(nodeA);
     feed(services);

@@ -1,3 +1,4 @@
+import { expect } from '../expect.ts';
 import { type Cost, collectGarbage, Meter, type PauseLog } from '../meter.ts';
 import { EngineSubject } from '../peers/engine.ts';
 import { NativeMapSubject } from '../peers/native-map.ts';
@@ -8,10 +9,6 @@ import type { Lookups } from './lookups.ts';
 
 /** Costs by row name. */
 export type Costs = Record<string, Cost>;
-
-function expect(what: string, is: number, expected: number): void {
-  if (is !== expected) throw new Error(`${what}: ${is}, expected ${expected}`);
-}
 
 async function timeWrites(
   pauses: PauseLog,

@@ -4,7 +4,7 @@ import type { RemoteClusterStatus } from '../../src/clustermesh/remote-cluster.t
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/manual-clock.ts';
 import { advance, settle } from '../kvstore/settle.ts';
-import { Agent, completeCluster, newCluster, OWN, write } from './mesh-world.ts';
+import { Agent, completeCluster, newCluster, OWN, write, writeIP, writeNode } from './mesh-world.ts';
 
 let clock: ManualClock;
 let agent: Agent;
@@ -15,16 +15,6 @@ beforeEach(() => {
 });
 
 afterEach(() => agent.stop());
-
-const ip = (server: MemoryServer, address: string, identity: number): void =>
-  write(server, `cilium/state/ip/v1/default/${address}`, { IP: address, ID: identity });
-
-const node = (server: MemoryServer, cluster: string, name: string, address: string, named = cluster): void =>
-  write(server, `cilium/state/nodes/v1/${cluster}/${name}`, {
-    Name: name,
-    Cluster: named,
-    IPAddresses: [{ Type: 'InternalIP', IP: address }],
-  });
 
 const service = (server: MemoryServer, cluster: string, name: string, backend: string): void =>
   write(server, `cilium/state/services/v1/${cluster}/ns/${name}`, {
@@ -48,8 +38,8 @@ async function follow(name: string, server: MemoryServer): Promise<void> {
 describe('a remote cluster', () => {
   it('is followed into every engine, as claims of its own', async () => {
     const server = newCluster(clock, 'a', 1);
-    ip(server, '10.1.0.1', 0x1_0200);
-    node(server, 'a', 'n1', '192.168.1.1');
+    writeIP(server, '10.1.0.1', 0x1_0200);
+    writeNode(server, 'a', 'n1', '192.168.1.1');
     service(server, 'a', 's0', '10.1.0.1');
     write(server, `cilium/state/identities/v1/id/${0x1_0200}`, 'k8s:app=x;');
     await follow('a', server);
@@ -67,7 +57,7 @@ describe('a remote cluster', () => {
 
   it('of before 1.13, without configuration or canaries, is followed too', async () => {
     const server = new MemoryServer({ clock });
-    ip(server, '10.1.0.1', 0x7_0200);
+    writeIP(server, '10.1.0.1', 0x7_0200);
     await follow('a', server);
     expect(agent.ipcache.get('10.1.0.1')?.identity).toBe(0x7_0200);
     expect(statusOf('a').config).toBeUndefined();
@@ -89,7 +79,7 @@ describe('a remote cluster', () => {
 
   it('`a` does not see the nodes of `ab` (trap: prefix without slash)', async () => {
     const server = newCluster(clock, 'a', 1);
-    node(server, 'ab', 'n1', '192.168.1.1');
+    writeNode(server, 'ab', 'n1', '192.168.1.1');
     await follow('a', server);
     expect(agent.nodes.size).toBe(0);
   });
@@ -107,11 +97,11 @@ describe('a remote cluster', () => {
 describe('what a remote cluster says wrongly', () => {
   it('is refused, counted and reported with its key; the rest goes on', async () => {
     const server = newCluster(clock, 'a', 1);
-    ip(server, '10.1.0.1', 0x1_0200);
-    ip(server, '10.1.0.2', 0x2_0200);
-    ip(server, '10.1.0.3', 2);
-    node(server, 'a', 'n1', '192.168.1.1', 'b');
-    node(server, 'a', 'n2', '192.168.1.2');
+    writeIP(server, '10.1.0.1', 0x1_0200);
+    writeIP(server, '10.1.0.2', 0x2_0200);
+    writeIP(server, '10.1.0.3', 2);
+    writeNode(server, 'a', 'n1', '192.168.1.1', 'b');
+    writeNode(server, 'a', 'n2', '192.168.1.2');
     write(server, 'cilium/state/services/v1/a/ns/s0', 'not json');
     write(server, `cilium/state/identities/v1/id/${0x2_0200}`, 'k8s:app=x;');
     await follow('a', server);
@@ -129,12 +119,12 @@ describe('what a remote cluster says wrongly', () => {
 
   it('takes the place of what it said before: a fresh agent could not know that (I9)', async () => {
     const server = newCluster(clock, 'a', 1);
-    ip(server, '10.1.0.1', 0x1_0200);
+    writeIP(server, '10.1.0.1', 0x1_0200);
     await follow('a', server);
-    ip(server, '10.1.0.1', 0x2_0200);
+    writeIP(server, '10.1.0.1', 0x2_0200);
     await settle(4);
     expect(agent.ipcache.get('10.1.0.1')).toBeUndefined();
-    ip(server, '10.1.0.1', 0x1_0300);
+    writeIP(server, '10.1.0.1', 0x1_0300);
     await settle(4);
     expect(agent.ipcache.get('10.1.0.1')?.identity).toBe(0x1_0300);
     expect(statusOf('a').resources.get('ip')).toMatchObject({ keys: 1, refused: 0 });
@@ -172,8 +162,8 @@ describe('cluster ids', () => {
 
   it('that change take back first what was read under the old id', async () => {
     const server = newCluster(clock, 'a', 1);
-    ip(server, '10.1.0.1', 0x1_0200);
-    ip(server, '10.1.0.2', 0x3_0200);
+    writeIP(server, '10.1.0.1', 0x1_0200);
+    writeIP(server, '10.1.0.2', 0x3_0200);
     await follow('a', server);
     write(server, 'cilium/cluster-config/a', { id: 3, capabilities: { syncedCanaries: true } });
     await settle(8);
@@ -185,8 +175,8 @@ describe('cluster ids', () => {
 describe('letting go', () => {
   it('removing a cluster takes everything back, and the identity cache with it', async () => {
     const server = newCluster(clock, 'a', 1);
-    ip(server, '10.1.0.1', 0x1_0200);
-    node(server, 'a', 'n1', '192.168.1.1');
+    writeIP(server, '10.1.0.1', 0x1_0200);
+    writeNode(server, 'a', 'n1', '192.168.1.1');
     await follow('a', server);
     expect(await agent.mesh.remove('a')).toBe(true);
     expect(await agent.mesh.remove('a')).toBe(false);
@@ -198,7 +188,7 @@ describe('letting go', () => {
 
   it('stopping withdraws nothing', async () => {
     const server = newCluster(clock, 'a', 1);
-    ip(server, '10.1.0.1', 0x1_0200);
+    writeIP(server, '10.1.0.1', 0x1_0200);
     await follow('a', server);
     await agent.mesh.stop();
     expect(agent.ipcache.get('10.1.0.1')?.identity).toBe(0x1_0200);
@@ -207,12 +197,12 @@ describe('letting go', () => {
 
   it('a new connection keeps what is known and sweeps what is gone, in the same identity cache (trap: one cache per reconnect)', async () => {
     const server = newCluster(clock, 'a', 1);
-    ip(server, '10.1.0.1', 0x1_0200);
-    ip(server, '10.1.0.2', 0x1_0200);
+    writeIP(server, '10.1.0.1', 0x1_0200);
+    writeIP(server, '10.1.0.2', 0x1_0200);
     await follow('a', server);
     const identities = agent.mesh.identitiesOf('a');
     const other = newCluster(clock, 'a', 1);
-    ip(other, '10.1.0.2', 0x1_0200);
+    writeIP(other, '10.1.0.2', 0x1_0200);
     const backend = agent.connect('a', other);
     backendDown(agent, 'a');
     expect(await agent.mesh.add('a', () => backend)).toBe('reconnected');
@@ -233,14 +223,14 @@ describe('a kvstore that starts anew', () => {
   it('sweeps nothing before its canaries say that it is complete (trap: canary missing)', async () => {
     const server = newCluster(clock, 'a', 1);
     const empty = server.snapshot();
-    ip(server, '10.1.0.1', 0x1_0200);
-    ip(server, '10.1.0.2', 0x1_0200);
+    writeIP(server, '10.1.0.1', 0x1_0200);
+    writeIP(server, '10.1.0.2', 0x1_0200);
     await follow('a', server);
     server.restore(empty);
     write(server, 'cilium/synced/a/cilium/state/ip/v1', undefined);
     await advance(clock, 20_000);
     expect(agent.ipcache.size).toBe(2);
-    ip(server, '10.1.0.2', 0x1_0200);
+    writeIP(server, '10.1.0.2', 0x1_0200);
     completeCluster(server, 'a');
     await advance(clock, 20_000);
     expect([...agent.ipcache.entries()].map(({ key }) => key)).toEqual(['10.1.0.2']);
@@ -250,7 +240,7 @@ describe('a kvstore that starts anew', () => {
 describe('a kvstore that has lost even the configuration', () => {
   it('is taken for one that is being filled, not for a cluster from before 1.13: nothing is swept', async () => {
     const server = newCluster(clock, 'a', 1);
-    ip(server, '10.1.0.1', 0x1_0200);
+    writeIP(server, '10.1.0.1', 0x1_0200);
     await follow('a', server);
     server.restore(new MemoryServer({ clock }).snapshot());
     await advance(clock, 20_000);
@@ -329,7 +319,7 @@ describe('a cluster that cannot be reached', () => {
     agent = new Agent(clock, (options) => new ClusterMesh({ ...options, serviceTTLMs: TTL }));
     const server = newCluster(clock, 'a', 1);
     service(server, 'a', 's0', '10.1.0.1');
-    ip(server, '10.1.0.1', 0x1_0200);
+    writeIP(server, '10.1.0.1', 0x1_0200);
     await follow('a', server);
     await advance(clock, 3 * TTL);
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);

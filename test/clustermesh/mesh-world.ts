@@ -136,6 +136,34 @@ export function write(server: MemoryServer, key: string, value: unknown): void {
   });
 }
 
+/** Writes an IP as the agents of a cluster do. */
+export function writeIP(server: MemoryServer, address: string, identity: number): void {
+  write(server, ipKey(address), { IP: address, ID: identity });
+}
+
+export function deleteIP(server: MemoryServer, address: string): void {
+  write(server, ipKey(address), undefined);
+}
+
+function ipKey(address: string): string {
+  return `cilium/state/ip/v1/default/${address}`;
+}
+
+/** Writes a node with one address below a cluster's keys; its value may say that it is another cluster's. */
+export function writeNode(
+  server: MemoryServer,
+  cluster: string,
+  name: string,
+  address: string,
+  named: string = cluster,
+): void {
+  write(server, `cilium/state/nodes/v1/${cluster}/${name}`, {
+    Name: name,
+    Cluster: named,
+    IPAddresses: [{ Type: 'InternalIP', IP: address }],
+  });
+}
+
 /** A kvstore of a cluster as 1.13 and later write it, complete, with nothing in it. */
 export function newCluster(clock: ManualClock, name: string, id: number): MemoryServer {
   const server = new MemoryServer({ clock, clusterID: name });

@@ -1,9 +1,17 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
-import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/manual-clock.ts';
 import { advance, settle } from '../kvstore/settle.ts';
-import { Agent, completeCluster, newCluster, OWN, write } from './mesh-world.ts';
+import {
+  Agent,
+  completeCluster,
+  deleteIP,
+  newCluster,
+  OWN,
+  write,
+  writeIP,
+  writeNode,
+} from './mesh-world.ts';
 import { MovableAddress } from './other-kvstore.ts';
 
 let clock: ManualClock;
@@ -16,22 +24,8 @@ beforeEach(() => {
 
 afterEach(() => agent.stop());
 
-function ip(server: MemoryServer, address: string, identity = 0x1_0200): void {
-  write(server, `cilium/state/ip/v1/default/${address}`, { IP: address, ID: identity });
-}
-
-function forgetIP(server: MemoryServer, address: string): void {
-  write(server, `cilium/state/ip/v1/default/${address}`, undefined);
-}
-
-function node(server: MemoryServer, cluster: string, name: string, address: string): void {
-  const addresses = [{ Type: 'InternalIP', IP: address }];
-  write(server, `cilium/state/nodes/v1/${cluster}/${name}`, {
-    Name: name,
-    Cluster: cluster,
-    IPAddresses: addresses,
-  });
-}
+/** An identity of cluster 1. */
+const IDENTITY = 0x1_0200;
 
 const ips = (): readonly string[] => [...agent.ipcache.entries()].map(({ key }) => key).sort();
 
@@ -43,13 +37,13 @@ describe('traps that other meshes have fallen into', () => {
     ['one that has grown further', 40],
   ])('a watch resumed against a different etcd is a new list: %s', async (_what, more) => {
     const [first, second] = [newCluster(clock, 'a', 1), newCluster(clock, 'second', 2)];
-    for (const address of ['10.1.0.1', '10.1.0.2']) ip(first, address);
+    for (const address of ['10.1.0.1', '10.1.0.2']) writeIP(first, address, IDENTITY);
     // The same cluster, said to be so by another etcd: with what the first had, and what it never had.
     write(second, 'cilium/cluster-config/a', { id: 1, capabilities: { syncedCanaries: true } });
     completeCluster(second, 'a');
-    for (let i = 0; i < more; i++) ip(second, '10.1.0.3', 0x1_0200 + i);
-    ip(second, '10.1.0.2', 0x1_0300);
-    ip(second, '10.1.0.3', 0x1_0300);
+    for (let i = 0; i < more; i++) writeIP(second, '10.1.0.3', 0x1_0200 + i);
+    writeIP(second, '10.1.0.2', 0x1_0300);
+    writeIP(second, '10.1.0.3', 0x1_0300);
     const address = new MovableAddress(first, clock);
     await agent.mesh.add('a', () => address.connect());
     await settle(8);
@@ -62,8 +56,8 @@ describe('traps that other meshes have fallen into', () => {
 
   it('a different etcd behind the address, of another cluster, takes nothing away and gives nothing', async () => {
     const [first, other] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
-    ip(first, '10.1.0.1');
-    ip(other, '10.2.0.1', 0x2_0200);
+    writeIP(first, '10.1.0.1', IDENTITY);
+    writeIP(other, '10.2.0.1', 0x2_0200);
     const address = new MovableAddress(first, clock);
     await agent.mesh.add('a', () => address.connect());
     await settle(8);
@@ -75,12 +69,12 @@ describe('traps that other meshes have fallen into', () => {
 
   it('deletes missed while disconnected are made up for', async () => {
     const server = newCluster(clock, 'a', 1);
-    for (const address of ['10.1.0.1', '10.1.0.2']) ip(server, address);
-    node(server, 'a', 'n1', '192.168.1.1');
+    for (const address of ['10.1.0.1', '10.1.0.2']) writeIP(server, address, IDENTITY);
+    writeNode(server, 'a', 'n1', '192.168.1.1');
     await agent.add('a', server);
     await settle(8);
     agent.links.get('a')?.link.down();
-    forgetIP(server, '10.1.0.1');
+    deleteIP(server, '10.1.0.1');
     write(server, 'cilium/state/nodes/v1/a/n1', undefined);
     server.compact();
     await advance(clock, READY_AGAIN_MS);
@@ -93,21 +87,21 @@ describe('traps that other meshes have fallen into', () => {
 
   it('entries of a removed cluster do not linger, not even under a claim that was stronger (I10)', async () => {
     const [own, server] = [newCluster(clock, OWN, 9), newCluster(clock, 'a', 1)];
-    ip(own, '10.1.0.1', 0x9_0200);
-    ip(server, '10.1.0.1');
+    writeIP(own, '10.1.0.1', 0x9_0200);
+    writeIP(server, '10.1.0.1', IDENTITY);
     agent.followOwn(own);
     await agent.add('a', server);
     await settle(8);
     await agent.mesh.remove('a');
-    forgetIP(own, '10.1.0.1');
+    deleteIP(own, '10.1.0.1');
     await settle(8);
     expect(ips()).toEqual([]);
   });
 
   it('a reconnect to the same content tells nobody anything: no event storm (I3)', async () => {
     const server = newCluster(clock, 'a', 1);
-    for (let i = 0; i < 20; i++) ip(server, `10.1.0.${i}`);
-    node(server, 'a', 'n1', '192.168.1.1');
+    for (let i = 0; i < 20; i++) writeIP(server, `10.1.0.${i}`, IDENTITY);
+    writeNode(server, 'a', 'n1', '192.168.1.1');
     await agent.add('a', server);
     await settle(8);
     const told: unknown[] = [];
@@ -141,7 +135,7 @@ describe('traps that other meshes have fallen into', () => {
 
   it('a listener that removes the cluster it is told of does not stand in its own way: no deadlock', async () => {
     const server = newCluster(clock, 'a', 1);
-    for (let i = 0; i < 600; i++) ip(server, `10.1.${i >> 8}.${i & 255}`);
+    for (let i = 0; i < 600; i++) writeIP(server, `10.1.${i >> 8}.${i & 255}`, IDENTITY);
     const removed: Promise<boolean>[] = [];
     agent.ipcache.subscribe({
       onChanges: () => {
@@ -158,7 +152,7 @@ describe('traps that other meshes have fallen into', () => {
   it('a cluster may be called as what every object has', async () => {
     for (const [i, name] of ['constructor', 'toString', 'valueOf'].entries()) {
       const server = newCluster(clock, name, i + 1);
-      ip(server, `10.${i}.0.1`, ((i + 1) << 16) + 512);
+      writeIP(server, `10.${i}.0.1`, ((i + 1) << 16) + 512);
       await agent.add(name, server);
     }
     await settle(12);
