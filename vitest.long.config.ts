@@ -1,5 +1,7 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 
+const { PROPERTY_RUNS = '20000' } = process.env;
+
 /**
  * What takes long, `npm run test:long`: first the chaos, one file at a time, so that each has the machine for itself; then
  * the properties of everything that is pure, twenty times as many runs as in `npm test`.
@@ -27,7 +29,7 @@ const config: ViteUserConfig = defineConfig({
             'test/kvstore/*.test.ts',
           ],
           setupFiles: ['test/property-runs.ts'],
-          env: { PROPERTY_RUNS: process.env['PROPERTY_RUNS'] ?? '20000' },
+          env: { PROPERTY_RUNS },
           sequence: { groupOrder: 1 },
         },
       },
