@@ -4,6 +4,7 @@ import { compareWriters, sourceRank } from '../identity/source.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter, OwnerChange } from '../ipcache/types.ts';
 import { type AddressClaim, addressClaims, type NodeConfiguration } from './address-claims.ts';
+import type { Node } from './node.ts';
 import type { NodeEntry } from './node-entry.ts';
 
 const NONE: readonly never[] = [];
@@ -136,10 +137,11 @@ export class NodeAddresses {
   }
 
   #replace(entry: NodeEntry, configuration: NodeConfiguration): void {
-    const before = entry.written;
-    const wanted = entry.effective === undefined ? NONE : addressClaims(entry.effective, configuration);
-    entry.written = wanted;
-    if (before.length > 0 && wanted.length > 0 && before[0]?.source !== wanted[0]?.source) {
+    const before = this.#claims(entry.written, this.#configuration);
+    const wanted = this.#claims(entry.effective, configuration);
+    const changesSource = entry.written?.source !== entry.effective?.source;
+    entry.written = entry.effective;
+    if (changesSource && before.length > 0 && wanted.length > 0) {
       this.#replaceSource(entry, before, wanted);
       return;
     }
@@ -174,10 +176,19 @@ export class NodeAddresses {
     );
   }
 
+  #claims(node: Node | undefined, configuration: NodeConfiguration): readonly AddressClaim[] {
+    return node === undefined ? NONE : addressClaims(node, configuration);
+  }
+
   #verify(entry: NodeEntry): void {
-    for (const claim of entry.written) {
+    for (const claim of this.#claims(entry.written, this.#configuration)) {
       this.#mark(entry, claim.ip, holds(claim, this.#ipcache.get(claim.ip)));
     }
+  }
+
+  /** What the node claims on an address, if it does. */
+  #claimOn(ip: string, entry: NodeEntry): AddressClaim | undefined {
+    return claimOn(ip, this.#claims(entry.written, this.#configuration));
   }
 
   #put(entry: NodeEntry, claim: AddressClaim): void {
@@ -221,13 +232,13 @@ export class NodeAddresses {
     const interested = new Set(this.#losers.get(key));
     for (const writer of [previous, current]) {
       const entry = writer && this.#options.entryOf(writer.owner);
-      if (entry !== undefined && claimOn(key, entry.written) !== undefined) interested.add(entry);
+      if (entry !== undefined && this.#claimOn(key, entry) !== undefined) interested.add(entry);
     }
     if (interested.size === 0) return;
     this.#reclaim(key, interested);
     const holder = this.#ipcache.get(key);
     for (const entry of interested) {
-      const claim = claimOn(key, entry.written);
+      const claim = this.#claimOn(key, entry);
       this.#mark(entry, key, claim === undefined || holds(claim, holder));
     }
     for (const entry of interested) this.#options.onOwnership(entry);
@@ -243,7 +254,7 @@ export class NodeAddresses {
     const holder = this.#ipcache.get(key);
     if (holder !== undefined && !this.#options.rewrite) return;
     const rank = holder === undefined ? undefined : sourceRank(holder.source);
-    const claims = Array.from(interested, (entry) => ({ entry, claim: claimOn(key, entry.written) }))
+    const claims = Array.from(interested, (entry) => ({ entry, claim: this.#claimOn(key, entry) }))
       .flatMap(({ entry, claim }) => (claim === undefined ? [] : [{ entry, claim }]))
       .filter(({ claim }) => sourceRank(claim.source) !== rank)
       .sort((a, b) => compareWriters(b.claim, a.claim));

@@ -1,5 +1,4 @@
 import { compareSources, mayOverwrite, type Source } from '../identity/source.ts';
-import type { AddressClaim } from './address-claims.ts';
 import type { Node } from './node.ts';
 
 const NONE: readonly never[] = [];
@@ -10,7 +9,7 @@ const NONE: readonly never[] = [];
  *     claims, strongest first:  effective │ overruled …
  *                                   │
  *                   written ◄───────┴───────► announced
- *            (what it claims in the IPCache)     (what handlers know; lags while a stronger source has an address)
+ *             (its claims are in the IPCache)     (what handlers know; lags while a stronger source has an address)
  */
 export class NodeEntry {
   /** `cluster/name`. */
@@ -19,8 +18,8 @@ export class NodeEntry {
   effective: Node | undefined;
   /** What handlers were told last, or are being told. */
   announced: Node | undefined;
-  /** The claims in the IPCache: those of the effective node, but while that is being changed. */
-  written: readonly AddressClaim[] = NONE;
+  /** The node whose claims are in the IPCache: the effective one, but while that is being changed. */
+  written: Node | undefined;
   /** Addresses of `written` that the IPCache gives to somebody else. */
   lost: Set<string> | undefined;
   #overruled: readonly Node[] = NONE;

@@ -283,7 +283,7 @@ export class NodeManager {
     entry.put(node, this.#retain);
     if (known === undefined) this.#nodes.add(node, entry);
     if (entry.effective === before) return 'overruled';
-    this.#write(entry);
+    this.#changed(entry);
     return 'applied';
   }
 
@@ -310,8 +310,7 @@ export class NodeManager {
     }
     const before = entry.effective;
     if (!entry.remove(node.source)) return 'not-owner';
-    if (entry.effective === undefined) this.#nodes.remove(node);
-    if (entry.effective !== before) this.#write(entry);
+    if (entry.effective !== before) this.#changed(entry);
     return 'applied';
   }
 
@@ -343,6 +342,12 @@ export class NodeManager {
       for (const entry of changed) this.#announce(entry);
     });
     return count;
+  }
+
+  /** The effective node has changed, or has gone. */
+  #changed(entry: NodeEntry): void {
+    if (entry.effective === undefined && entry.written !== undefined) this.#nodes.remove(entry.written);
+    this.#write(entry);
   }
 
   /** Brings the IPCache up to date with the effective node, then the handlers. */
