@@ -69,6 +69,22 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     ]);
   });
 
+  it('finds out about a restore between its listing and its stream, also when the store has grown to where it was', async () => {
+    const { link } = backend;
+    const backup = server.snapshot();
+    put('lost with the backup');
+    const watch = link.watch.bind(link);
+    link.watch = (request, observer) => {
+      link.watch = watch;
+      server.restore(backup);
+      put('grown since');
+      return watch(request, observer);
+    };
+    recorder = new WatchRecorder(backend.watch(P), { mayGoBack: true });
+    await advance(clock, 1000);
+    expect([...recorder.content.keys()]).toEqual([`${P}grown since`]);
+  });
+
   it('takes a page in slices, with turns of others between (regression: 4096 keys in one)', async () => {
     for (let i = 0; i < PAGE_KEYS; i++) put(String(i).padStart(6, '0'));
     recorder = new WatchRecorder(backend.watch(P));

@@ -12,6 +12,8 @@ export interface FollowOptions {
   readonly lifetimeMs: number;
   /** May throw: the stream is then left with that error. */
   onCreated(header: ResponseHeader): void;
+  /** Asked once the stream is open: no event of it is told before this resolves, none at all if it rejects. */
+  confirm(): Promise<void>;
   /** Whole revisions, always. */
   onEvents(events: readonly TransportEvent[], header: ResponseHeader): void;
   /** Nothing happened up to the header's revision. */
@@ -57,7 +59,11 @@ class StreamFollower {
     this.#lifetime = clock.after(lifetimeMs, () => this.#finish(undefined));
     this.#idle = clock.after(IDLE_MS, () => this.#watchdog());
     this.#stream = transport.watch(request, {
-      onCreated: (header) => this.#told(() => options.onCreated(header)),
+      onCreated: (header) =>
+        this.#told(() => {
+          options.onCreated(header);
+          this.#pause(options.confirm());
+        }),
       onEvents: (events, header, partial) => this.#told(() => this.#events(events, header, partial)),
       onProgress: (header, requested) =>
         this.#told(() => {
@@ -113,16 +119,18 @@ class StreamFollower {
     if (partial) return;
     this.#options.onEvents(this.#partial.length > 0 ? this.#partial : events, header);
     this.#partial = [];
-    if (this.#options.isFull()) this.#pause();
+    if (this.#options.isFull()) this.#pause(this.#options.room());
   }
 
-  #pause(): void {
-    if (this.#paused) return;
+  #pause(until: Promise<void>): void {
     this.#paused = true;
     this.#stream.pause();
-    void this.#options.room().then(() => {
-      this.#paused = false;
-      if (!this.#settled) this.#stream.resume();
-    });
+    until.then(
+      () => {
+        this.#paused = false;
+        if (!this.#settled) this.#stream.resume();
+      },
+      (error: unknown) => this.#finish(error),
+    );
   }
 }

@@ -58,7 +58,8 @@ const RECONCILE_MS = 30 * 60_000;
  *
  * - it remembers the mod revision of every key; event types come from there, not from the server;
  * - it resumes after the last *event* it has seen, never after a header's revision, which can be ahead;
- * - before it resumes, it asks the server whether that still has the history followed so far (`fence.ts`);
+ * - before it resumes, and once more when a stream is open, it asks the server whether that still has the history
+ *   followed so far (`fence.ts`): in between the store may have been restored;
  * - what is learnt counts as known when it is queued, so the queue belongs to the state;
  * - it holds back the transport when the reader is slow.
  */
@@ -337,6 +338,7 @@ export class ListAndWatch implements Watch {
       signal: this.#ended.signal,
       lifetimeMs: RECONCILE_MS * (0.5 + random()),
       onCreated: (header) => this.#created(header),
+      confirm: () => this.#confirm(),
       onEvents: (events, header) => this.#received(events, header),
       onProgress: (header) => {
         this.#next = Math.max(this.#next, header.revision + 1);
@@ -359,6 +361,17 @@ export class ListAndWatch implements Watch {
     }
     if (header.revision >= this.#next - 1) return;
     throw new KvstoreError('unavailable', 'the watch was answered by a server that is behind');
+  }
+
+  /**
+   * The store may have been restored after the listing or fence that this stream follows, and have grown to where it
+   * was. From now on a restore would end the stream: what is found now holds.
+   */
+  async #confirm(): Promise<void> {
+    const { outcome } = await fence(this.#options.transport, this.#cursor(), this.#call);
+    if (outcome === 'diverged') throw new KvstoreError('future-revision', 'the store has another history');
+    if (outcome === 'compacted')
+      throw new KvstoreError('compacted', 'the history cannot be compared any more');
   }
 
   #received(events: readonly TransportEvent[], header: ResponseHeader): void {
