@@ -9,6 +9,7 @@ import { MemoryServer } from '../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../src/kvstore/transport.ts';
 import { NodeManager } from '../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
+import { textTable } from './text-table.ts';
 
 /** What to measure. */
 export interface MeshBenchOptions {
@@ -186,6 +187,29 @@ async function readyWithoutGate(servers: readonly MemoryServer[]): Promise<{ ms:
   return ready;
 }
 
+function render(report: MeshBenchReport): string {
+  const { readyMs, readyDelay, ungatedReadyMs, ungatedReadyDelay, eventsPerSecond, eventDelay } = report;
+  const row = (what: string, figure: string, { p50, p99, max }: LoopDelay): readonly string[] => [
+    what,
+    figure,
+    ...[p50, p99, max].map(String),
+  ];
+  const table = textTable(
+    ['what', 'figure', 'event loop p50 ms', 'p99 ms', 'max ms'],
+    [
+      row('all clusters ready', `${readyMs} ms`, readyDelay),
+      row('the same, without turns', `${ungatedReadyMs} ms`, ungatedReadyDelay),
+      row('changes of endpoints', `${eventsPerSecond} a second`, eventDelay),
+    ],
+  );
+  const { clusters, nodes, endpoints, bytesPerEndpoint } = report;
+  return `${clusters} clusters, ${nodes} nodes, ${endpoints} endpoints; kvstores in the same process, their work counted in.
+
+${table}
+${bytesPerEndpoint} bytes for each endpoint that is followed.
+`;
+}
+
 /** A whole mesh over kvstores in memory: time to ready, memory, event rate, event-loop delay. */
 export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}): Promise<MeshBenchReport> {
   const servers = Array.from({ length: Math.min(n, MAX_CLUSTERS) }, (_, i) => fill(i + 1, nameOf(i + 1)));
@@ -210,6 +234,6 @@ export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}
     eventsPerSecond: Math.round((count * 1000) / events.ms),
     eventDelay: events.delay,
   };
-  if (!json) process.stdout.write(`${JSON.stringify(report, null, 1)}\n`);
+  if (!json) process.stdout.write(render(report));
   return report;
 }
