@@ -50,15 +50,6 @@ const resumesFromHeader: Wrap = (transport) => {
   });
 };
 
-/** Resumes without asking whether the server still has the history that was followed. */
-const neverFences: Wrap = (transport) =>
-  wrapped(transport, {
-    range: async (request, options) => {
-      const answer = await transport.range({ ...request, revision: 0 }, options);
-      return request.revision ? { ...answer, kvs: [] } : answer;
-    },
-  });
-
 /** Does not tell deletes. */
 const deafToDeletes: Wrap = (transport) =>
   wrapped(transport, {
@@ -98,7 +89,6 @@ describe('the test of the test', () => {
     ['is deaf to deletes', deafToDeletes],
     ['begins one revision too late', offByOne],
     ['has short pages', shortPages],
-    ['never fences', neverFences],
   ] as const)('I9 catches a transport that %s', async (_what, wrap) => {
     const outcome = await fc.check(
       fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script, wrap)),
