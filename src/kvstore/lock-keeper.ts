@@ -29,6 +29,12 @@ interface Place {
   readonly lease: LeaseID;
 }
 
+/** A place that is being given up, until it is gone or somebody in this process takes it over. */
+interface Leaving {
+  readonly stop: AbortController;
+  readonly ended: Promise<void>;
+}
+
 const hexOf = (lease: LeaseID): string => BigInt.asUintN(64, BigInt(lease)).toString(16);
 
 /**
@@ -46,6 +52,7 @@ export class LockKeeper {
   readonly #held = new Map<string, AbortController>();
   /** The last one in line in this process, by path. */
   readonly #turns = new Map<string, Promise<void>>();
+  readonly #leaving = new Map<string, Leaving>();
 
   constructor(options: LockKeeperOptions) {
     this.#options = options;
@@ -59,12 +66,12 @@ export class LockKeeper {
   }
 
   /** See `KvstoreBackend.lock`. */
-  async lock(path: string, { signal }: CallOptions = {}): Promise<KvstoreLock> {
+  async lock(path: string, { signal: given }: CallOptions = {}): Promise<KvstoreLock> {
+    const closed = this.#closed.signal;
+    const signal = sharedSignal(given === undefined ? closed : AbortSignal.any([given, closed]));
     const done = await this.#turn(path, signal);
     try {
-      const merged =
-        signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]);
-      return await this.#acquire(path, merged, done);
+      return await this.#acquire(path, signal, done);
     } catch (error) {
       done();
       throw error;
@@ -80,24 +87,25 @@ export class LockKeeper {
   async close(): Promise<void> {
     this.#closed.abort();
     for (const lost of this.#held.values()) lost.abort();
+    for (const { stop } of this.#leaving.values()) stop.abort();
     await this.#leases.close(true);
   }
 
   /** Waits until nobody in this process holds or wants the path before us; gives the function that ends our turn. */
-  async #turn(path: string, signal: AbortSignal | undefined): Promise<() => void> {
+  async #turn(path: string, signal: AbortSignal): Promise<() => void> {
     const before = this.#turns.get(path) ?? Promise.resolve();
-    let end: () => void = () => {};
+    let done: () => void = () => {};
     const own = new Promise<void>((resolve) => {
-      end = resolve;
+      done = resolve;
     });
     const last = before.then(() => own);
     this.#turns.set(path, last);
-    const done = (): void => {
-      end();
+    // Who gives up waiting is done before those ahead are: they still count.
+    void last.then(() => {
       if (this.#turns.get(path) === last) this.#turns.delete(path);
-    };
+    });
     await orAborted(before, signal);
-    if (signal?.aborted !== true) return done;
+    if (!signal.aborted) return done;
     done();
     throw abortedError();
   }
@@ -132,6 +140,10 @@ export class LockKeeper {
     const { transport } = this.#options;
     const lease = await this.#leases.leaseFor(path);
     const key = `${path}/${hexOf(lease)}`;
+    // What was left late would else take the key from under us, which is the same.
+    const leaving = this.#leaving.get(path);
+    leaving?.stop.abort();
+    await orAborted(leaving?.ended ?? Promise.resolve(), signal);
     try {
       const { succeeded, header } = await transport.txn(
         {
@@ -198,8 +210,14 @@ export class LockKeeper {
   /** Leaves the queue; if that cannot be told to the server now, in the background until it can. */
   async #leave(path: string, { key, lease }: Place): Promise<void> {
     this.#leases.unbind(path);
-    if (await this.#deleted(key)) return;
-    void this.#cleanUp(key, lease);
+    const first = this.#deleted(key);
+    const stop = new AbortController();
+    const leaving: Leaving = { stop, ended: this.#cleanUp(first, key, lease, stop.signal) };
+    this.#leaving.set(path, leaving);
+    void leaving.ended.then(() => {
+      if (this.#leaving.get(path) === leaving) this.#leaving.delete(path);
+    });
+    await first;
   }
 
   async #deleted(key: string): Promise<boolean> {
@@ -212,12 +230,12 @@ export class LockKeeper {
   }
 
   /** A key that is left would block everybody for as long as our lease is kept alive. */
-  async #cleanUp(key: string, lease: LeaseID): Promise<void> {
+  async #cleanUp(first: Promise<boolean>, key: string, lease: LeaseID, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
-    const { signal } = this.#closed;
-    for (let failures = 1; !signal.aborted && this.#leases.holds(lease); failures++) {
+    let isGone = await first;
+    for (let failures = 1; !isGone && !signal.aborted && this.#leases.holds(lease); failures++) {
       await sleep(clock, backoffDelay(failures, CLEANUP, random), signal);
-      if (await this.#deleted(key)) return;
+      if (!signal.aborted) isGone = await this.#deleted(key);
     }
   }
 }
@@ -232,15 +250,14 @@ function lastBefore(kvs: readonly KeyValue[], revision: number): KeyValue | unde
 }
 
 /** Resolves with the promise, which never rejects, or as soon as the signal fires. */
-function orAborted(promise: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
-  if (signal === undefined) return promise;
+function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();
   return new Promise((resolve) => {
     const done = (): void => {
       signal.removeEventListener('abort', done);
       resolve();
     };
-    sharedSignal(signal).addEventListener('abort', done);
+    signal.addEventListener('abort', done);
     void promise.then(done);
   });
 }
