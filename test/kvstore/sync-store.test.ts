@@ -243,6 +243,17 @@ describe('a sync store', () => {
     expect(Object.keys(world.content())).toHaveLength(21);
   });
 
+  it('a value that is refused again and again is tried again once a minute (regression: once for each of them)', async () => {
+    world.refuse((key) => key === `${P}bad`);
+    for (let i = 0; i < 50; i++) {
+      world.want('bad', String(i));
+      await advance(world.clock, 1000);
+    }
+    const { failures } = world.store.status();
+    await advance(world.clock, 10 * 60_000);
+    expect(world.store.status().failures - failures).toBe(10);
+  });
+
   it('deletes at the next look what has landed after its delete (regression: it stayed as long as the session)', async () => {
     const land = giveUpPut(world.link, `${P}a`);
     world.want('a', 'late');

@@ -1,5 +1,5 @@
 import { backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random } from '../../base/clock.ts';
+import type { Clock, Random, Timer } from '../../base/clock.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { KvstoreBackend } from '../backend.ts';
 import { equalBytes } from '../bytes.ts';
@@ -65,8 +65,8 @@ export class SyncStore {
   readonly #deleting = new Set<string>();
   /** Names with a put that was given up: it may land yet, after whatever has been written since. */
   readonly #doubtful = new Set<string>();
-  /** Names that the kvstore has refused, until they are tried again. */
-  readonly #refused = new Set<string>();
+  /** Names that the kvstore has refused, and what tries them again. */
+  readonly #refused = new Map<string, Timer>();
   /**
    * Failures in a row. While there are any the kvstore is tried with one thing at a time, because everything else
    * would fail too; the first success makes everything due at once.
@@ -159,6 +159,7 @@ export class SyncStore {
     sharedSignal(signal).addEventListener('abort', stop);
     const { concurrency = CONCURRENCY } = this.#options;
     await Promise.all(Array.from({ length: concurrency }, () => this.#work(signal)));
+    for (const name of [...this.#refused.keys()]) this.#enqueue(name);
     signal.removeEventListener('abort', stop);
     unsubscribe();
   }
@@ -172,11 +173,12 @@ export class SyncStore {
   }
 
   #pending(): string[] {
-    return [...this.#queue, ...this.#busy, ...this.#refused];
+    return [...this.#queue, ...this.#busy, ...this.#refused.keys()];
   }
 
   #enqueue(name: string): void {
     if (this.#isDone(name)) return;
+    this.#refused.get(name)?.cancel();
     this.#refused.delete(name);
     this.#queue.add(name);
     this.#wake();
@@ -248,7 +250,7 @@ export class SyncStore {
       if (isRefused) this.#noteFailure(error);
       else await this.#failed(error, outage, signal);
       this.#busy.delete(name);
-      if (isRefused && !this.#queue.has(name)) void this.#rest(name, signal);
+      if (isRefused && !this.#queue.has(name)) this.#rest(name);
       else this.#queue.add(name);
       this.#wake();
     }
@@ -292,12 +294,10 @@ export class SyncStore {
   }
 
   /** Tries a name again that was refused, unless something has been asked of it since. */
-  async #rest(name: string, signal: AbortSignal): Promise<void> {
-    this.#refused.add(name);
+  #rest(name: string): void {
     const { clock, random } = this.#options;
-    await sleep(clock, REFUSED_MS * (0.5 + random()), signal);
-    if (this.#refused.delete(name)) this.#queue.add(name);
-    this.#wake();
+    const again = clock.after(REFUSED_MS * (0.5 + random()), () => this.#enqueue(name));
+    this.#refused.set(name, again);
   }
 
   /** Those who wait for a canary that would be true now; none while one is being written. */
