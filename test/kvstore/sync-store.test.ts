@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
@@ -7,6 +7,7 @@ import { KvstoreClient } from '../../src/kvstore/kvstore-client.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { RateLimit } from '../../src/kvstore/rate-limit.ts';
+import { CanaryWaits } from '../../src/kvstore/store/canary-waits.ts';
 import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
 import { ManualClock } from '../base/manual-clock.ts';
 import { giveUpPut } from './given-up-put.ts';
@@ -281,6 +282,34 @@ describe('a sync store', () => {
     expect([world.content(), world.canary]).toEqual([{}, false]);
     await advance(world.clock, 12_000); // the keepalive finds out
     expect([world.content(), world.canary]).toEqual([{ a: '1', b: '2' }, true]);
+  });
+
+  it('the loss of many leases costs each key once (regression: all keys for each lease)', async () => {
+    for (let i = 0; i < 4500; i++) world.want(`n${i}`, '1');
+    await world.store.markSynced();
+    const touch = vi.spyOn(CanaryWaits.prototype, 'touched');
+    const mark = vi.spyOn(world.store, 'markSynced');
+    expect(world.server.leases).toHaveLength(5);
+    for (const lease of world.server.leases) world.server.expireLease(lease);
+    await advance(world.clock, 12_000); // the keepalive finds out
+    await settle(20);
+    expect([Object.keys(world.content()).length, world.canary]).toEqual([4500, true]);
+    expect([touch.mock.calls.length, mark.mock.calls.length]).toEqual([4500, 1]);
+    vi.restoreAllMocks();
+  });
+
+  it('a canary whose own lease is lost before it is known to be there is written again', async () => {
+    for (let i = 0; i < 1000; i++) world.want(`n${i}`, '1'); // no room for the canary beside them
+    await settle(20);
+    const answer = world.hold(CANARY, 'after');
+    const marked = world.store.markSynced();
+    await settle();
+    const [, ofCanary = ''] = world.server.leases;
+    world.server.expireLease(ofCanary);
+    await advance(world.clock, 12_000); // the keepalive finds out
+    answer();
+    await marked;
+    expect(world.canary).toBe(true);
   });
 
   it('writes the canary when everything queued before has landed, and not before', async () => {

@@ -47,7 +47,7 @@ const REFUSED_MS = 60_000;
 /**
  * Keeps keys of a kvstore equal to what its owner wants (SEMANTICS 5). The owner says what is to be; this
  * store writes the difference, one write per key at a time, the latest value only, until it has landed. When
- * the session's lease is lost, everything is put again.
+ * a lease of the session is lost, what was bound to it is put again.
  *
  * Not promised: an order between keys; that every value is written. Nothing is written before `run`, and
  * keys stay when it ends: a lease takes them, or the next life overwrites them.
@@ -75,7 +75,6 @@ export class SyncStore {
   readonly #canaries = new CanaryWaits();
   /** Gives up the canary that is being written: it would not be true any more. */
   #canaryWrite: AbortController | undefined;
-  #canaryWanted = false;
   #canaryWritten = false;
   #writes = 0;
   #failures = 0;
@@ -128,7 +127,7 @@ export class SyncStore {
     this.#enqueue(name);
   }
 
-  /** {@link touch} for every key, and {@link appeared} too: after the loss of a lease, and now and then. */
+  /** {@link touch} for every key, and {@link appeared} too: now and then. */
   touchAll(): void {
     for (const name of this.#wanted.keys()) this.touch(name);
     for (const name of this.#doubtful) this.appeared(name);
@@ -154,7 +153,7 @@ export class SyncStore {
 
   /** Writes until the signal fires. Once at a time. */
   async run(signal: AbortSignal): Promise<void> {
-    const unsubscribe = this.#options.backend.onLeaseLost({ onLeaseLost: () => this.#leaseLost() });
+    const unsubscribe = this.#options.backend.onLeaseLost({ onLeaseLost: (keys) => this.#leaseLost(keys) });
     const stop = (): void => this.#wake();
     sharedSignal(signal).addEventListener('abort', stop);
     const { concurrency = CONCURRENCY } = this.#options;
@@ -164,10 +163,19 @@ export class SyncStore {
     unsubscribe();
   }
 
-  #leaseLost(): void {
-    if (this.#options.leased === false) return;
-    this.touchAll();
-    if (!this.#canaryWanted) return;
+  /** A client has a lease for every thousand keys, and may lose all of them: each costs its own keys only. */
+  #leaseLost(keys: readonly string[]): void {
+    const { prefix, canary, leased = true } = this.#options;
+    if (!leased) return;
+    const names = keys.filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length));
+    const lost = names.filter((name) => this.#wanted.has(name));
+    for (const name of lost) this.touch(name);
+    if (lost.length > 0 || (canary !== undefined && keys.includes(canary))) this.#writeCanaryAgain();
+  }
+
+  #writeCanaryAgain(): void {
+    this.#canaryWrite?.abort();
+    if (!this.#canaryWritten) return;
     this.#canaryWritten = false;
     void this.markSynced();
   }
@@ -310,14 +318,13 @@ export class SyncStore {
     const { backend, canary, clock, leased = true } = this.#options;
     const outage = this.#outage;
     const write = new AbortController();
-    this.#canaryWanted = true;
     this.#canaryWrite = write;
     try {
       if (canary !== undefined) {
         const either = AbortSignal.any([signal, write.signal]);
         await backend.update(canary, encodeTimestamp(clock.now()), { leased, signal: either });
       }
-      if (this.#canaries.landed(due)) this.#canaryWritten = canary !== undefined;
+      if (!write.signal.aborted && this.#canaries.landed(due)) this.#canaryWritten = canary !== undefined;
       this.#succeeded();
     } catch (thrown) {
       if (!write.signal.aborted) await this.#failed(asKvstoreError(thrown), outage, signal);
