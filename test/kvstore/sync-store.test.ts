@@ -380,6 +380,40 @@ describe('a sync store', () => {
     expect([...new Set(canaries)]).toEqual(['a']);
   });
 
+  it('counts a key once that is wanted otherwise while it is put (regression: twice)', async () => {
+    const answer = world.hold(`${P}a`, 'after');
+    world.want('a', '1');
+    await settle();
+    world.want('a', '2');
+    const status = world.store.status();
+    answer();
+    expect(status).toMatchObject({ keys: 1, pending: 1 });
+  });
+
+  it('puts again in its next run what was lost between two runs (regression: it took it to be there)', async () => {
+    const first = new AbortController();
+    const store = new SyncStore({
+      ...{ backend: world.backend, clock: world.clock, random: () => 0.5 },
+      ...{ prefix: 'twice/', canary: 'synced/twice' },
+    });
+    const running = store.run(first.signal);
+    store.upsert('a', bytesOfText('1'));
+    await store.markSynced();
+    first.abort();
+    await running;
+    for (const lease of world.server.leases) world.server.expireLease(lease);
+    await advance(world.clock, 12_000); // the keepalive finds out
+    const second = new AbortController();
+    const again = store.run(second.signal);
+    await settle();
+    expect([world.content('twice/'), world.content('synced/')]).toEqual([
+      { a: '1' },
+      { twice: expect.any(String) },
+    ]);
+    second.abort();
+    await again;
+  });
+
   it('leaves its keys when it ends, for their lease to take', async () => {
     world.want('a', '1');
     await settle();

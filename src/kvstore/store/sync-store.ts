@@ -89,7 +89,7 @@ export class SyncStore {
   status(): SyncStoreStatus {
     return {
       keys: this.#wanted.size,
-      pending: this.#pending().length,
+      pending: this.#pending().size,
       writes: this.#writes,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
@@ -135,7 +135,8 @@ export class SyncStore {
 
   /**
    * The kvstore shows this name. If it is not to exist, and a put of it was given up before its outcome was known, that
-   * put has landed after the delete: the key is deleted again, unless it is somebody else's by now.
+   * put has landed after the delete: the key is deleted again, unless it is somebody else's by now. Without a lease
+   * nobody can tell whose it is, and it is left.
    */
   appeared(name: string): void {
     if (this.#doubtful.has(name) && !this.#wanted.has(name)) this.touch(name);
@@ -156,6 +157,9 @@ export class SyncStore {
     const unsubscribe = this.#options.backend.onLeaseLost({ onLeaseLost: (keys) => this.#leaseLost(keys) });
     const stop = (): void => this.#wake();
     sharedSignal(signal).addEventListener('abort', stop);
+    // Nobody has listened since the last run.
+    for (const name of this.#landed.keys()) this.touch(name);
+    this.#writeCanaryAgain();
     const { concurrency = CONCURRENCY } = this.#options;
     await Promise.all(Array.from({ length: concurrency }, () => this.#work(signal)));
     for (const name of [...this.#refused.keys()]) this.#enqueue(name);
@@ -180,8 +184,8 @@ export class SyncStore {
     void this.markSynced();
   }
 
-  #pending(): string[] {
-    return [...this.#queue, ...this.#busy, ...this.#refused.keys()];
+  #pending(): ReadonlySet<string> {
+    return new Set([...this.#queue, ...this.#busy, ...this.#refused.keys()]);
   }
 
   #enqueue(name: string): void {
