@@ -162,6 +162,20 @@ describe('the identity allocator', () => {
     expect((await a.allocator.allocate(WEB)).isNew).toBe(true);
   });
 
+  it('a round does not take the slave key of what is in use again by its turn (regression: it did)', async () => {
+    for (const each of [WEB, DB]) await a.allocator.allocate(each);
+    a.backend.link.down();
+    for (const each of [WEB, DB]) await a.allocator.release(each);
+    a.backend.link.up();
+    const remove = a.backend.delete.bind(a.backend);
+    vi.spyOn(a.backend, 'delete').mockImplementationOnce(async (...call) => {
+      await a.allocator.allocate(DB);
+      return remove(...call);
+    });
+    await advance(clock, SYNC_INTERVAL_MS);
+    expect(slaves()).toEqual(['value/k8s:app=db;k8s:zone=a/b;/10.0.0.1']);
+  });
+
   /** What is to happen while the next slave key of `a` is put, instead of that alone. */
   const duringPut = (what: (put: () => Promise<boolean>) => Promise<boolean>): void => {
     const put = a.backend.updateIfDifferent.bind(a.backend);

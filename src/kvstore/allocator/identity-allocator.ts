@@ -295,7 +295,9 @@ export class IdentityAllocator {
   async #syncAll(): Promise<void> {
     for (const local of [...this.#local.values()]) await this.#sync(local);
     for (const [key, labels] of [...this.#unreleased]) {
-      if (!this.#underWay.has(key)) await this.#during(key, this.#deleteSlave(key, labels));
+      // It may be in use again by now, or about to be.
+      const isLeft = this.#unreleased.has(key) && !this.#underWay.has(key);
+      if (isLeft) await this.#during(key, this.#deleteSlave(key, labels));
     }
   }
 
