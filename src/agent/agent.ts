@@ -170,13 +170,7 @@ export class Agent implements Knowledge, PlayStage {
   }
 
   async #readInputs(signal: AbortSignal): Promise<void> {
-    const { load, manifests, clusterName, kvstore, clustermeshConfig, rateLimit } = this.#options;
-    if (rateLimit !== undefined && kvstore !== 'etcd' && clustermeshConfig === undefined)
-      throw new InputError(
-        '--kvstore-opt: there is no etcd; name one with --kvstore etcd or --clustermesh-config',
-      );
-    if (kvstore === 'etcd' && load.length > 0)
-      throw new InputError('--load fills the kvstore in memory: leave it out with --kvstore etcd');
+    const { load, manifests, clusterName } = this.#options;
     for (const path of load) await this.#recorded.load(path, this.#refuse, signal);
     const { clusters } = this.#recorded;
     if (clusters.length > 0 && !clusters.includes(clusterName)) {

@@ -80,8 +80,7 @@ function find({ ipcache }: Knowledge, key: string): KeyedEntry | undefined {
 }
 
 function nothing(key: string): Answer {
-  const why = Prefix.parse(key) === undefined ? 'is not an IP address or prefix' : 'nothing is known of it';
-  return { json: null, lines: [`${printable(key)}: ${why}`], found: false };
+  return { json: null, lines: [`${printable(key)}: nothing is known of it`], found: false };
 }
 
 /** See {@link find}. */

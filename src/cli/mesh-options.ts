@@ -79,11 +79,28 @@ function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): RateLimit
   return { ...before, ...options };
 }
 
+/** Why flags that are right one by one do not go together, if so: what would be ignored is refused instead (I12). */
+function contradiction(flags: MeshFlags): string | undefined {
+  const { kvstore, kvstoreConfig, kvstoreOpt, clustermeshConfig, load = [] } = flags;
+  const own = kvstore === 'etcd';
+  if (own && kvstoreConfig === undefined)
+    return '--kvstore etcd: name its configuration with --kvstore-config <file>';
+  if (own && load.length > 0) return '--load fills the kvstore in memory: leave it out with --kvstore etcd';
+  if (!own && kvstoreConfig !== undefined) return '--kvstore-config is for an etcd: add --kvstore etcd';
+  if (!own && kvstoreOpt !== undefined && clustermeshConfig === undefined)
+    return '--kvstore-opt: there is no etcd; name one with --kvstore etcd or --clustermesh-config';
+  return undefined;
+}
+
 /** Adds the options of {@link MeshFlags}. */
 export function addMeshOptions(command: Command): Command {
   const choice = (flags: string, what: string, choices: readonly string[], preset: string): Option =>
     new Option(flags, what).choices(choices).default(preset);
   return command
+    .hook('preAction', () => {
+      const why = contradiction(command.opts());
+      if (why !== undefined) command.error(`error: ${why}`);
+    })
     .optionsGroup('What to follow:')
     .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
     .addOption(choice('--kvstore <kind>', 'the kvstore to follow', KVSTORE_KINDS, 'memory'))

@@ -4,6 +4,7 @@ import { createLog } from '../agent/log.ts';
 import { askMesh, type Question } from '../agent/run-agent.ts';
 import { clustermeshAnswer, statusAnswer } from '../agent/summary.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
+import { Prefix } from '../net/prefix.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
 
@@ -16,6 +17,12 @@ function parseIdentity(text: string): number {
   const identity = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
   if (isNumericIdentity(identity)) return identity;
   throw new InvalidArgumentError('It must be a number from 0 to 4294967295.');
+}
+
+/** As it was given: what is wrong with it is said before a mesh is synced for nothing. */
+function parseIP(text: string): string {
+  if (Prefix.parse(text) !== undefined) return text;
+  throw new InvalidArgumentError('It must be an IP address or a CIDR.');
 }
 
 /** Commands that sync, answer one question and end: `dpcache ipcache list` and the like. */
@@ -39,10 +46,10 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     .option('--identity <n>', 'only prefixes of this identity', parseIdentity)
     .action((flags: QuestionFlags) => answer(flags, (knowledge) => listPrefixes(knowledge, flags.identity)));
   question(ipcache, 'get', 'what an IP belongs to, or what stands behind a CIDR')
-    .argument('<ip>', 'IP address or CIDR')
+    .argument('<ip>', 'IP address or CIDR', parseIP)
     .action((ip: string, flags: QuestionFlags) => answer(flags, (knowledge) => getPrefix(knowledge, ip)));
   question(ipcache, 'explain', 'who claims an IP or CIDR, and why one claim is in force')
-    .argument('<ip>', 'IP address or CIDR')
+    .argument('<ip>', 'IP address or CIDR', parseIP)
     .action((ip: string, flags: QuestionFlags) => answer(flags, (knowledge) => explainPrefix(knowledge, ip)));
 
   const service = program.command('service').description('which backends serve a service');

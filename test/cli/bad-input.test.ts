@@ -285,12 +285,6 @@ describe('an input that cannot be read at all ends the command with status 1 and
       `dpcache: ${option} /nowhere/file: there is no such file or folder: check the path\n`,
     );
   });
-
-  it('a limit for an etcd that is not there', async () => {
-    const { status, stdout, stderr } = await dpcache('agent', '--once', '--kvstore-opt', 'etcd.qps=20');
-    expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
-    expect(stderr).toMatch(/^dpcache: --kvstore-opt: there is no etcd; name one with --kvstore etcd/);
-  });
 });
 
 describe('a command line that is wrong ends with status 2 and usage', () => {
@@ -312,6 +306,12 @@ describe('a command line that is wrong ends with status 2 and usage', () => {
     [['agent', '--kvstore-opt', 'etcd.maxInflight=many'], /etcd.maxInflight must be a number .*: 'many'/],
     [['agent', '--kvstore-opt', 'etcd.qps=1,etcd.limit=2'], /one of etcd.qps, .*: 'etcd.limit'/],
     [['agent', '--kvstore-opt', ''], /one of etcd.qps, etcd.bootstrapQps, etcd.maxInflight: ''/],
+    [['agent', '--kvstore-opt', 'etcd.qps=20'], /--kvstore-opt: there is no etcd; name one with/],
+    [['agent', '--kvstore-config', 'own.yaml'], /--kvstore-config is for an etcd: add --kvstore etcd/],
+    [['agent', '--kvstore', 'etcd'], /--kvstore etcd: name its configuration with --kvstore-config/],
+    [['status', '--kvstore', 'etcd', '--kvstore-config', 'a', '--load', 'b'], /leave it out with --kvstore/],
+    [['ipcache', 'get', '9.9.9'], /'9.9.9' is invalid for argument 'ip'. It must be an IP address or a CIDR/],
+    [['ipcache', 'explain', '10.0.0.0/33'], /It must be an IP address or a CIDR/],
     [['agent', '--max-connected-clusters', '300'], /Allowed choices are 255, 511/],
     [['agent', '--kvstore', 'consul'], /Allowed choices are memory/],
     [['agent', '--once', '-o', 'yaml'], /Allowed choices are text, json/],
