@@ -1,3 +1,4 @@
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
@@ -23,7 +24,7 @@ import {
 import type { Knowledge } from './answers.ts';
 import { applyManifest } from './apply-manifest.ts';
 import { ConfigFolder } from './config-folder.ts';
-import { InputError } from './input-error.ts';
+import { InputError, unreadable } from './input-error.ts';
 import { labelName } from './label-name.ts';
 import type { Logger } from './log.ts';
 import { readManifests } from './manifests.ts';
@@ -49,6 +50,10 @@ const PATIENCE_MS = { memory: 5_000, etcd: 180_000 };
 
 /** A cluster that has failed so often by then is not waited for: a first failure may be a matter of luck. */
 const FAILURES = { memory: 1, etcd: 3 };
+
+function problemText(folder: string, name: string, why: string): string {
+  return `--clustermesh-config ${join(folder, name)}: ${why}`;
+}
 
 /** The engines and what feeds them, wired together. */
 export class Agent implements Knowledge, PlayStage {
@@ -114,7 +119,7 @@ export class Agent implements Knowledge, PlayStage {
     this.services.markSynced();
     this.#etcd?.bootstrapped();
     this.#syncedMs = clock.now() - begun;
-    return missingClusters(clusterStatuses(followed));
+    return [...this.#folderProblems(), ...missingClusters(clusterStatuses(followed))];
   }
 
   /** What the engines hold now. */
@@ -202,10 +207,21 @@ export class Agent implements Knowledge, PlayStage {
     // As upstream has it (pkg/clustermesh, `makeEtcdOpts`): the rate of a bootstrap is for the own kvstore alone.
     const rateLimit = this.#options.rateLimit && { ...this.#options.rateLimit, bootstrapQps: undefined };
     const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
-    const onProblem = (name: string, why: string): void =>
-      log.warn(`--clustermesh-config ${join(path, name)}: ${why}`);
+    // Until the first sync is over they are a part of what is not complete.
+    const onProblem = (name: string, why: string): void => {
+      if (this.#syncedMs !== undefined) log.warn(problemText(path, name, why));
+    };
+    await readdir(path).catch((cause: unknown) => {
+      throw unreadable('--clustermesh-config', path, cause);
+    });
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
     await this.#folder.start();
+  }
+
+  /** Configurations that cannot be used, each of which is a cluster that is missing. */
+  #folderProblems(): readonly string[] {
+    const path = this.#options.clustermeshConfig ?? '';
+    return [...(this.#folder?.status().problems ?? [])].map(([name, why]) => problemText(path, name, why));
   }
 
   async #follow(signal: AbortSignal): Promise<Followed> {

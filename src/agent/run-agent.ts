@@ -73,9 +73,17 @@ export function printState(
 /** A question that is put to an agent. */
 export type Question = (knowledge: Knowledge, status: AgentStatus) => Answer;
 
+/** An answer, and whether everything that was asked for has been complete when it was given. */
+export interface MeshAnswer extends Answer {
+  readonly complete: boolean;
+}
+
 /** Puts one question to an agent after its first sync. */
-export function askMesh(options: AgentOptions, question: Question, context: RunContext): Promise<Answer> {
-  return withAgent(options, context, (agent) => question(agent, agent.status()));
+export function askMesh(options: AgentOptions, question: Question, context: RunContext): Promise<MeshAnswer> {
+  return withAgent(options, context, (agent, complete) => ({
+    ...question(agent, agent.status()),
+    complete,
+  }));
 }
 
 /** Shows what is known, then every change, until it is asked to end; plays a script if there is one. */

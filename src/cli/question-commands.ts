@@ -30,10 +30,12 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   const answer = (flags: QuestionFlags, question: Question): Promise<void> =>
     run(async () => {
       const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
-      const { json, lines, found } = await askMesh(agentOptions(flags), question, { log, signal: io.signal });
+      const context = { log, signal: io.signal };
+      const { json, lines, found, complete } = await askMesh(agentOptions(flags), question, context);
       const text = flags.output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n');
       (found || flags.output === 'json' ? io.stdout : io.stderr).write(`${text}\n`);
-      return found ? EXIT.ok : EXIT.failed;
+      // An answer out of a part of the mesh is an answer, and a script must be able to tell.
+      return found && complete ? EXIT.ok : EXIT.failed;
     });
   const question = (parent: Command, name: string, description: string): Command => {
     const output = new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']);

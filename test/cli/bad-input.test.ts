@@ -217,6 +217,28 @@ describe('an item that is no good is refused with its place and field, counted, 
     expect(Object.keys(JSON.parse(stdout).ipcache)).toEqual(['10.0.0.1/32']);
   });
 
+  it('an answer out of an incomplete mesh, given with status 1', async () => {
+    const lines = [...GOOD, line('far', 'cilium/cluster-config/far', { id: 'two' })];
+    const load = join(temporaryFolder({ 'mesh.jsonl': lines.join('\n') }), 'mesh.jsonl');
+    for (const words of [['status'], ['clustermesh', 'status'], ['ipcache', 'get', '10.0.0.1']]) {
+      const { status, stdout, stderr } = await dpcache(...words, '--cluster', 'own', '--load', load);
+      expect(status).toBe(1);
+      expect(stdout).toMatch(/own|10\.0\.0\.1/);
+      expect(stderr).toMatch(/cluster far is not complete/);
+    }
+  });
+
+  it('a configuration of a remote cluster that cannot be used, told as what is not complete', async () => {
+    const folder = temporaryFolder({ far: 'endpoints: []\n' });
+    const { status, stdout, stderr } = await dpcache(
+      ...['agent', '--once', '-o', 'json', '--clustermesh-config', folder],
+    );
+    expect(status).toBe(1);
+    expect(JSON.parse(stdout).ipcache).toEqual({});
+    expect(stderr).toMatch(/^error --clustermesh-config .*far: endpoints \[\]: must be a list of at least/);
+    expect(stderr.trimEnd().split('\n')).toHaveLength(1);
+  });
+
   it('two clusters with one id: the second is left out, both are named', async () => {
     const twin = [
       line('sea', 'cilium/cluster-config/sea', { id: 2 }),
@@ -276,15 +298,18 @@ describe('the log', () => {
 });
 
 describe('an input that cannot be read at all ends the command with status 1 and says what to do', () => {
-  it.each(['--load', '--manifests', '--play'])('%s of a file that is missing', async (option) => {
-    const once = option === '--play' ? [] : ['--once'];
-    const { status, stdout, stderr } = await dpcache('agent', ...once, option, '/nowhere/file');
-    expect(status).toBe(1);
-    expect(stdout).toBe('');
-    expect(stderr).toBe(
-      `dpcache: ${option} /nowhere/file: there is no such file or folder: check the path\n`,
-    );
-  });
+  it.each(['--load', '--manifests', '--play', '--clustermesh-config'])(
+    '%s of a file that is missing',
+    async (option) => {
+      const once = option === '--play' ? [] : ['--once'];
+      const { status, stdout, stderr } = await dpcache('agent', ...once, option, '/nowhere/file');
+      expect(status).toBe(1);
+      expect(stdout).toBe('');
+      expect(stderr).toBe(
+        `dpcache: ${option} /nowhere/file: there is no such file or folder: check the path\n`,
+      );
+    },
+  );
 });
 
 describe('a command line that is wrong ends with status 2 and usage', () => {
