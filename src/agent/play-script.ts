@@ -89,7 +89,9 @@ class ActionReader {
 
 function readStep(path: string, step: unknown, index: number): PlayStep {
   if (!isRecord(step)) return fail(path, `[${index}]`, step, 'must have after, say and do');
-  const { after = 0, say = '', do: actions = [] } = step;
+  const { after = 0, say = '', do: actions = [], ...others } = step;
+  for (const [field, value] of Object.entries(others))
+    return fail(path, `[${index}].${field}`, value, 'is none of after, say and do');
   if (typeof after !== 'number' || !(after >= 0 && after <= 3600))
     return fail(path, `[${index}].after`, after, 'must be seconds, 0 to 3600');
   if (typeof say !== 'string') return fail(path, `[${index}].say`, say, 'must be text');

@@ -54,6 +54,7 @@ describe('a script', () => {
     ['- after: -1', '[0].after -1: must be seconds'],
     ['- say: 7', '[0].say 7: must be text'],
     ['- do: 7', '[0].do 7: must be a list'],
+    ['- { say: x, actions: [] }', '[0].actions []: is none of after, say and do'],
     ['- do: [7]', '[0].do[0] 7: must be put, delete, patch, replace, leave or join'],
     ['- do: [{ leave: 7 }]', '[0].do[0].leave 7: must be text'],
     ['- do: [{ put: k }]', '[0].do[0].store undefined: is missing'],
