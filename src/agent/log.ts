@@ -1,4 +1,5 @@
 import { type Logger, type LoggerOptions, pino } from 'pino';
+import { printable } from './terminal.ts';
 
 /** What the agent writes its log with. */
 export type { Logger } from 'pino';
@@ -30,7 +31,8 @@ interface LogRecord {
 function textLine(json: string): string {
   const { level, msg, err }: LogRecord = JSON.parse(json);
   const cause = err?.message === undefined ? '' : `: ${err.message}`;
-  return `${level.padEnd(5)} ${msg ?? ''}${cause}\n`;
+  // One record is one line, whatever is quoted in it: a parser's message holds what it has stumbled over, raw.
+  return `${level.padEnd(5)} ${printable(`${msg ?? ''}${cause}`)}\n`;
 }
 
 /** A logger that writes each record to `sink` as soon as it is made; nothing is lost when the process ends. */

@@ -31,7 +31,7 @@ function malformed(field: string, value: unknown, why: string, at: string): Reje
 /** The plain value of a document; a string says why there is none, such as too many aliases. */
 function plainValue(document: Document): { readonly value: unknown } | string {
   const [error] = document.errors;
-  if (error !== undefined) return error.message.split('\n', 1)[0] ?? error.code;
+  if (error !== undefined) return error.message.split(/:?\n/, 1)[0] ?? error.code;
   try {
     return { value: document.toJS() };
   } catch (error) {

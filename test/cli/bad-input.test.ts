@@ -281,6 +281,13 @@ describe('the log', () => {
     });
   });
 
+  it('is not steered by what a parser quotes of a line that is no JSON', async () => {
+    const load = join(temporaryFolder({ 'mesh.jsonl': '\u001B[31m\u009B2J\u202E' }), 'mesh.jsonl');
+    const { stderr } = await dpcache('status', '--load', load);
+    expect(stderr).toMatch(/not JSON/);
+    expect(stderr.trimEnd()).not.toMatch(/[\p{Cc}\u202E]/u);
+  });
+
   it('may be silent; what was refused is in the status all the same', async () => {
     const load = join(temporaryFolder({ 'mesh.jsonl': bad }), 'mesh.jsonl');
     const { stdout, stderr } = await dpcache(

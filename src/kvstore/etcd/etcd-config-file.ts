@@ -77,7 +77,7 @@ function parseFields(content: string): Fields {
     const document: unknown = parse(content, { mapAsMap: true });
     if (document instanceof Map) return document;
   } catch (error) {
-    const why = error instanceof Error ? error.message.split('\n', 1)[0] : String(error);
+    const why = error instanceof Error ? error.message.split(/:?\n/, 1)[0] : String(error);
     throw new EtcdConfigError(`no YAML: ${why}`);
   }
   throw new EtcdConfigError('must be YAML with fields such as endpoints');
