@@ -103,18 +103,25 @@ function isWatching(resources: Resources): boolean {
   return [...resources.values()].some(({ watch }) => watch?.state === 'watching');
 }
 
+/** What the watches of a cluster that is followed, and out of reach now, have failed at. */
+function watchFailure(resources: Resources): string | undefined {
+  if (isWatching(resources)) return undefined;
+  return [...resources.values()].map(({ watch }) => watch?.lastFailure?.message).find(Boolean);
+}
+
 /** Every cluster that is followed, the own one first. */
 export function clusterStatuses({ own, ownID, mesh }: Followed): readonly ClusterStatus[] {
   const { name, ready, resources, rejections } = own.status();
   const state = ready ? 'ready' : 'watching';
   const first: ClusterStatus = {
     ...{ name, own: true, id: ownID, state, ready, keys: heldKeys(resources), missing: missingOf(resources) },
-    ...{ refused: rejections.total, connected: isWatching(resources), failures: 0, lastFailure: undefined },
+    ...{ refused: rejections.total, connected: isWatching(resources), failures: 0 },
+    lastFailure: watchFailure(resources),
   };
   const others = mesh.status().clusters.map(
     ({ config, resources, rejections, name, state, ready, ...how }): ClusterStatus => ({
       ...{ name, own: false, id: config?.id ?? 0, state, ready, connected: how.connected },
-      ...{ failures: how.failures, lastFailure: how.lastFailure },
+      ...{ failures: how.failures, lastFailure: watchFailure(resources) ?? how.lastFailure },
       ...{ keys: heldKeys(resources), missing: missingOf(resources), refused: rejections.total },
     }),
   );

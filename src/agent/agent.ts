@@ -23,6 +23,7 @@ import {
 } from './agent-status.ts';
 import type { Knowledge } from './answers.ts';
 import { applyManifest } from './apply-manifest.ts';
+import { ClusterReport } from './cluster-report.ts';
 import { ConfigFolder } from './config-folder.ts';
 import { InputError, unreadable } from './input-error.ts';
 import { labelName } from './label-name.ts';
@@ -69,6 +70,7 @@ export class Agent implements Knowledge, PlayStage {
   #followed: Followed | undefined;
   #etcd: EtcdBackend | undefined;
   #folder: ConfigFollower | undefined;
+  #report: ClusterReport | undefined;
   #syncedMs: number | undefined;
 
   constructor(options: AgentOptions, context: AgentContext) {
@@ -119,6 +121,8 @@ export class Agent implements Knowledge, PlayStage {
     this.services.markSynced();
     this.#etcd?.bootstrapped();
     this.#syncedMs = clock.now() - begun;
+    this.#report = new ClusterReport(() => clusterStatuses(followed), this.#context.log, clock);
+    this.#report.start();
     return [...this.#folderProblems(), ...missingClusters(clusterStatuses(followed))];
   }
 
@@ -166,6 +170,7 @@ export class Agent implements Knowledge, PlayStage {
 
   /** Ends following. The engines keep what they know (SEMANTICS 6). */
   async stop(): Promise<void> {
+    this.#report?.stop();
     await this.#folder?.stop();
     await this.#followed?.mesh.stop();
     await this.#followed?.own.stop();
