@@ -45,6 +45,7 @@ export { RecordingServiceHandler } from './datapath/recording-service-handler.ts
 export type { Label, Labels } from './identity/labels.ts';
 export { formatLabels, parseLabels } from './identity/labels.ts';
 export type {
+  IdentityRange,
   MaxConnectedClusters,
   NumericIdentity,
   ReservedIdentityName,

@@ -8,9 +8,11 @@ import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { EtcdConfigError } from '../kvstore/etcd/etcd-config-file.ts';
 import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import { InputError, unreadable } from './input-error.ts';
+import type { Logger } from './log.ts';
 
 /** What reaching a kvstore takes from its process. */
 export interface ReachContext {
+  readonly log: Logger;
   readonly clock: Clock;
   readonly random: Random;
   /** Ends the attempts. */
@@ -43,7 +45,7 @@ export async function openOwnEtcd(
 export async function readClusterID(
   backend: KvstoreBackend,
   cluster: string,
-  { clock, random, signal }: ReachContext,
+  { log, clock, random, signal }: ReachContext,
 ): Promise<number> {
   const key = clusterConfigKey(cluster);
   const begun = clock.now();
@@ -56,7 +58,14 @@ export async function readClusterID(
       if (signal.aborted) break;
       const why = error instanceof Error ? error.message : String(error);
       if (clock.now() - begun >= REACH_MS)
-        throw new InputError(`the kvstore of cluster ${cluster} does not answer: ${why}`, { cause: error });
+        throw new InputError(
+          `the kvstore of cluster ${cluster} does not answer: ${why}; check the endpoints and certificates of --kvstore-config`,
+          { cause: error },
+        );
+      if (failures === 1)
+        log.warn(
+          `the kvstore of cluster ${cluster} does not answer, and is asked for ${REACH_MS / 1000} s: ${why}`,
+        );
       await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
     }
   }

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
 import { temporaryFolder } from '../agent/temporary-folder.ts';
-import { type EtcdProcess, startEtcd } from '../kvstore/etcd/etcd-process.ts';
+import { type EtcdProcess, freePort, startEtcd } from '../kvstore/etcd/etcd-process.ts';
 import { dpcache, example } from './run.ts';
 
 interface Recorded {
@@ -113,5 +113,17 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(clusters.map(({ name }) => name).sort()).toEqual([...etcds.keys()].sort());
     for (const cluster of clusters)
       expect(cluster).toMatchObject({ ready: true, connected: true, missing: [] });
+  });
+
+  it('shows what is there beside an etcd that is not, and says why, with status 1', async () => {
+    const { words } = configurations();
+    const folder = temporaryFolder({ far: `endpoints: ["http://127.0.0.1:${await freePort()}"]\n` });
+    const mesh = words.with(words.indexOf('--clustermesh-config') + 1, folder);
+    const { status, stdout, stderr } = await dpcache('clustermesh', 'status', ...mesh);
+    expect(status).toBe(1);
+    expect(stdout).toMatch(/atlantic: connected, complete/);
+    expect(stderr).toMatch(
+      /^error cluster far is not complete, .*: 14 UNAVAILABLE: .* ECONNREFUSED [\d.:]+$/m,
+    );
   });
 });

@@ -34,13 +34,15 @@ export function codeOfMessage(message: string): KvstoreErrorCode | undefined {
   return BY_MESSAGE.find(([part]) => message.includes(part))?.[1];
 }
 
+/** What grpc-js adds where there is nothing to add (its load balancers, 1.14). */
+const EMPTY_NOTE = /\.? Resolution note: $/;
+
 /** Whatever grpc-js or etcd3 has thrown, as a {@link KvstoreError}. */
 export function etcdError(thrown: unknown): KvstoreError {
   if (thrown instanceof KvstoreError) return thrown;
   const error = thrown instanceof Error ? thrown : new Error(String(thrown));
   const number = 'code' in error && typeof error.code === 'number' ? error.code : undefined;
   const byStatus = number === undefined ? undefined : BY_STATUS.get(number);
-  return new KvstoreError(codeOfMessage(error.message) ?? byStatus ?? 'internal', error.message, {
-    cause: error,
-  });
+  const message = error.message.replace(EMPTY_NOTE, '');
+  return new KvstoreError(codeOfMessage(message) ?? byStatus ?? 'internal', message, { cause: error });
 }
