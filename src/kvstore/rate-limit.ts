@@ -1,6 +1,5 @@
 import { assert } from '../base/assert.ts';
-import type { Clock } from '../base/clock.ts';
-import { sleep } from '../base/sleep.ts';
+import type { Clock, Timer } from '../base/clock.ts';
 import { abortedError } from './errors.ts';
 
 /** How many calls a client makes: upstream's `etcd.qps`, `etcd.bootstrapQps` and `etcd.maxInflight`. */
@@ -13,9 +12,44 @@ export interface RateLimitOptions {
   readonly maxInflight?: number | undefined;
 }
 
+/** Who waits for something, first come, first served. */
+class Line {
+  readonly #waiting = new Set<() => void>();
+
+  get isEmpty(): boolean {
+    return this.#waiting.size === 0;
+  }
+
+  /** Resolves when it is let go; rejects with `aborted`, and has left, when the signal fires first. */
+  join(signal: AbortSignal | undefined): Promise<void> {
+    if (signal?.aborted === true) return Promise.reject(abortedError());
+    return new Promise((resolve, reject) => {
+      const giveUp = (): void => {
+        this.#waiting.delete(go);
+        reject(abortedError());
+      };
+      const go = (): void => {
+        signal?.removeEventListener('abort', giveUp);
+        resolve();
+      };
+      signal?.addEventListener('abort', giveUp, { once: true });
+      this.#waiting.add(go);
+    });
+  }
+
+  /** Lets the first one go; false when nobody waits. */
+  letGo(): boolean {
+    const [first] = this.#waiting;
+    if (first === undefined) return false;
+    this.#waiting.delete(first);
+    first();
+    return true;
+  }
+}
+
 /**
- * Spreads calls over time, in the order in which they were made: at most as many at once as belong to one second,
- * then one after the other. What a thousand clients ask of a kvstore that has just come back stays bearable.
+ * Spreads calls over time, in the order in which they were made: at most as many at once as belong to one second, and
+ * one at least, then one after the other. What a thousand clients ask of a kvstore that has just come back stays bearable.
  */
 export class RateLimit {
   readonly #clock: Clock;
@@ -23,11 +57,13 @@ export class RateLimit {
   #perSecond: number;
   /** When the next call has its turn, if calls had come evenly. */
   #next: number;
-  #waiting = 0;
+  readonly #line = new Line();
+  /** Until the turn of the first in line. */
+  #timer: Timer | undefined;
   /** How many more calls may be under way. */
   #free: number;
-  /** Those who wait until there is one less, first come, first served. */
-  readonly #entering = new Set<() => void>();
+  /** Those who wait until there is one less. */
+  readonly #entering = new Line();
 
   constructor(options: RateLimitOptions, clock: Clock) {
     const { qps = Number.POSITIVE_INFINITY, bootstrapQps = qps, maxInflight = Math.max(1, qps) } = options;
@@ -40,7 +76,7 @@ export class RateLimit {
     this.#next = clock.now() - 1000;
   }
 
-  /** From now on `qps` holds. Calls that wait already keep their turn. */
+  /** From now on `qps` holds; who is the first in line keeps its turn. */
   bootstrapped(): void {
     this.#perSecond = this.#qps;
   }
@@ -58,47 +94,58 @@ export class RateLimit {
 
   /** Resolves when it is the caller's turn; rejects with `aborted` when the signal fires first. */
   async turn(signal?: AbortSignal): Promise<void> {
-    const now = this.#clock.now();
-    const step = 1000 / this.#perSecond;
-    // The clock may be set back: nobody waits longer for that than those in line take.
-    const latest = now + (this.#waiting + 1) * step;
-    const at = Math.min(Math.max(this.#next, now - 1000 + step), latest);
-    this.#next = at + step;
-    if (at <= now) return;
-    this.#waiting++;
-    await sleep(this.#clock, at - now, signal);
-    this.#waiting--;
-    if (signal?.aborted === true) throw abortedError();
+    const turn = this.#line.join(signal);
+    this.#serve();
+    try {
+      await turn;
+    } finally {
+      if (this.#line.isEmpty) this.#stop();
+    }
   }
 
-  #enter(signal?: AbortSignal): Promise<void> {
-    if (signal?.aborted === true) return Promise.reject(abortedError());
-    if (this.#free > 0) {
-      this.#free--;
-      return Promise.resolve();
+  /** Lets go whose turn it is, and comes back when it is the next one's. */
+  #serve(): void {
+    if (this.#timer !== undefined) return;
+    while (!this.#line.isEmpty) {
+      const wait = this.#wait();
+      if (wait > 0) {
+        this.#timer = this.#clock.after(wait, () => {
+          this.#timer = undefined;
+          this.#serve();
+        });
+        return;
+      }
+      this.#line.letGo();
+      this.#next += this.#step;
     }
-    return new Promise((resolve, reject) => {
-      const giveUp = (): void => {
-        this.#entering.delete(enter);
-        reject(abortedError());
-      };
-      const enter = (): void => {
-        signal?.removeEventListener('abort', giveUp);
-        resolve();
-      };
-      signal?.addEventListener('abort', giveUp, { once: true });
-      this.#entering.add(enter);
-    });
+  }
+
+  #stop(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  get #step(): number {
+    return 1000 / this.#perSecond;
+  }
+
+  /** How long it is until the next turn. */
+  #wait(): number {
+    const now = this.#clock.now();
+    const unused = Math.max(this.#next, now + Math.min(0, this.#step - 1000));
+    // The clock may be set back: that takes no longer than a turn.
+    this.#next = Math.min(unused, now + this.#step);
+    return this.#next - now;
+  }
+
+  async #enter(signal?: AbortSignal): Promise<void> {
+    if (this.#free === 0) return this.#entering.join(signal);
+    if (signal?.aborted === true) throw abortedError();
+    this.#free--;
   }
 
   /** Hands the place on, or leaves it free. */
   #leave(): void {
-    const [next] = this.#entering;
-    if (next === undefined) {
-      this.#free++;
-      return;
-    }
-    this.#entering.delete(next);
-    next();
+    if (!this.#entering.letGo()) this.#free++;
   }
 }

@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { RateLimit } from '../../src/kvstore/rate-limit.ts';
 import { ManualClock } from '../base/manual-clock.ts';
@@ -53,6 +54,43 @@ describe('a rate limit', () => {
     const waiting = limit.turn(controller.signal);
     controller.abort();
     await expect(waiting).rejects.toMatchObject({ code: 'aborted' });
+  });
+
+  it('serves in order when some give up (regression: who came later went first)', async () => {
+    const clock = new ManualClock();
+    const limit = new RateLimit({ qps: 10 }, clock);
+    for (let i = 0; i < 10; i++) await limit.turn();
+    const controller = new AbortController();
+    const gone = [1, 2, 3].map(() => limit.turn(controller.signal).catch(() => 'gone'));
+    const at = ask(limit, clock, 2);
+    controller.abort();
+    await Promise.all(gone);
+    const late = ask(limit, clock, 1);
+    await advance(clock, 1000);
+    expect([at, late]).toEqual([[100, 200], [300]]);
+  });
+
+  it('serves in order when the rate rises (regression: who came later went first)', async () => {
+    const clock = new ManualClock();
+    const limit = new RateLimit({ qps: 100, bootstrapQps: 1 }, clock);
+    const before = ask(limit, clock, 4);
+    limit.bootstrapped();
+    const after = ask(limit, clock, 1);
+    await advance(clock, 2000);
+    expect([before, after]).toEqual([[0, 1000, 1010, 1020], [1030]]);
+  });
+
+  it('leaves no timer and no listener when all have given up', async () => {
+    const clock = new ManualClock();
+    const limit = new RateLimit({ qps: 1, maxInflight: 2 }, clock);
+    await limit.turn();
+    const controller = new AbortController();
+    const calls = [1, 2, 3].map(() => limit.run(() => Promise.resolve(), controller.signal));
+    await settle();
+    controller.abort();
+    for (const call of calls) await expect(call).rejects.toMatchObject({ code: 'aborted' });
+    expect(getEventListeners(controller.signal, 'abort')).toEqual([]);
+    expect(clock.nextAt).toBeUndefined();
   });
 
   it('does not stand still when the clock is set back', async () => {
