@@ -160,6 +160,8 @@ export class KvstoreClient implements KvstoreBackend {
 
   async deletePrefix(prefix: string, options?: CallOptions): Promise<number> {
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
+    // Not afterwards: what is put again meanwhile has its place.
+    this.#leases.unbindPrefix(prefix);
     const { deleted } = await this.#call(
       () => this.#transport.txn({ compare: [], writes }, options),
       options,
@@ -178,7 +180,9 @@ export class KvstoreClient implements KvstoreBackend {
       prefix,
       clock: this.#options.clock,
       random: this.#options.random,
-      signal: signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]),
+      signal: sharedSignal(
+        signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]),
+      ),
       endOnDivergence,
       onDiverged: () => this.#diverged(),
       onEnd: () => this.#watches.delete(watch),
@@ -266,10 +270,17 @@ export class KvstoreClient implements KvstoreBackend {
       this.#connected = true;
       return answer;
     } catch (thrown) {
-      const error = asKvstoreError(thrown);
+      const error = this.#asFailure(thrown, signal);
       if (error.code !== 'aborted') this.#lastFailure = error;
       if (error.code === 'unavailable' || error.code === 'deadline') this.#connected = false;
       throw error;
     }
+  }
+
+  /** Who waited for a turn without a signal of its own is told that the client was closed. */
+  #asFailure(thrown: unknown, signal: AbortSignal | undefined): KvstoreError {
+    const error = asKvstoreError(thrown);
+    if (error.code !== 'aborted' || signal !== undefined) return error;
+    return new KvstoreError('closed', 'the client was closed');
   }
 }

@@ -81,6 +81,11 @@ export class LeaseKeeper {
     this.#leaseOf.delete(key);
   }
 
+  /** {@link unbind} for every key that starts with `prefix`. */
+  unbindPrefix(prefix: string): void {
+    for (const key of this.#leaseOf.keys()) if (key.startsWith(prefix)) this.unbind(key);
+  }
+
   /** The server does not know this lease. */
   markLost(id: LeaseID): void {
     const lease = this.#leases.get(id);
