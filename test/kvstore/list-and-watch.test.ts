@@ -130,6 +130,20 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(recorder.content.size).toBe(3 * PAGE_KEYS);
   });
 
+  it('lists when what was missed is more than one answer takes (regression: it asked for ever)', async () => {
+    for (let i = 0; i < 1100; i++) put(String(i));
+    recorder = new WatchRecorder(backend.watch(P));
+    await settle(50);
+    backend.link.down();
+    for (let i = 0; i < 25_000; i++) put(String(i % 1000), 'x'.repeat(100));
+    backend.link.limitResponses(20_000);
+    backend.link.up();
+    await advance(clock, 30_000);
+    await settle(50);
+    expect(recorder.status()).toMatchObject({ state: 'watching', listings: 2 });
+    expect(recorder.content.get(`${P}999`)).toHaveLength(100);
+  });
+
   it('keeps a quiet stream that answers', async () => {
     recorder = new WatchRecorder(backend.watch(P));
     await advance(clock, 14 * 60_000);

@@ -183,6 +183,7 @@ export class ListAndWatch implements Watch {
     if (error.code === 'future-revision') return 'diverged';
     if (step === 'follow') return error.code === 'compacted' ? 'delta' : 'fence';
     if (step === 'reconcile') return 'fence';
+    if (step === 'delta' && error.code === 'too-large') return 'list'; // in pages, as small as need be
     return step;
   }
 
