@@ -16,7 +16,7 @@ class Member {
   readonly store: SharedStore<string>;
   readonly seen = new Map<string, string>();
   readonly story: string[] = [];
-  readonly #ended = new AbortController();
+  #ended = new AbortController();
   #running: Promise<void> | undefined;
 
   constructor(server: MemoryServer, clock: ManualClock, deleteDelayMs?: number) {
@@ -40,6 +40,11 @@ class Member {
       },
       deleteDelayMs,
     });
+    this.start();
+  }
+
+  start(): void {
+    this.#ended = new AbortController();
     this.#running = this.store.run(this.#ended.signal);
   }
 
@@ -153,7 +158,19 @@ describe('a shared store', () => {
     await advance(clock, 60_000);
     expect(a.seen.get('b')).toBe('2');
     a.store.drain();
-    expect([...a.seen.keys()]).toEqual(['b']); // whose delete had been taken in, and was never told
+    expect([...a.seen.keys()]).toEqual([]);
+  });
+
+  it('its next run tells what the last one held back (regression: it was never told)', async () => {
+    b.store.deleteLocalKey('b');
+    remove('a');
+    await settle(4);
+    await a.stop();
+    a.start();
+    await settle(4);
+    expect([...a.seen.keys()]).toEqual(['a', 'b']);
+    await advance(clock, 31_000);
+    expect([...a.seen.keys()]).toEqual(['a']);
   });
 
   it('without a delay tells deletes at once', async () => {

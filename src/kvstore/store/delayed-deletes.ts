@@ -9,7 +9,8 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
   readonly #inner: StoreObserver<T>;
   readonly #clock: Clock;
   readonly #delayMs: number;
-  readonly #held = new Map<string, Timer>();
+  /** Names, and what tells of them; nothing does while it is paused. */
+  readonly #held = new Map<string, Timer | undefined>();
 
   constructor(inner: StoreObserver<T>, clock: Clock, delayMs: number) {
     this.#inner = inner;
@@ -33,11 +34,7 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
       this.#inner.onDelete(name);
       return;
     }
-    const timer = this.#clock.after(this.#delayMs, () => {
-      this.#held.delete(name);
-      this.#inner.onDelete(name);
-    });
-    this.#held.set(name, timer);
+    this.#hold(name);
   }
 
   batch(apply: () => void): void {
@@ -48,16 +45,31 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
   /** Tells what is held back now, as one batch. */
   flush(): void {
     const names = [...this.#held.keys()];
-    this.cancel();
+    this.pause();
+    this.#held.clear();
     this.batch(() => {
       for (const name of names) this.#inner.onDelete(name);
     });
   }
 
-  /** Forgets what is held back: it is never told. */
-  cancel(): void {
-    for (const timer of this.#held.values()) timer.cancel();
-    this.#held.clear();
+  /** What is held back is not told, until {@link resume}: then it is, after the delay. */
+  pause(): void {
+    for (const [name, timer] of this.#held) {
+      timer?.cancel();
+      this.#held.set(name, undefined);
+    }
+  }
+
+  resume(): void {
+    for (const [name, timer] of this.#held) if (timer === undefined) this.#hold(name);
+  }
+
+  #hold(name: string): void {
+    const timer = this.#clock.after(this.#delayMs, () => {
+      this.#held.delete(name);
+      this.#inner.onDelete(name);
+    });
+    this.#held.set(name, timer);
   }
 
   #forget(name: string): void {

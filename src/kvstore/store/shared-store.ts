@@ -88,15 +88,19 @@ export class SharedStore<T> {
     this.#local.delete(name);
   }
 
-  /** Writes and follows until the signal fires. Local keys stay; deletes that are held back are not told. */
+  /**
+   * Writes and follows until the signal fires. Local keys stay; deletes that are held back are not told, unless it is
+   * run again and the keys do not come back.
+   */
   async run(signal: AbortSignal): Promise<void> {
     const { backend, prefix } = this.#options;
+    this.#deletes.resume();
     await Promise.all([
       this.#local.run(signal),
       this.#shared.run({ backend, prefix, signal }),
       this.#resync(signal),
     ]);
-    this.#deletes.cancel();
+    this.#deletes.pause();
   }
 
   /** Deletes every shared key from the observer, at once. The store must not be running. */
