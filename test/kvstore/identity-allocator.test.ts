@@ -145,6 +145,15 @@ describe('the identity allocator', () => {
     expect(a.rejections.status().byReason.get('identity-conflict')).toBe(1);
   });
 
+  it('a number that a slave key gives and that stands for other labels is not taken (regression: it was, for both)', async () => {
+    const { id } = await a.allocator.allocate(WEB);
+    await b.backend.update(identityValueKey('k8s:app=db;k8s:zone=a/b;', '10.0.0.0'), bytesOfText(String(id)));
+    const given = await b.allocator.allocate(DB);
+    expect(given.id).not.toBe(id);
+    expect(await a.allocator.allocate(DB)).toEqual({ id: given.id, isNew: false });
+    expect(b.rejections.status().byReason.get('identity-conflict')).toBe(1);
+  });
+
   it('a release that cannot reach the kvstore is made up for', async () => {
     const { id } = await a.allocator.allocate(WEB);
     a.backend.link.down();

@@ -245,10 +245,10 @@ export class IdentityAllocator {
   ): Promise<AllocatedIdentity | undefined> {
     const call = { ifLocked: lock, signal };
     const known = { cached: this.cache.lookupByLabels(labels), revision: this.#store.cursor };
-    const existing = await this.#keys.find(labels, known, signal);
-    if (existing !== undefined) {
-      // The collector may be about to take the master key; it is put again, and the slave key holds it.
-      await this.#keys.createMaster(existing, labels, call);
+    for await (const existing of this.#keys.find(labels, known, signal)) {
+      // The collector may be about to take the master key; it is put again, and the slave key holds it. Or it has
+      // taken it, and the number stands for other labels by now.
+      if (!(await this.#keys.ensureMaster(existing, labels, call))) continue;
       await this.#keys.putSlave(existing, labels, call);
       return { id: existing, isNew: false };
     }

@@ -64,13 +64,17 @@ export class IdentityKeys {
     return this.#options.backend.lock(`${IDENTITY_LOCKS_PREFIX}${formatLabels(labels)}`, { signal });
   }
 
-  /** The identity that the labels have: by some node's slave key, else by a master key not yet collected. */
-  async find(
+  /**
+   * The identities that the labels may have: by the slave keys of nodes, then by master keys not yet collected. A slave
+   * key may be older than what its number stands for.
+   */
+  async *find(
     labels: Labels,
     known: KnownMasters,
     signal: AbortSignal | undefined,
-  ): Promise<NumericIdentity | undefined> {
-    return (await this.#bySlave(labels, signal)) ?? (await this.#byMaster(labels, known, signal));
+  ): AsyncGenerator<NumericIdentity> {
+    yield* await this.#bySlave(labels, signal);
+    yield* await this.#byMaster(labels, known, signal);
   }
 
   /** Writes a master key where there is none; false when the number is taken, by these labels or others. */
@@ -112,17 +116,18 @@ export class IdentityKeys {
     return identityValueKey(formatLabels(labels), this.#options.nodeSuffix);
   }
 
-  async #bySlave(labels: Labels, signal: AbortSignal | undefined): Promise<NumericIdentity | undefined> {
+  async #bySlave(labels: Labels, signal: AbortSignal | undefined): Promise<ReadonlySet<NumericIdentity>> {
     const { backend, rejections } = this.#options;
+    const found = new Set<NumericIdentity>();
     const prefix = identityValuePrefix(formatLabels(labels));
     for (const slave of await backend.listPrefix(prefix, { signal })) {
       // Labels may hold slashes: the key of longer ones can begin with the key of these.
       if (slave.key.includes('/', prefix.length)) continue;
       const decoded = decodeIdentityNumber(slave.value, slave.key);
-      if (decoded.ok) return decoded.value;
-      rejections.add(decoded.rejection);
+      if (decoded.ok) found.add(decoded.value);
+      else rejections.add(decoded.rejection);
     }
-    return undefined;
+    return found;
   }
 
   /**
@@ -133,8 +138,9 @@ export class IdentityKeys {
     labels: Labels,
     { cached, revision }: KnownMasters,
     signal: AbortSignal | undefined,
-  ): Promise<NumericIdentity | undefined> {
+  ): Promise<ReadonlySet<NumericIdentity>> {
     const { backend } = this.#options;
+    const found = new Set<NumericIdentity>();
     const candidates = [
       ...(cached === undefined ? [] : [await backend.get(identityKey(cached), { signal })]),
       ...(await backend.listPrefix(MASTER_PREFIX, { signal, minModRevision: revision })),
@@ -143,8 +149,8 @@ export class IdentityKeys {
     for (const master of candidates) {
       if (master === undefined || textOfBytes(master.value) !== key) continue;
       const id = parseIdentityText(master.key.slice(MASTER_PREFIX.length));
-      if (id !== undefined) return id;
+      if (id !== undefined) found.add(id);
     }
-    return undefined;
+    return found;
   }
 }
