@@ -393,6 +393,8 @@ export function backendContract(
     it('the writes of one transaction are one batch', async () => {
       const recorder = await listed(watch());
       await kvstore.put(`${P}gone`, 'x');
+      // Unread, it would be read together with what comes after it.
+      await kvstore.until('gone', () => recorder.content.size === 1);
       await kvstore.together([...numbered(100), [`${P}gone`, undefined]]);
       await kvstore.until('all', () => recorder.content.size === 100);
       const batch = recorder.batches.find((events) => events.some(({ type }) => type === 'delete'));
