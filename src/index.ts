@@ -130,6 +130,8 @@ export type { HeartbeatStatus, KvstoreHealthOptions, KvstoreHealthStatus } from 
 export { Heartbeat, KvstoreHealth } from './kvstore/health.ts';
 export type { MemoryBackendOptions } from './kvstore/memory/memory-backend.ts';
 export { MemoryBackend } from './kvstore/memory/memory-backend.ts';
+export type { MemoryServerOptions, ServerSnapshot } from './kvstore/memory/memory-server.ts';
+export { MemoryServer } from './kvstore/memory/memory-server.ts';
 export type { RateLimitOptions } from './kvstore/rate-limit.ts';
 export type { SharedStoreOptions, SharedStoreStatus } from './kvstore/store/shared-store.ts';
 export { SharedStore } from './kvstore/store/shared-store.ts';

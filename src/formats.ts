@@ -1,0 +1,42 @@
+/**
+ * The formats in which Cilium keeps a cluster in its kvstore, as `datapath-cache/formats`: names of keys, and encoders
+ * and decoders of their values. With a `SyncStore` a program publishes a cluster that every Cilium can follow; with a
+ * `WatchStore` it reads one. Encoders write what the original writes, byte for byte; decoders take any bytes and give a
+ * value, or a rejection that names field and value.
+ */
+
+export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
+export { decodeClusterConfig, encodeClusterConfig } from './kvstore/codec/cluster-config.ts';
+export type { BackendZone, ClusterService, ClusterServiceKey } from './kvstore/codec/cluster-service.ts';
+export { decodeClusterService, encodeClusterService } from './kvstore/codec/cluster-service.ts';
+export type { Decoded } from './kvstore/codec/fields.ts';
+export type { IdentityLabels } from './kvstore/codec/identity.ts';
+export {
+  decodeIdentity,
+  decodeIdentityNumber,
+  encodeIdentity,
+  encodeIdentityNumber,
+} from './kvstore/codec/identity.ts';
+export type { IPIdentityPair, PodMetadata } from './kvstore/codec/ip-identity-pair.ts';
+export { decodeIPIdentityPair, encodeIPIdentityPair } from './kvstore/codec/ip-identity-pair.ts';
+export type { KeyLayout, MeshResource, ParsedKey } from './kvstore/codec/keys.ts';
+export {
+  CLUSTER_CONFIG_PREFIX,
+  clusterConfigKey,
+  HEARTBEAT_KEY,
+  IDENTITIES_PREFIX,
+  identityKey,
+  identityValueKey,
+  ipKey,
+  MESH_RESOURCES,
+  nodeKey,
+  parseKey,
+  resourcePrefix,
+  serviceKey,
+  syncedKey,
+  syncedPrefix,
+} from './kvstore/codec/keys.ts';
+export type { Node, NodeAddress, NodeKey } from './kvstore/codec/node.ts';
+export { decodeNode, encodeNode } from './kvstore/codec/node.ts';
+export type { PortConfiguration } from './kvstore/codec/ports.ts';
+export { decodeTimestamp, encodeTimestamp } from './kvstore/codec/timestamp.ts';
