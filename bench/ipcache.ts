@@ -107,7 +107,7 @@ async function matchRounds(
   return interleave(rounds, [...parts, () => timeMapMatches(pauses, plain.lookups, map)]);
 }
 
-/** Adds to each row what it is compared with where DESIGN compares engine with engine. */
+/** Adds to each row what it is compared with where a budget compares engine with engine. */
 function withFactors(rows: Readonly<Record<string, Row>>): Readonly<Record<string, Row>> {
   const plainOf = (name: string): string => (name === 'batch256' ? 'fresh' : (name.split('.')[1] ?? ''));
   return Object.fromEntries(
@@ -132,7 +132,7 @@ async function allRows(
 }
 
 /**
- * Measures the `IPCache` by the workloads of DESIGN, "Budgets", each beside a `Map` of the same strings. What is timed
+ * Measures the `IPCache` by the workloads of its budgets, each beside a `Map` of the same strings. What is timed
  * is the engine's work alone; the strings are parsed anew just before. Prints a table unless `json` is set.
  */
 export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<IPCacheReport> {

@@ -5,7 +5,7 @@ import type { NodeSpec } from '../src/nodemanager/node.ts';
 import { NodeManager } from '../src/nodemanager/node-manager.ts';
 import { expect } from './expect.ts';
 
-/** Microseconds for one node with three addresses, from DESIGN; the Go original needs 7.7 / 4.3 / 6.8. */
+/** The budgets: microseconds for one node with three addresses; the Go original needs 7.7 / 4.3 / 6.8. */
 const BUDGET_US: Readonly<Record<string, number>> = { add: 3.5, unchanged: 1, delete: 3 };
 
 /** A clock that never rings: synchronous handlers that succeed need none. */
@@ -126,7 +126,7 @@ function median(values: readonly number[]): number {
   return sorted[sorted.length >> 1] ?? Number.NaN;
 }
 
-/** Measures the node manager with a real IPCache (DESIGN, "Budgets"). Prints a table unless `json` is set. */
+/** Measures the node manager with a real IPCache, against its budgets. Prints a table unless `json` is set. */
 export async function benchNodes(
   options: { readonly n?: number; readonly rounds?: number; readonly json?: boolean } = {},
 ): Promise<NodeBenchReport> {

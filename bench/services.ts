@@ -16,7 +16,7 @@ export interface ServiceBenchOptions {
   readonly json?: boolean | undefined;
 }
 
-/** One row: what, how long, and what DESIGN allows. */
+/** One row: what, how long, and what its budget allows. */
 export interface ServiceBenchRow {
   readonly what: string;
   /** Microseconds per operation: the median over the chunks of all warm runs. */
@@ -183,7 +183,7 @@ function baselineScenario(n: number): Scenario {
 /** So few services that all of it stays in the caches of the CPU, as in the benchmarks that the budgets are from. */
 const HOT = 200;
 
-/** The budget rows of DESIGN: services of 10 backends, `n` of them in turn. */
+/** The rows with a budget: services of 10 backends, `n` of them in turn. */
 function budgetScenarios(n: number): readonly Scenario[] {
   const hot = n === HOT;
   const label = hot ? '10 backends:' : `10 backends, one of ${n} services:`;
@@ -326,7 +326,7 @@ function show(row: ServiceBenchRow): string {
 }
 
 /**
- * What the service cache costs: the budget rows of DESIGN, and the cost of a change against the size of the
+ * What the service cache costs: the rows with a budget, and the cost of a change against the size of the
  * service. Parsing and decoding are not timed; every string is fresh; one listener counts.
  */
 export async function benchServices(options: ServiceBenchOptions = {}): Promise<readonly ServiceBenchRow[]> {

@@ -14,7 +14,7 @@ export interface EntryChunk {
   readonly claims: readonly Claim[];
 }
 
-const IDENTITIES = 5000; // as DESIGN says: identity of entry i = i mod 5000
+const IDENTITIES = 5000; // identity of entry i = i mod 5000
 const NAMESPACES = 200;
 /** One key in ten is the CIDR over the endpoint that it follows in the list of all entries. */
 const SHADOW_EVERY = 10;

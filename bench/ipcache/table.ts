@@ -4,10 +4,10 @@ import type { IPCacheReport, PeerReport, Row } from './report.ts';
 interface Line {
   readonly name: string;
   readonly what: string;
-  /** What DESIGN allows, as a multiple of the yardstick; or of the plain row, where it is stated so. */
+  /** What the budget allows, as a multiple of the yardstick; or of the plain row, where it is stated so. */
   readonly budget?: number;
   readonly of?: 'yardstick' | 'plain row';
-  /** What the Go original needs, 1.8.11 / 1.17-dev, one core of such a machine, 1,000,000 entries (DESIGN). */
+  /** What the Go original needs, 1.8.11 / 1.17-dev, one core of such a machine, 1,000,000 entries. */
   readonly go?: string;
 }
 

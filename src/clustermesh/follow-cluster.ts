@@ -85,7 +85,7 @@ async function watchConfig(
 
 /**
  * A cluster that writes canaries is believed complete only when it says so: its kvstore may be empty because
- * it was just restarted, and a sweep against that would remove what is valid (TRAPS, "canary missing").
+ * it was just restarted, and a sweep against that would remove what is valid (SEMANTICS 6).
  */
 async function followCanaries(
   { backend, name, stores }: FollowedCluster,

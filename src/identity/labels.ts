@@ -17,7 +17,7 @@ export function sortLabels(labels: Iterable<Label>): Labels {
 
 /**
  * The kvstore key form of labels: `source:key=value;` for each, sorted by key, the last `;` included
- * (WIRE, "identities").
+ * (WIRE, "Identities").
  */
 export function formatLabels(labels: Labels): string {
   return sortLabels(labels)

@@ -3,8 +3,7 @@ import type { NumericIdentity } from './numeric-identity.ts';
 
 /**
  * The identities of one cluster: number ↔ labels. One for each cluster for as long as that cluster is known:
- * a reconnect goes on with it, so that nothing reads an abandoned copy (TRAPS, "own remote cache kept per
- * reconnect").
+ * a reconnect goes on with it, so that nothing reads an abandoned copy and none is leaked.
  *
  * Two numbers may stand for the same labels while a cluster is changing its mind; the smaller one is given.
  */

@@ -32,8 +32,8 @@ export function netChanges(
 
 /**
  * The ipcache of a recording, twice: what its listener was told, and what it really held, from the writes that were
- * recorded. Where the two differ the original contradicts itself, within the classes of DIVERGENCES section 1; the
- * node manager's scenarios do not mark those, as they are about nodes.
+ * recorded. Where the two differ the original contradicts itself; the node manager's scenarios do not mark that, as they
+ * are about nodes.
  */
 export class RecordedIPCache {
   readonly #entries = new Map<string, Value & { readonly source: string }>();

@@ -26,7 +26,7 @@ describe('a checkpoint', () => {
     bootID: 'boot',
   });
 
-  it('survives JSON with every field (TRAPS: labels such as __proto__ too)', () => {
+  it('survives JSON with every field (labels such as __proto__ too)', () => {
     const { manager } = fresh();
     manager.nodeUpdated(full);
     const other = fresh();
@@ -55,7 +55,7 @@ describe('a checkpoint', () => {
     expect(later.get('east/a')?.source).toBe('kvstore');
   });
 
-  it('TRAPS: what nobody has announced by the time a cluster has synced is withdrawn', () => {
+  it('what nobody has announced by the time a cluster has synced is withdrawn', () => {
     const { manager } = fresh();
     for (const cluster of ['east', 'west']) {
       for (const name of ['a', 'b']) manager.nodeUpdated(node(name, { cluster }));

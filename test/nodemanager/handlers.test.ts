@@ -87,7 +87,7 @@ describe('an asynchronous handler', () => {
 });
 
 describe('a call that fails', () => {
-  it('TRAPS: is repeated with exponential backoff and full jitter, on the clock that was given', () => {
+  it('is repeated with exponential backoff and full jitter, on the clock that was given', () => {
     const faults: HandlerFault[] = [];
     const { manager, clock } = fresh({ random: () => 0.5, onHandlerFault: (fault) => faults.push(fault) });
     let attempts = 0;
@@ -167,7 +167,7 @@ describe('a call that fails', () => {
     expect(manager.status().handlers[0]?.pending).toBe(0);
   });
 
-  it('TRAPS: shows in the status of its handler and in the explanation of its node', async () => {
+  it('shows in the status of its handler and in the explanation of its node', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler);
@@ -456,7 +456,7 @@ describe('background validation', () => {
     expect(handler.take()).toEqual(['delete a 1']);
   });
 
-  it('TRAPS: learns that an address is held for its node once the ipcache has room', () => {
+  it('learns that an address is held for its node once the ipcache has room', () => {
     const { manager, ipcache } = fresh({}, { maxEntries: 1 });
     ipcache.upsert('10.9.9.9', { identity: 1000, source: 'local' });
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1') }));

@@ -46,7 +46,7 @@ describe('a node', () => {
     expect(take()).toEqual(['add a']);
   });
 
-  it('TRAPS: leaves no entry behind: withdrawn addresses go at once, and all of them with the node', () => {
+  it('leaves no entry behind: withdrawn addresses go at once, and all of them with the node', () => {
     const { manager, ipcache } = fresh();
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.1', 'ExternalIP:1.1.1.1') }));
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.2', 'ExternalIP:1.1.1.1') }));
@@ -56,7 +56,7 @@ describe('a node', () => {
     expect(manager.exists('east/a')).toBe(false);
   });
 
-  it('TRAPS: makes no noise when it says the same again, in whatever spelling', () => {
+  it('makes no noise when it says the same again, in whatever spelling', () => {
     const { manager } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);
@@ -114,7 +114,7 @@ describe('several sources of one node', () => {
     expect(take()).toEqual(['add a', 'update a', 'update a']);
   });
 
-  it("TRAPS: a weaker source's update never reaches the ipcache", () => {
+  it("a weaker source's update never reaches the ipcache", () => {
     const { manager, ipcache } = fresh();
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.1') }));
     const weaker = node('a', { source: 'k8s', addresses: addresses('InternalIP:192.168.0.9') });
@@ -140,7 +140,7 @@ describe('an address that a stronger source holds', () => {
   });
 
   it.each([true, false])(
-    'TRAPS: handlers are told as soon as it is free (retainOverruled %s)',
+    'handlers are told as soon as it is free (retainOverruled %s)',
     (retainOverruled) => {
       const { manager, ipcache } = fresh({ retainOverruled });
       const { handler, take } = recorder();
@@ -319,7 +319,7 @@ describe('a handler', () => {
     expect(manager.size).toBe(1);
   });
 
-  it('TRAPS, I7 isolation: that throws harms no other, is counted, and is told again', () => {
+  it('I7 isolation: that throws harms no other, is counted, and is told again', () => {
     const faults: unknown[] = [];
     const { manager, clock } = fresh({
       onHandlerFault: ({ call, node: name }) => faults.push(`${call} ${name}`),
@@ -356,7 +356,7 @@ describe('a handler', () => {
 });
 
 describe('withdrawal', () => {
-  it('TRAPS, I10 no orphans: a cluster that is removed takes all its nodes with it, not those of one with a longer name', () => {
+  it('I10 no orphans: a cluster that is removed takes all its nodes with it, not those of one with a longer name', () => {
     const { manager, ipcache } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);

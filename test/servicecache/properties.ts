@@ -268,7 +268,7 @@ export const affinityPrefersOneSide: Law = (make, nodePorts) =>
     },
   );
 
-/** All laws, by the names under which DESIGN knows them. */
+/** All laws, by the names under which the README knows them. */
 export const LAWS: readonly { readonly name: string; readonly law: Law }[] = [
   { name: 'I1 fold = dump: folding the events gives what a new listener is given', law: I1_foldEqualsDump },
   { name: 'I2 order independence: once synced, only the live inputs count', law: I2_orderDoesNotMatter },

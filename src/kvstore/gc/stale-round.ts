@@ -8,8 +8,8 @@ export interface StaleRound {
 
 /**
  * One round of collecting garbage (SEMANTICS 5): what is stale now, **and was already in the round before, at
- * the same mod revision**, is to go; what is stale for the first time gets a round's time to be used again
- * (TRAPS, "identity GC deletes what is in use"). Pure.
+ * the same mod revision**, is to go; what is stale for the first time gets a round's time to be used again:
+ * collectors of one round delete what is in use. Pure.
  *
  * @param before `stale` of the round before; empty at first
  * @param staleNow mod revision by key
