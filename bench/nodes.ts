@@ -4,6 +4,7 @@ import { IPCache } from '../src/ipcache/ipcache.ts';
 import type { NodeSpec } from '../src/nodemanager/node.ts';
 import { NodeManager } from '../src/nodemanager/node-manager.ts';
 import { expect } from './expect.ts';
+import { median } from './meter.ts';
 
 /** The budgets: microseconds for one node with three addresses; the Go original needs 7.7 / 4.3 / 6.8. */
 const BUDGET_US: Readonly<Record<string, number>> = { add: 3.5, unchanged: 1, delete: 3 };
@@ -119,11 +120,6 @@ function round(count: number): Readonly<Record<string, number>> {
   // 3 addresses and the node appear and go; the update is told to the handler alone.
   expect('changes told', told, count * 9);
   return result;
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[sorted.length >> 1] ?? Number.NaN;
 }
 
 /** Measures the node manager with a real IPCache, against its budgets. Prints a table unless `json` is set. */

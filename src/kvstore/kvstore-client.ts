@@ -17,7 +17,7 @@ import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { LockKeeper } from './lock-keeper.ts';
 import type { RateLimit } from './rate-limit.ts';
-import { sharedSignal } from './shared-signal.ts';
+import { sharedSignal, untilClosed } from './shared-signal.ts';
 import {
   type CallOptions,
   type Compare,
@@ -180,9 +180,7 @@ export class KvstoreClient implements KvstoreBackend {
       prefix,
       clock: this.#options.clock,
       random: this.#options.random,
-      signal: sharedSignal(
-        signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]),
-      ),
+      signal: untilClosed(signal, this.#closed.signal),
       endOnDivergence,
       onDiverged: () => this.#diverged(),
       onEnd: () => this.#watches.delete(watch),

@@ -6,7 +6,7 @@ import { bytesOfText } from './bytes.ts';
 import { abortedError, KvstoreError } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
-import { sharedSignal } from './shared-signal.ts';
+import { untilClosed } from './shared-signal.ts';
 import type { CallOptions, KeyValue, LeaseID, Transport } from './transport.ts';
 
 /** What a {@link LockKeeper} is made of. */
@@ -67,8 +67,7 @@ export class LockKeeper {
 
   /** See `KvstoreBackend.lock`. */
   async lock(path: string, { signal: given }: CallOptions = {}): Promise<KvstoreLock> {
-    const closed = this.#closed.signal;
-    const signal = sharedSignal(given === undefined ? closed : AbortSignal.any([given, closed]));
+    const signal = untilClosed(given, this.#closed.signal);
     const done = await this.#turn(path, signal);
     try {
       return await this.#acquire(path, signal, done);

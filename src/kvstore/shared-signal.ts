@@ -8,3 +8,8 @@ export function sharedSignal<S extends AbortSignal | undefined>(signal: S): S {
   if (signal !== undefined) setMaxListeners(0, signal);
   return signal;
 }
+
+/** A {@link sharedSignal} that fires when the client is closed, or before by the caller's own signal, if it has one. */
+export function untilClosed(signal: AbortSignal | undefined, closed: AbortSignal): AbortSignal {
+  return sharedSignal(signal === undefined ? closed : AbortSignal.any([signal, closed]));
+}

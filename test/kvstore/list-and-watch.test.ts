@@ -50,16 +50,21 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect([...recorder.content.keys()]).toEqual([`${P}unheard`]);
   });
 
-  it('finds out about a restore between its listing and its stream', async () => {
+  /** What is to happen right before the next stream is opened. */
+  const beforeStream = (happens: () => void): void => {
     const { link } = backend;
-    const backup = server.snapshot();
-    put('lost with the backup');
     const watch = link.watch.bind(link);
     link.watch = (request, observer) => {
       link.watch = watch;
-      server.restore(backup);
+      happens();
       return watch(request, observer);
     };
+  };
+
+  it('finds out about a restore between its listing and its stream', async () => {
+    const backup = server.snapshot();
+    put('lost with the backup');
+    beforeStream(() => server.restore(backup));
     recorder = new WatchRecorder(backend.watch(P), { mayGoBack: true });
     await advance(clock, 1000);
     expect(recorder.story).toEqual([
@@ -70,16 +75,12 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
   });
 
   it('finds out about a restore between its listing and its stream, also when the store has grown to where it was', async () => {
-    const { link } = backend;
     const backup = server.snapshot();
     put('lost with the backup');
-    const watch = link.watch.bind(link);
-    link.watch = (request, observer) => {
-      link.watch = watch;
+    beforeStream(() => {
       server.restore(backup);
       put('grown since');
-      return watch(request, observer);
-    };
+    });
     recorder = new WatchRecorder(backend.watch(P), { mayGoBack: true });
     await advance(clock, 1000);
     expect([...recorder.content.keys()]).toEqual([`${P}grown since`]);
