@@ -19,7 +19,7 @@ import {
   type WriteOperation,
 } from '../src/kvstore/transport.ts';
 import { listPages } from '../src/kvstore/watch/paged-list.ts';
-import { startEtcd } from '../test/kvstore/etcd/etcd-process.ts';
+import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 
 /** One way to read everything, and what it took. */
 export interface KvstoreBenchRow {

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { ClusterStatus } from '../../src/agent/agent-status.ts';
 import { ClusterReport } from '../../src/agent/cluster-report.ts';
 import { createLog } from '../../src/agent/log.ts';
-import { FakeClock } from './fake-clock.ts';
+import { FakeClock } from './support/fake-clock.ts';
 
 type Stand = Partial<Pick<ClusterStatus, 'connected' | 'ready' | 'lastFailure'>>;
 

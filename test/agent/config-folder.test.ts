@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ConfigFolder } from '../../src/agent/config-folder.ts';
 import type { EtcdConfig } from '../../src/kvstore/etcd/etcd-config.ts';
-import { temporaryFolder } from './temporary-folder.ts';
+import { temporaryFolder } from './support/temporary-folder.ts';
 
 function folderOf(path: string): { folder: ConfigFolder; connected: EtcdConfig[] } {
   const connected: EtcdConfig[] = [];

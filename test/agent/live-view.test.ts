@@ -7,9 +7,9 @@ import { Terminal } from '../../src/agent/terminal.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
-import { example } from '../cli/run.ts';
-import { startAgent } from './agent-under-test.ts';
-import { FakeClock, settle } from './fake-clock.ts';
+import { example } from '../cli/support/run.ts';
+import { startAgent } from './support/agent-under-test.ts';
+import { FakeClock, settle } from './support/fake-clock.ts';
 
 interface View {
   readonly ipcache: IPCache;

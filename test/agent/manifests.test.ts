@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type Manifest, parseManifests, readManifests } from '../../src/agent/manifests.ts';
-import { temporaryFolder } from './temporary-folder.ts';
+import { temporaryFolder } from './support/temporary-folder.ts';
 
 function parse(text: string): { manifests: readonly Manifest[]; refused: readonly string[] } {
   const refused: string[] = [];

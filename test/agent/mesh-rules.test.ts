@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { PrefixDocument } from '../../src/agent/state-document.ts';
 import type { NodeConfiguration } from '../../src/nodemanager/address-claims.ts';
-import { NO_INPUTS, startAgent, type TestKey } from './agent-under-test.ts';
+import { NO_INPUTS, startAgent, type TestKey } from './support/agent-under-test.ts';
 
 const IP = 'cilium/state/ip/v1/default';
 

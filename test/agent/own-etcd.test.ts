@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { createLog } from '../../src/agent/log.ts';
 import { readClusterID } from '../../src/agent/own-etcd.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
-import { FakeClock } from './fake-clock.ts';
+import { FakeClock } from './support/fake-clock.ts';
 
 it('an own kvstore that does not answer is told at once, once, and given up after half a minute', async () => {
   const backend = new MemoryBackend();

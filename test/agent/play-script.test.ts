@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/agent/input-error.ts';
 import { parsePlayScript, readPlayScript } from '../../src/agent/play-script.ts';
-import { temporaryFolder } from './temporary-folder.ts';
+import { temporaryFolder } from './support/temporary-folder.ts';
 
 const SCRIPT = `
 - after: 1.5

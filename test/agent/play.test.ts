@@ -3,7 +3,7 @@ import { mergePatch, type PlayStage, play } from '../../src/agent/play.ts';
 import { parsePlayScript } from '../../src/agent/play-script.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
-import { FakeClock, settle } from './fake-clock.ts';
+import { FakeClock, settle } from './support/fake-clock.ts';
 
 interface Played {
   readonly store: MemoryBackend;

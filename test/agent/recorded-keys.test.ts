@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/agent/input-error.ts';
 import { type RecordedKey, readRecordedKeys } from '../../src/agent/recorded-keys.ts';
-import { temporaryFolder } from './temporary-folder.ts';
+import { temporaryFolder } from './support/temporary-folder.ts';
 
 interface Read {
   readonly keys: readonly Omit<RecordedKey, 'at'>[];

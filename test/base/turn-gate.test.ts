@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../src/base/turn-gate.ts';
-import { ManualClock } from './manual-clock.ts';
+import { ManualClock } from './support/manual-clock.ts';
 
 /** A gate of small turns, and an event loop that turns when it is told to. */
 class GateWorld {

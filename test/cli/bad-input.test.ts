@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { temporaryFolder } from '../agent/temporary-folder.ts';
-import { type CommandResult, dpcache, example } from './run.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { type CommandResult, dpcache, example } from './support/run.ts';
 
 const IP = 'cilium/state/ip/v1/default';
 

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
-import { temporaryFolder } from '../agent/temporary-folder.ts';
-import { type EtcdProcess, freePort, startEtcd } from '../kvstore/etcd/etcd-process.ts';
-import { dpcache, example } from './run.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { type EtcdProcess, freePort, startEtcd } from '../kvstore/etcd/support/etcd-process.ts';
+import { dpcache, example } from './support/run.ts';
 
 interface Recorded {
   readonly store: string;

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { ATLANTIC, dpcache, example } from './run.ts';
+import { ATLANTIC, dpcache, example } from './support/run.ts';
 
 const EXPECTED = readFileSync(new URL('../fixtures/mesh.expected.json', import.meta.url), 'utf8');
 

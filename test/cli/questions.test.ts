@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ATLANTIC, dpcache, example } from './run.ts';
+import { ATLANTIC, dpcache, example } from './support/run.ts';
 
 const MESH = [...ATLANTIC, '--manifests', example('services.yaml')];
 

@@ -2,9 +2,9 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
 import type { RemoteClusterStatus } from '../../src/clustermesh/remote-cluster.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { advance, settle } from '../kvstore/settle.ts';
-import { Agent, completeCluster, newCluster, OWN, write, writeIP, writeNode } from './mesh-world.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
+import { Agent, completeCluster, newCluster, OWN, write, writeIP, writeNode } from './support/mesh-world.ts';
 
 let clock: ManualClock;
 let agent: Agent;

@@ -1,9 +1,9 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { ConfigFile } from '../../src/clustermesh/config-directory.ts';
 import { ConfigFollower } from '../../src/clustermesh/config-follower.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { advance, settle } from '../kvstore/settle.ts';
-import { FakeDirectory } from './fake-directory.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
+import { FakeDirectory } from './support/fake-directory.ts';
 
 let clock: ManualClock;
 let directory: FakeDirectory;

@@ -2,9 +2,9 @@ import { expect, it, onTestFinished } from 'vitest';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
 import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { settle } from '../kvstore/settle.ts';
-import { Agent, newCluster, write } from './mesh-world.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { settle } from '../kvstore/support/settle.ts';
+import { Agent, newCluster, write } from './support/mesh-world.ts';
 
 const CLUSTERS = 20;
 const IPS = 30;

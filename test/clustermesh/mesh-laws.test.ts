@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ClusterMesh, type ClusterMeshOptions } from '../../src/clustermesh/cluster-mesh.ts';
 import type { IPSink, NodeSink, ServiceSink } from '../../src/clustermesh/engines.ts';
-import { happenings, I9_reconnectIsColdStart, I10_noOrphans, type MakeMesh } from './mesh-laws.ts';
+import { happenings, I9_reconnectIsColdStart, I10_noOrphans, type MakeMesh } from './support/mesh-laws.ts';
 
 describe('a mesh under faults, and under edits of its configuration directory', () => {
   it('I9 reconnect = cold start: after any faults, writes and edits the engines hold what a fresh agent would', async () => {

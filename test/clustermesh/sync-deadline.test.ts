@@ -5,9 +5,9 @@ import {
   type SyncProgress,
   waitForClusters,
 } from '../../src/clustermesh/sync-deadline.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { advance, settle } from '../kvstore/settle.ts';
-import { Agent, newCluster } from './mesh-world.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
+import { Agent, newCluster } from './support/mesh-world.ts';
 
 /** Clusters whose progress the test makes. */
 class Waiting {

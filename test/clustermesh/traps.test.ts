@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { advance, settle } from '../kvstore/settle.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
 import {
   Agent,
   completeCluster,
@@ -11,8 +11,8 @@ import {
   write,
   writeIP,
   writeNode,
-} from './mesh-world.ts';
-import { MovableAddress } from './other-kvstore.ts';
+} from './support/mesh-world.ts';
+import { MovableAddress } from './support/other-kvstore.ts';
 
 let clock: ManualClock;
 let agent: Agent;

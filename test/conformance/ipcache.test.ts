@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { replayIPCache } from './replay-ipcache.ts';
-import { ReplayTally } from './report.ts';
-import { readTraces } from './traces.ts';
+import { replayIPCache } from './support/replay-ipcache.ts';
+import { ReplayTally } from './support/report.ts';
+import { readTraces } from './support/traces.ts';
 
 describe('the ipcache does what the recorded original did, before the original contradicts itself', () => {
   it.each(['ipcache.curated.jsonl.gz', 'ipcache.random.jsonl.gz'])('%s', (name) => {

@@ -1,9 +1,9 @@
 import { basename } from 'node:path';
-import { replayIPCache } from './replay-ipcache.ts';
-import { replayNodeManager } from './replay-nodemanager.ts';
-import { replayServiceCache } from './replay-servicecache.ts';
-import { type ReplayReport, ReplayTally } from './report.ts';
-import { readTraces } from './traces.ts';
+import { replayIPCache } from './support/replay-ipcache.ts';
+import { replayNodeManager } from './support/replay-nodemanager.ts';
+import { replayServiceCache } from './support/replay-servicecache.ts';
+import { type ReplayReport, ReplayTally } from './support/report.ts';
+import { readTraces } from './support/traces.ts';
 
 const USAGE =
   'usage: npm run -s conformance -- FILE…   (traces, .jsonl or .jsonl.gz; prints one JSON line per file)';

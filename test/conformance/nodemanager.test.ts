@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { replayNodeManager } from './replay-nodemanager.ts';
-import { ReplayTally } from './report.ts';
-import { readTraces } from './traces.ts';
+import { replayNodeManager } from './support/replay-nodemanager.ts';
+import { ReplayTally } from './support/report.ts';
+import { readTraces } from './support/traces.ts';
 
 describe('the node manager does what the recorded original did, before the original contradicts itself', () => {
   it.each([

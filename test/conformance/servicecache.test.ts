@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { replayServiceCache } from './replay-servicecache.ts';
-import { ReplayTally } from './report.ts';
-import { readTraces } from './traces.ts';
+import { replayServiceCache } from './support/replay-servicecache.ts';
+import { ReplayTally } from './support/report.ts';
+import { readTraces } from './support/traces.ts';
 
 describe('the service cache does what the recorded original did, before the original contradicts itself', () => {
   it.each(['servicecache.curated.jsonl.gz', 'servicecache.random.jsonl.gz'])('%s', (name) => {

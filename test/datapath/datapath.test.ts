@@ -3,8 +3,8 @@ import { connectDatapath } from '../../src/datapath/datapath.ts';
 import { RecordingIPCacheListener } from '../../src/datapath/recording-ipcache-listener.ts';
 import { RecordingNodeHandler } from '../../src/datapath/recording-node-handler.ts';
 import { RecordingServiceHandler } from '../../src/datapath/recording-service-handler.ts';
-import { addresses, fresh, node } from '../nodemanager/node-fixtures.ts';
-import { cacheOf, service, slice } from '../servicecache/scene.ts';
+import { addresses, fresh, node } from '../nodemanager/support/node-fixtures.ts';
+import { cacheOf, service, slice } from '../servicecache/support/scene.ts';
 
 it('a datapath is told what is known, nodes first, then every change, until it is taken off', () => {
   const { manager, ipcache } = fresh();

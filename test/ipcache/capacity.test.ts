@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Source } from '../../src/identity/source.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
-import { FoldingListener, foldEqualsDump, identityIsInverse } from './invariants.ts';
-import { apply, history } from './operations.ts';
+import { FoldingListener, foldEqualsDump, identityIsInverse } from './support/invariants.ts';
+import { apply, history } from './support/operations.ts';
 
 const claim = (source: Source, identity = 256): { source: Source; identity: number } => ({
   source,

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ChangeBatch } from '../../src/ipcache/change-reader.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
-import { FoldingListener, plain } from './invariants.ts';
-import { apply, history } from './operations.ts';
+import { FoldingListener, plain } from './support/invariants.ts';
+import { apply, history } from './support/operations.ts';
 
 /** Takes the next batch, which must be there. */
 async function next(reader: AsyncIterator<ChangeBatch, undefined>): Promise<ChangeBatch> {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { HostTable, NO_HOST } from '../../src/ipcache/host-table.ts';
-import { MapPrefixTable } from '../net/map-prefix-table.ts';
+import { MapPrefixTable } from '../net/support/map-prefix-table.ts';
 
 const address = fc.constantFrom(
   '10.0.0.1',

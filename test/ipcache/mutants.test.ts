@@ -15,7 +15,7 @@ import {
   I10_noOrphans,
   type Law,
   type MakeCache,
-} from './properties.ts';
+} from './support/properties.ts';
 
 /** Tells nothing when only the pod or the key changes, as the original does. */
 class DeafToMetadata extends IPCache {

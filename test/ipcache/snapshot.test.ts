@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../src/ipcache/types.ts';
-import { FoldingListener } from './invariants.ts';
-import { ADDRESSES, apply, history, KEYS } from './operations.ts';
+import { FoldingListener } from './support/invariants.ts';
+import { ADDRESSES, apply, history, KEYS } from './support/operations.ts';
 
 /** Everything that both a cache and a snapshot can be asked, in an order that is the same for both. */
 function asked(view: IPCache | IPCacheSnapshot): unknown {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { parseService, parseServiceID } from '../../src/k8s/parse-service.ts';
-import { plain } from '../servicecache/plain.ts';
+import { plain } from '../servicecache/support/plain.ts';
 
 function manifest(spec: object, metadata: object = {}): object {
   return {

@@ -8,8 +8,8 @@ import { staleRound } from '../../src/kvstore/gc/stale-round.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import type { KeyValue } from '../../src/kvstore/transport.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { advance } from './settle.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance } from './support/settle.ts';
 
 describe('a round', () => {
   const keys = fc

@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Heartbeat, KvstoreHealth } from '../../src/kvstore/health.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { advance, settle } from './settle.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from './support/settle.ts';
 
 describe('the health of a kvstore', () => {
   let clock: ManualClock;

@@ -13,8 +13,8 @@ import { GarbageCollector, identityCollection } from '../../src/kvstore/gc/garba
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { advance, settle } from './settle.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from './support/settle.ts';
 
 const IDENTITY_VALUES = `${IDENTITIES_PREFIX}value/`;
 /** A little more than it takes an allocator to check all of its keys. */

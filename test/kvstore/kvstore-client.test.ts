@@ -5,10 +5,10 @@ import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { RateLimit } from '../../src/kvstore/rate-limit.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { giveUpPut } from './given-up-put.ts';
-import { settle } from './settle.ts';
-import { WatchRecorder } from './watch-recorder.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { giveUpPut } from './support/given-up-put.ts';
+import { settle } from './support/settle.ts';
+import { WatchRecorder } from './support/watch-recorder.ts';
 
 it('a key that was never written leaves no trace when it is deleted (regression: it kept its place on a lease)', async () => {
   const backend = new MemoryBackend({ clock: new ManualClock(), random: () => 0.5 });

@@ -5,9 +5,9 @@ import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../../src/kvstore/transport.ts';
 import { PAGE_KEYS } from '../../src/kvstore/watch/paged-list.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { advance, settle } from './settle.ts';
-import { WatchRecorder } from './watch-recorder.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from './support/settle.ts';
+import { WatchRecorder } from './support/watch-recorder.ts';
 
 const P = 'p/';
 const HOUR_MS = 3_600_000;

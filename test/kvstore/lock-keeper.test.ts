@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { keyRange } from '../../src/kvstore/key-range.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { advance, settle } from './settle.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from './support/settle.ts';
 
 const PATH = 'locks/a';
 

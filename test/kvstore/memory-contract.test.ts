@@ -1,4 +1,4 @@
-import { backendContract } from './contract.ts';
-import { memoryKvstore } from './memory-harness.ts';
+import { backendContract } from './support/contract.ts';
+import { memoryKvstore } from './support/memory-harness.ts';
 
 backendContract('memory', memoryKvstore);

@@ -6,7 +6,7 @@ import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { NO_LEASE, type RangeRequest, type Transport } from '../../src/kvstore/transport.ts';
 import { PageBounds } from '../../src/kvstore/watch/page-bounds.ts';
 import { listPages, PAGE_KEYS } from '../../src/kvstore/watch/paged-list.ts';
-import { ManualClock } from '../base/manual-clock.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
 
 const value = new Uint8Array(4);
 

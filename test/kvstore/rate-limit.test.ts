@@ -1,8 +1,8 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { RateLimit } from '../../src/kvstore/rate-limit.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { advance, settle } from './settle.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from './support/settle.ts';
 
 /** Asks for `count` turns at once; gives when each was granted. */
 function ask(limit: RateLimit, clock: ManualClock, count: number): number[] {

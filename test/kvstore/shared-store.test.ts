@@ -5,9 +5,9 @@ import { keyRange } from '../../src/kvstore/key-range.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { SharedStore } from '../../src/kvstore/store/shared-store.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { giveUpPut } from './given-up-put.ts';
-import { advance, settle } from './settle.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { giveUpPut } from './support/given-up-put.ts';
+import { advance, settle } from './support/settle.ts';
 
 const P = 'nodes/';
 

@@ -9,9 +9,9 @@ import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { RateLimit } from '../../src/kvstore/rate-limit.ts';
 import { CanaryWaits } from '../../src/kvstore/store/canary-waits.ts';
 import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { giveUpPut } from './given-up-put.ts';
-import { advance, settle } from './settle.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { giveUpPut } from './support/given-up-put.ts';
+import { advance, settle } from './support/settle.ts';
 
 const P = 'own/';
 const CANARY = 'synced/own';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Transport } from '../../src/kvstore/transport.ts';
-import { happenings, I9_nothingLostNothingInvented } from './watch-laws.ts';
+import { happenings, I9_nothingLostNothingInvented } from './support/watch-laws.ts';
 
 describe('a watch under faults', () => {
   it('I9 nothing lost, nothing invented: what was told equals what is held, after any faults', async () => {

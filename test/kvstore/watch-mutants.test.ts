@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it, vi } from 'vitest';
-import { happenings, I9_nothingLostNothingInvented } from './watch-laws.ts';
+import { happenings, I9_nothingLostNothingInvented } from './support/watch-laws.ts';
 
 vi.mock('../../src/kvstore/watch/fence.ts', async (original) => {
   const same = (): Promise<unknown> => Promise.resolve({ outcome: 'same', revision: 0 });

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { ChaosWorld } from '../kvstore/chaos/chaos-world.ts';
-import { FAULTS } from '../kvstore/chaos/faults.ts';
-import { pick, seededRandom } from '../kvstore/chaos/seeded-random.ts';
+import { ChaosWorld } from '../kvstore/chaos/support/chaos-world.ts';
+import { FAULTS } from '../kvstore/chaos/support/faults.ts';
+import { pick, seededRandom } from '../kvstore/chaos/support/seeded-random.ts';
 
 /** `CHAOS_SEED` runs the faults of another run again; the timing of a real etcd is its own. */
 const { CHAOS_SEED = Math.floor(Math.random() * 2 ** 31), CHAOS_CYCLES = 100 } = process.env;

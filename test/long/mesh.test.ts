@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { EtcdMeshWorld } from '../clustermesh/etcd-world.ts';
-import { type Happening, happenings } from '../clustermesh/mesh-laws.ts';
-import { seededRandom } from '../kvstore/chaos/seeded-random.ts';
+import { EtcdMeshWorld } from '../clustermesh/support/etcd-world.ts';
+import { type Happening, happenings } from '../clustermesh/support/mesh-laws.ts';
+import { seededRandom } from '../kvstore/chaos/support/seeded-random.ts';
 
 /**
  * `MESH_SEED` plays the scripts of another run again; the timing of real etcds is their own. `MESH_CYCLES`: scripts of

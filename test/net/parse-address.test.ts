@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import ipaddr from 'ipaddr.js';
 import { describe, expect, it } from 'vitest';
 import { canonicalAddress } from '../../src/net/prefix.ts';
-import { addressText, almostAddressText, ipv4Text, ipv6Groups } from './arbitraries.ts';
+import { addressText, almostAddressText, ipv4Text, ipv6Groups } from './support/arbitraries.ts';
 
 /** Canonical text by the independent library; `undefined` for what is no address to us. */
 function byOthers(text: string): string | undefined {

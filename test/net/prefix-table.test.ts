@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { HashPrefixTable } from '../../src/net/hash-prefix-table.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
-import { MapPrefixTable } from './map-prefix-table.ts';
+import { MapPrefixTable } from './support/map-prefix-table.ts';
 
 function key(text: string): PrefixRegister {
   const register = prefixRegister();

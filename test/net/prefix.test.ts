@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import ipaddr from 'ipaddr.js';
 import { describe, expect, it } from 'vitest';
 import { comparePrefixes, containsWords, Prefix, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
-import { addressText, cidrText } from './arbitraries.ts';
+import { addressText, cidrText } from './support/arbitraries.ts';
 
 function parse(text: string): Prefix {
   const prefix = Prefix.parse(text);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { addresses, fresh, node } from './node-fixtures.ts';
-import { apply, history } from './operations.ts';
+import { addresses, fresh, node } from './support/node-fixtures.ts';
+import { apply, history } from './support/operations.ts';
 
 describe('a checkpoint', () => {
   const full = node('a', {

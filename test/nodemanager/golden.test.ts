@@ -3,8 +3,8 @@ import type { IPCacheChange } from '../../src/ipcache/types.ts';
 import type { Node } from '../../src/nodemanager/node.ts';
 import type { NodeHandler } from '../../src/nodemanager/node-handler.ts';
 import type { NodeManagerOptions } from '../../src/nodemanager/node-manager-options.ts';
-import { settled } from './deferred-handler.ts';
-import { addresses, fresh, node } from './node-fixtures.ts';
+import { settled } from './support/deferred-handler.ts';
+import { addresses, fresh, node } from './support/node-fixtures.ts';
 
 /** A node in few words: where it is from and where it can be reached. */
 function words({ source, addresses: of, ipv4HealthIP, encryptionKey }: Node): string {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { HANDLER_BACKOFF } from '../../src/nodemanager/handler-feed.ts';
 import type { HandlerFault } from '../../src/nodemanager/node-handler.ts';
-import { ConfiguredHandler, DeferredHandler, settled } from './deferred-handler.ts';
-import { addresses, fresh, node } from './node-fixtures.ts';
+import { ConfiguredHandler, DeferredHandler, settled } from './support/deferred-handler.ts';
+import { addresses, fresh, node } from './support/node-fixtures.ts';
 
 const gone = (name: string) => ({ cluster: 'east', name, source: 'kvstore' }) as const;
 

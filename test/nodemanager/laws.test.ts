@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
-import { fresh } from './node-fixtures.ts';
-import { LAWS } from './properties.ts';
+import { fresh } from './support/node-fixtures.ts';
+import { LAWS } from './support/properties.ts';
 
 describe.each(LAWS)('$name', ({ law, modes }) => {
   it.each(modes)('retainOverruled: %s', (retain) => {

@@ -9,7 +9,7 @@ import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import type { NodeManagerOptions, NodeWithdrawal } from '../../src/nodemanager/node-manager-options.ts';
 import type { NodeExplanation, NodeUpdateOutcome } from '../../src/nodemanager/node-status.ts';
 import { parseNode } from '../../src/nodemanager/parse-node.ts';
-import { ManualClock } from '../base/manual-clock.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
 import {
   addresses,
   I1_foldEqualsReplay,
@@ -20,7 +20,7 @@ import {
   I10_noOrphans,
   type Law,
   type MakeRig,
-} from './properties.ts';
+} from './support/properties.ts';
 
 /** An IPCache that tells nobody who owns what. */
 class Secretive extends IPCache {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type NodeIDPair, NodeIDs, NodeIDsExhaustedError } from '../../src/nodemanager/node-ids.ts';
-import { addresses, fresh, node } from './node-fixtures.ts';
+import { addresses, fresh, node } from './support/node-fixtures.ts';
 
 const at = (...ips: string[]) => ({ addresses: addresses(...ips.map((ip) => `InternalIP:${ip}`)) });
 const gone = (name: string) => ({ cluster: 'east', name, source: 'kvstore' }) as const;

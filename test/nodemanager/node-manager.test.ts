@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type NodeRecord, RecordingNodeHandler } from '../../src/datapath/recording-node-handler.ts';
-import { addresses, fresh, node } from './node-fixtures.ts';
+import { addresses, fresh, node } from './support/node-fixtures.ts';
 
 /** Records calls as short words: `add a`, `update a`, `delete a`. */
 function recorder(): { readonly handler: RecordingNodeHandler; take(): string[] } {

@@ -7,9 +7,9 @@ import type { Node } from '../../src/nodemanager/node.ts';
 import type { HandlerResult, NodeHandler } from '../../src/nodemanager/node-handler.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import type { NodeManagerOptions, NodeSubscribeOptions } from '../../src/nodemanager/node-manager-options.ts';
-import { ManualClock } from '../base/manual-clock.ts';
-import { fresh } from './node-fixtures.ts';
-import { I1_asynchronousHandlersCatchUp, type RacingRig, stoppingEndsEverything } from './races.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { fresh } from './support/node-fixtures.ts';
+import { I1_asynchronousHandlersCatchUp, type RacingRig, stoppingEndsEverything } from './support/races.ts';
 
 it('I1: asynchronous handlers catch up, whatever fails and in whatever order calls end', async () => {
   await fc.assert(I1_asynchronousHandlersCatchUp(() => fresh()));

@@ -4,7 +4,7 @@ import { parseService } from '../../src/k8s/parse-service.ts';
 import { PROTOCOL_NUMBERS } from '../../src/net/port.ts';
 import type { FrontendKind } from '../../src/servicecache/frontends.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
-import { cacheOf, SHOP, transcript } from './scene.ts';
+import { cacheOf, SHOP, transcript } from './support/scene.ts';
 
 const { TCP, SCTP } = PROTOCOL_NUMBERS;
 const HTTP = { name: 'http', port: 80, nodePort: 31_080 };

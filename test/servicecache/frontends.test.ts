@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { type Frontend, frontendsOf } from '../../src/servicecache/frontends.ts';
 import { createService, type Service, type ServicePort } from '../../src/servicecache/service.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
-import { cacheOf, SHOP, service } from './scene.ts';
+import { cacheOf, SHOP, service } from './support/scene.ts';
 
 const TCP = 6;
 const UDP = 17;

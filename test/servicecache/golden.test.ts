@@ -6,7 +6,7 @@ import type { ServiceEvent } from '../../src/servicecache/events.ts';
 import type { Service, ServicePort } from '../../src/servicecache/service.ts';
 import type { ServiceCache, ServiceCacheOptions } from '../../src/servicecache/service-cache.ts';
 import { type ServiceID, serviceKey } from '../../src/servicecache/service-id.ts';
-import { cacheOf, offer, SHOP, service, slice } from './scene.ts';
+import { cacheOf, offer, SHOP, service, slice } from './support/scene.ts';
 
 /** A story of what a cache is told and tells, for people to read. Rewrite the files with `vitest -u`. */
 class Transcript {

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
-import { OWN_CLUSTER } from './operations.ts';
-import { LAWS } from './properties.ts';
+import { OWN_CLUSTER } from './support/operations.ts';
+import { LAWS } from './support/properties.ts';
 
 describe.each(LAWS)('$name', ({ law }) => {
   it.each([true, false])('node ports: %s', (nodePorts) => {

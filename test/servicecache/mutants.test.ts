@@ -12,7 +12,7 @@ import {
   type UpdateServiceOutcome,
 } from '../../src/servicecache/service-cache.ts';
 import { serviceKey } from '../../src/servicecache/service-id.ts';
-import { OWN_CLUSTER } from './operations.ts';
+import { OWN_CLUSTER } from './support/operations.ts';
 import {
   affinityPrefersOneSide,
   I1_foldEqualsDump,
@@ -24,7 +24,7 @@ import {
   I10_noOrphans,
   I12_nothingSilent,
   type Law,
-} from './properties.ts';
+} from './support/properties.ts';
 
 class Mutant extends ServiceCache {
   constructor(nodePorts: boolean) {

@@ -4,7 +4,7 @@ import type { Backend } from '../../src/servicecache/backend.ts';
 import type { FrontendKind } from '../../src/servicecache/frontends.ts';
 import { selectBackends } from '../../src/servicecache/selection.ts';
 import type { Service } from '../../src/servicecache/service.ts';
-import { cacheOf, SHOP, service, slice } from './scene.ts';
+import { cacheOf, SHOP, service, slice } from './support/scene.ts';
 
 const HERE = { nodeName: 'n1', zone: 'z1' };
 

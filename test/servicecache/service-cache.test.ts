@@ -2,7 +2,7 @@ import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import { describe, expect, it } from 'vitest';
 import type { ServicePort } from '../../src/servicecache/service.ts';
 import { parseServiceIDFrom } from '../../src/servicecache/service-id.ts';
-import { cacheOf, offer, SHOP, service, slice, transcript } from './scene.ts';
+import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
 
 describe('a service is announced', () => {
   it('with its first endpoints, and then for every change', () => {

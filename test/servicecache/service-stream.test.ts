@@ -4,7 +4,7 @@ import {
   ServiceStreamClosedError,
   type StreamedServiceEvent,
 } from '../../src/servicecache/service-stream.ts';
-import { cacheOf, SHOP, service, slice, transcript } from './scene.ts';
+import { cacheOf, SHOP, service, slice, transcript } from './support/scene.ts';
 
 /** The next event of an iteration, or `undefined` when it has ended. */
 async function next(

@@ -7,10 +7,10 @@ import {
   ServiceStream,
   ServiceStreamClosedError,
 } from '../../src/servicecache/service-stream.ts';
-import { FoldingListener } from './folding-listener.ts';
-import { apply, history, type Operation } from './operations.ts';
-import { plain, text } from './plain.ts';
-import { cacheOf } from './scene.ts';
+import { FoldingListener } from './support/folding-listener.ts';
+import { apply, history, type Operation } from './support/operations.ts';
+import { plain, text } from './support/plain.ts';
+import { cacheOf } from './support/scene.ts';
 
 type MakeStream = (source: ServiceSource, signal?: AbortSignal) => ServiceStream;
 

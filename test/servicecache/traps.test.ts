@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { cacheOf, offer, SHOP, service, slice, transcript } from './scene.ts';
+import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
 
 describe('traps that other systems have fallen into', () => {
   it('a remote update is announced if the service is global, shared or not', () => {

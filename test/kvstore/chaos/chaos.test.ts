@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Watch, WatchEvent } from '../../../src/kvstore/backend.ts';
-import { ChaosWorld, type WorldOptions } from './chaos-world.ts';
-import { FAULTS, type Fault } from './faults.ts';
-import { seededRandom } from './seeded-random.ts';
+import { ChaosWorld, type WorldOptions } from './support/chaos-world.ts';
+import { FAULTS, type Fault } from './support/faults.ts';
+import { seededRandom } from './support/seeded-random.ts';
 
 /** A world for the faults that need it. */
 const WORLDS: readonly (readonly [string, Fault['needs'], Omit<WorldOptions, 'random'>])[] = [

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { WatchEvent } from '../../../src/kvstore/backend.ts';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
-import { Past } from './past.ts';
-import { SequenceChecker } from './sequence-checker.ts';
+import { Past } from './support/past.ts';
+import { SequenceChecker } from './support/sequence-checker.ts';
 
 const KEYS = ['a', 'b', 'c', 'd', 'e'];
 

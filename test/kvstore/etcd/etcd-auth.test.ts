@@ -2,11 +2,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
 import { asKvstoreError } from '../../../src/kvstore/errors.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
-import { ChaosCluster } from '../chaos/chaos-cluster.ts';
-import { until } from '../until.ts';
-import { WatchRecorder } from '../watch-recorder.ts';
-import { startEtcd } from './etcd-process.ts';
-import { TcpProxy } from './tcp-proxy.ts';
+import { ChaosCluster } from '../chaos/support/chaos-cluster.ts';
+import { until } from '../support/until.ts';
+import { WatchRecorder } from '../support/watch-recorder.ts';
+import { startEtcd } from './support/etcd-process.ts';
+import { TcpProxy } from './support/tcp-proxy.ts';
 
 const P = 'auth/';
 const TOKEN_SECONDS = 1;

@@ -1,6 +1,6 @@
 import { afterAll } from 'vitest';
-import { backendContract } from '../contract.ts';
-import { disposeSharedEtcd, etcdKvstore } from './etcd-harness.ts';
+import { backendContract } from '../support/contract.ts';
+import { disposeSharedEtcd, etcdKvstore } from './support/etcd-harness.ts';
 
 afterAll(disposeSharedEtcd);
 

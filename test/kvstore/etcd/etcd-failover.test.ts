@@ -2,10 +2,10 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
-import { until } from '../until.ts';
-import { WatchRecorder } from '../watch-recorder.ts';
-import { type EtcdProcess, startEtcd } from './etcd-process.ts';
-import { TcpProxy } from './tcp-proxy.ts';
+import { until } from '../support/until.ts';
+import { WatchRecorder } from '../support/watch-recorder.ts';
+import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
+import { TcpProxy } from './support/tcp-proxy.ts';
 
 const P = 'failover/';
 const value = bytesOfText('value');

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
-import { WatchRecorder } from '../watch-recorder.ts';
-import { TestAuthority } from './certificates.ts';
-import { type EtcdProcess, startEtcd } from './etcd-process.ts';
+import { WatchRecorder } from '../support/watch-recorder.ts';
+import { TestAuthority } from './support/certificates.ts';
+import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
 
 let authority: TestAuthority;
 let stranger: TestAuthority;

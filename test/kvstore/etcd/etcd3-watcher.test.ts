@@ -3,10 +3,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
-import { until } from '../until.ts';
-import { WatchRecorder } from '../watch-recorder.ts';
-import { type EtcdProcess, startEtcd } from './etcd-process.ts';
-import { TcpProxy } from './tcp-proxy.ts';
+import { until } from '../support/until.ts';
+import { WatchRecorder } from '../support/watch-recorder.ts';
+import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
+import { TcpProxy } from './support/tcp-proxy.ts';
 
 /*
  * Why `EtcdBackend` does not use the watcher of the etcd3 client: it resumes after the revision of the last

@@ -1,0 +1,60 @@
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import { Agent } from '../../../src/agent/agent.ts';
+import { createLog } from '../../../src/agent/log.ts';
+import type { AgentOptions } from '../../../src/agent/options.ts';
+import { type StateDocument, stateDocument } from '../../../src/agent/state-document.ts';
+import type { Clock } from '../../../src/base/clock.ts';
+import { systemClock } from '../../../src/base/system-clock.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+
+/** A key as recorded; a value that is no text is written as JSON. */
+export type TestKey = readonly [store: string, key: string, value: unknown];
+
+/** An agent of cluster `own` in a mesh of these keys and manifests, synced; stopped when the test ends. */
+export interface AgentUnderTest {
+  readonly agent: Agent;
+  /** What was not complete after the first sync. */
+  readonly missing: readonly string[];
+  /** Lines of the log. */
+  readonly logged: readonly string[];
+  readonly state: () => StateDocument;
+}
+
+/** Options of an agent without inputs. */
+export const NO_INPUTS: AgentOptions = {
+  kvstore: 'memory',
+  clusterName: 'own',
+  clusterID: undefined,
+  maxConnectedClusters: 255,
+  nodeName: 'here',
+  network: {
+    remoteNodeIdentities: true,
+    encryption: false,
+    nodeEncryption: false,
+    hostFirewall: false,
+    underlay: 'ipv4',
+  },
+  load: [],
+  manifests: [],
+};
+
+/** Makes one and waits for its first sync. */
+export async function startAgent(
+  keys: readonly TestKey[],
+  manifests = '',
+  options: Partial<AgentOptions> = {},
+  clock: Clock = systemClock,
+): Promise<AgentUnderTest> {
+  const lines = keys.map(([store, key, value]) =>
+    JSON.stringify({ store, key, value: typeof value === 'string' ? value : JSON.stringify(value) }),
+  );
+  const folder = temporaryFolder({ 'mesh.jsonl': lines.join('\n'), 'all.yaml': manifests });
+  const inputs = { load: [join(folder, 'mesh.jsonl')], manifests: [join(folder, 'all.yaml')] };
+  const logged: string[] = [];
+  const log = createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) });
+  const agent = new Agent({ ...NO_INPUTS, ...inputs, ...options }, { log, clock, random: () => 0.5 });
+  onTestFinished(() => agent.stop());
+  const missing = await agent.start(new AbortController().signal);
+  return { agent, missing, logged, state: () => stateDocument(agent.contents()) };
+}

@@ -1,0 +1,51 @@
+import type { Clock, Timer } from '../../../src/base/clock.ts';
+
+interface Alarm {
+  readonly at: number;
+  readonly callback: () => void;
+}
+
+/** A clock that stands still until a test moves it. Alarms ring in order of time, then of setting. */
+export class ManualClock implements Clock {
+  #now = 0;
+  readonly #alarms = new Set<Alarm>();
+
+  now(): number {
+    return this.#now;
+  }
+
+  after(delayMs: number, callback: () => void): Timer {
+    const alarm: Alarm = { at: this.#now + Math.max(0, delayMs), callback };
+    this.#alarms.add(alarm);
+    return { cancel: () => this.#alarms.delete(alarm) };
+  }
+
+  /** Timers that wait. */
+  get pending(): number {
+    return this.#alarms.size;
+  }
+
+  /** When the next alarm rings; undefined when none is set. */
+  get nextAt(): number | undefined {
+    return this.#next(Number.POSITIVE_INFINITY)?.at;
+  }
+
+  /** Moves on by `ms`; rings what is due, also what is set meanwhile. */
+  advance(ms: number): void {
+    const end = this.#now + ms;
+    for (let next = this.#next(end); next !== undefined; next = this.#next(end)) {
+      this.#alarms.delete(next);
+      this.#now = Math.max(this.#now, next.at);
+      next.callback();
+    }
+    this.#now = end;
+  }
+
+  #next(end: number): Alarm | undefined {
+    let first: Alarm | undefined;
+    for (const alarm of this.#alarms) {
+      if (alarm.at <= end && (first === undefined || alarm.at < first.at)) first = alarm;
+    }
+    return first;
+  }
+}

@@ -1,0 +1,112 @@
+import type { Random } from '../../../src/base/clock.ts';
+import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
+import { TcpProxy } from '../../kvstore/etcd/support/tcp-proxy.ts';
+
+/** What may go wrong with an etcd, or with the way to it; the words are those of `mesh-laws.ts`. */
+export type EtcdFault = 'cut' | 'down' | 'up' | 'black-hole' | 'compact' | 'backup' | 'restore';
+
+/**
+ * The etcd of one cluster, with faults to order. The cluster itself writes to it directly, so that it goes on while
+ * others cannot reach it.
+ */
+export class ClusterEtcd {
+  readonly #name: string;
+  readonly #process: EtcdProcess;
+  readonly #writer: EtcdBackend;
+  readonly #link: TcpProxy;
+  #backup: string | undefined;
+  #restores = 0;
+
+  private constructor(name: string, process: EtcdProcess, link: TcpProxy) {
+    this.#name = name;
+    this.#process = process;
+    this.#link = link;
+    this.#writer = new EtcdBackend({ endpoints: [process.url] });
+  }
+
+  /** An etcd with the configuration and the canaries of a cluster that has nothing. */
+  static async start(name: string, id: number): Promise<ClusterEtcd> {
+    const [process] = await startEtcd();
+    if (process === undefined) throw new Error('no etcd');
+    const link = new TcpProxy(process.clientPort);
+    await link.start();
+    const etcd = new ClusterEtcd(name, process, link);
+    await etcd.claim(id);
+    for (const resource of ['nodes', 'services', 'identities', 'ip']) {
+      await etcd.write(`cilium/synced/${name}/cilium/state/${resource}/v1`, '2026-01-01T00:00:00Z');
+    }
+    return etcd;
+  }
+
+  /** Where others reach it, as long as the way is open. */
+  get url(): string {
+    return `http://127.0.0.1:${this.#link.port}`;
+  }
+
+  /** Writes a key, or deletes it where `value` is undefined. */
+  async write(key: string, value: unknown): Promise<void> {
+    const text = typeof value === 'string' ? value : JSON.stringify(value);
+    if (text === undefined) await this.#writer.delete(key);
+    else await this.#writer.update(key, bytesOfText(text));
+  }
+
+  /** Says that the cluster has this id. */
+  claim(id: number): Promise<void> {
+    return this.write(`cilium/cluster-config/${this.#name}`, { id, capabilities: { syncedCanaries: true } });
+  }
+
+  async strike(fault: EtcdFault, random: Random): Promise<void> {
+    switch (fault) {
+      case 'cut':
+        return random() < 0.5 ? this.#killAndRestart() : this.#link.cut();
+      case 'down':
+        this.#link.mode = 'refuse';
+        return;
+      case 'black-hole':
+        this.#link.mode = 'black-hole';
+        return;
+      case 'up':
+        return this.heal();
+      case 'compact':
+        return this.#compact();
+      case 'backup':
+        this.#backup = await this.#process.backup();
+        return;
+      case 'restore':
+        return this.#restore(random);
+    }
+  }
+
+  /** It can be reached. */
+  heal(): void {
+    this.#link.mode = 'open';
+  }
+
+  async dispose(): Promise<void> {
+    await this.#writer.close();
+    await this.#link.close();
+    await this.#process.dispose();
+  }
+
+  async #killAndRestart(): Promise<void> {
+    await this.#process.kill();
+    await this.#process.start();
+  }
+
+  /** Back to the backup: as the same etcd, or as another one at the same address. */
+  async #restore(random: Random): Promise<void> {
+    if (this.#backup === undefined) return;
+    const isOther = random() < 0.5;
+    await this.#process.replaceData(this.#backup, isOther ? `other-${++this.#restores}` : undefined);
+    await this.#process.start();
+  }
+
+  async #compact(): Promise<void> {
+    const { header } = JSON.parse(await this.#process.ctl(['get', 'nothing', '-w', 'json'])) as {
+      header: { revision: number };
+    };
+    await this.#process.ctl(['compact', String(header.revision)]).catch(() => {}); // compacted already
+  }
+}

@@ -1,0 +1,169 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ConfigFolder } from '../../../src/agent/config-folder.ts';
+import type { Random } from '../../../src/base/clock.ts';
+import { systemClock } from '../../../src/base/system-clock.ts';
+import { ConfigFollower } from '../../../src/clustermesh/config-follower.ts';
+import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { until } from '../../kvstore/support/until.ts';
+import { ClusterEtcd } from './cluster-etcd.ts';
+import { type Edit, type Happening, REMOTE, type Remote } from './mesh-laws.ts';
+import { Agent, OWN } from './mesh-world.ts';
+
+/** What was done and found so far. */
+export interface MeshFigures {
+  readonly writes: number;
+  readonly faults: number;
+  readonly edits: number;
+  /** For each script: from the end of its last fault until the engines held what a fresh agent does. */
+  readonly healedMs: readonly number[];
+  /** The most claims and nodes that were compared at once. */
+  readonly compared: number;
+}
+
+/** The mesh of `mesh-laws.ts` over real etcds, in real time: three of them, a folder of configurations, an agent. */
+export class EtcdMeshWorld {
+  readonly #etcds: ReadonlyMap<string, ClusterEtcd>;
+  readonly #folder = mkdtempSync(join(tmpdir(), 'mesh-test-'));
+  readonly #random: Random;
+  readonly #agent = new Agent(systemClock);
+  readonly #own: EtcdBackend;
+  readonly #follower: ConfigFollower;
+  readonly #added = new Set<Remote>();
+  #versions = 0;
+  #writes = 0;
+  #faults = 0;
+  #edits = 0;
+  #compared = 0;
+  readonly #healedMs: number[] = [];
+
+  private constructor(etcds: ReadonlyMap<string, ClusterEtcd>, random: Random) {
+    this.#etcds = etcds;
+    this.#random = random;
+    this.#own = this.#client(OWN);
+    const source = new ConfigFolder(this.#folder, (config) => new EtcdBackend(config));
+    this.#follower = new ConfigFollower({ source, mesh: this.#agent.mesh, clock: systemClock });
+  }
+
+  static async start(random: Random): Promise<EtcdMeshWorld> {
+    const ids = { a: 1, b: 2, [OWN]: 9 };
+    const started = Object.entries(ids).map(
+      async ([name, id]) => [name, await ClusterEtcd.start(name, id)] as const,
+    );
+    const world = new EtcdMeshWorld(new Map(await Promise.all(started)), random);
+    world.#agent.followOwnOn(world.#own);
+    for (const name of REMOTE) world.#configure(name);
+    await world.#follower.start();
+    return world;
+  }
+
+  get figures(): MeshFigures {
+    return {
+      ...{ writes: this.#writes, faults: this.#faults, edits: this.#edits, compared: this.#compared },
+      healedMs: [...this.#healedMs],
+    };
+  }
+
+  /** Does what the script says. */
+  async play(script: readonly Happening[]): Promise<void> {
+    for (const what of script) await this.#happen(what);
+  }
+
+  async #happen(what: Happening): Promise<void> {
+    switch (what.do) {
+      case 'write':
+        this.#writes++;
+        return this.#etcd(what.cluster).write(what.key, what.value);
+      case 'id':
+        this.#writes++;
+        return this.#etcd(what.cluster).claim(what.id);
+      case 'pass': // time passes by itself here
+        return;
+      case 'add':
+      case 'touch':
+      case 'remove':
+      case 'tear':
+      case 'break':
+        this.#edits++;
+        return this.#edit(what.do, what.cluster);
+      default:
+        this.#faults++;
+        return this.#etcd(what.cluster).strike(what.do, this.#random);
+    }
+  }
+
+  #etcd(name: string): ClusterEtcd {
+    const etcd = this.#etcds.get(name);
+    if (etcd === undefined) throw new Error(name);
+    return etcd;
+  }
+
+  #client(name: string): EtcdBackend {
+    return new EtcdBackend({ endpoints: [this.#etcd(name).url] });
+  }
+
+  #edit(edit: Edit, name: Remote): void {
+    if (edit === 'add') this.#configure(name);
+    else if (edit === 'remove') {
+      this.#added.delete(name);
+      rmSync(join(this.#folder, name), { force: true });
+    } else if (!this.#added.has(name)) return;
+    else if (edit === 'touch') this.#writeConfig(name);
+    else writeFileSync(join(this.#folder, name), edit === 'tear' ? '' : 'endpoints: [');
+  }
+
+  /** A configuration that is another one by its bytes alone. */
+  #configure(name: Remote): void {
+    this.#added.add(name);
+    this.#versions++;
+    this.#writeConfig(name);
+  }
+
+  #writeConfig(name: Remote): void {
+    const text = `endpoints:\n- ${this.#etcd(name).url}\n# version ${this.#versions}\n`;
+    writeFileSync(join(this.#folder, name), text);
+  }
+
+  /** Ends every fault; waits until the agent holds what a fresh one does, and gives what differs if it never does. */
+  async judge(): Promise<{ readonly held: unknown; readonly fresh: unknown }> {
+    for (const etcd of this.#etcds.values()) etcd.heal();
+    for (const name of this.#added) this.#writeConfig(name);
+    const healed = Date.now();
+    const fresh = await this.#coldStart();
+    const wanted = JSON.stringify(fresh);
+    const isSame = (): boolean => this.#isSettled && JSON.stringify(this.#agent.view()) === wanted;
+    await until('the agent holds what a fresh one does', isSame).catch(() => {}); // the difference says more
+    this.#healedMs.push(Date.now() - healed);
+    this.#compared = Math.max(this.#compared, this.#agent.ipcache.size + this.#agent.nodes.size);
+    return { held: this.#agent.view(), fresh };
+  }
+
+  /** Every cluster that is configured, and no other, is read and watched. */
+  get #isSettled(): boolean {
+    const { clusters } = this.#agent.mesh.status();
+    return clusters.length === this.#added.size && clusters.every(({ state }) => state === 'ready');
+  }
+
+  async #coldStart(): Promise<unknown> {
+    const agent = new Agent(systemClock);
+    const backend = this.#client(OWN);
+    const own = agent.followOwnOn(backend);
+    for (const name of this.#added) await agent.mesh.add(name, () => this.#client(name));
+    await own.synced();
+    const missing = await agent.mesh.clustersSynced({ deadlineMs: 60_000 });
+    if (missing.length > 0) throw new Error(`a fresh agent cannot read ${missing.join(', ')}`);
+    const view = agent.view();
+    await agent.stop();
+    await backend.close();
+    return view;
+  }
+
+  async close(): Promise<void> {
+    await this.#follower.stop();
+    await this.#agent.stop();
+    await this.#own.close();
+    await Promise.all([...this.#etcds.values()].map((etcd) => etcd.dispose()));
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}

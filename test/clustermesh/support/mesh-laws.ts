@@ -1,0 +1,273 @@
+import fc from 'fast-check';
+import type { ConfigFile } from '../../../src/clustermesh/config-directory.ts';
+import { ConfigFollower } from '../../../src/clustermesh/config-follower.ts';
+import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
+import type { MemoryServer, ServerSnapshot } from '../../../src/kvstore/memory/memory-server.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+import { FakeDirectory } from './fake-directory.ts';
+import { Agent, coldStart, newCluster, OWN, write } from './mesh-world.ts';
+
+/** The remote clusters of the laws: `a` has id 1 at first, `b` 2, the own one 9. */
+export const REMOTE = ['a', 'b'] as const;
+export type Remote = (typeof REMOTE)[number];
+
+/** One thing that happens to a mesh. */
+export type Happening =
+  | { readonly do: 'write'; readonly cluster: string; readonly key: string; readonly value: unknown }
+  | { readonly do: 'id'; readonly cluster: Remote; readonly id: number }
+  | {
+      readonly do: 'cut' | 'down' | 'up' | 'black-hole' | 'compact' | 'backup' | 'restore';
+      readonly cluster: string;
+    }
+  /**
+   * Edits of the configuration directory: a new configuration, the same one again, none, half of one, one that
+   * cannot be read. `told`: whether anybody is notified.
+   */
+  | { readonly do: Edit; readonly cluster: Remote; readonly told: boolean }
+  | { readonly do: 'pass'; readonly ms: number };
+
+const EDITS = ['add', 'touch', 'remove', 'tear', 'break'] as const;
+export type Edit = (typeof EDITS)[number];
+
+const cluster = fc.constantFrom(...REMOTE, OWN);
+const remote = fc.constantFrom(...REMOTE);
+const gone = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
+  fc.option(value, { nil: undefined, freq: 3 });
+
+const ip = fc.constantFrom('10.0.0.1', '10.0.0.2', '10.0.0.0/24', '10.0.0.1/32', 'fd00::1');
+const MASKS: Readonly<Record<string, string>> = { '10.0.0.0/24': '////AA==', '10.0.0.1/32': '/////w==' };
+// In the range of cluster 1, of cluster 2, of the own one, reserved, and of nobody.
+const identity = fc.constantFrom(0x1_0100, 0x1_0200, 0x2_0100, 0x9_0100, 2, 0x7_0100, -1);
+
+const ipWrite = fc
+  .record({
+    cluster,
+    ip,
+    value: gone(fc.record({ ID: identity, HostIP: fc.constantFrom('', '192.168.0.1', 'bad') })),
+  })
+  .map(
+    ({ cluster: where, ip: name, value }): Happening => ({
+      do: 'write',
+      cluster: where,
+      key: `cilium/state/ip/v1/default/${name}`,
+      value: value && { IP: name.split('/')[0], Mask: MASKS[name] ?? null, ...value },
+    }),
+  );
+
+const address = fc.constantFrom('192.168.0.1', '192.168.0.2', '10.0.0.2');
+const nodeWrite = fc
+  .record({ cluster, name: fc.constantFrom('n0', 'n1'), named: cluster, value: gone(address) })
+  .map(
+    ({ cluster: where, name, named, value }): Happening => ({
+      do: 'write',
+      cluster: where,
+      key: `cilium/state/nodes/v1/${where}/${name}`,
+      value: value && { Name: name, Cluster: named, IPAddresses: [{ Type: 'InternalIP', IP: value }] },
+    }),
+  );
+
+const backend = fc.constantFrom('10.0.0.1', '10.0.0.2', 'none');
+const serviceWrite = fc
+  .record({ cluster: remote, name: fc.constantFrom('s0', 's1', 's2'), value: gone(backend) })
+  .map(
+    ({ cluster: where, name, value }): Happening => ({
+      do: 'write',
+      cluster: where,
+      key: `cilium/state/services/v1/${where}/ns/${name}`,
+      value: value && {
+        ...{ cluster: where, namespace: 'ns', name },
+        backends: { [value]: { http: { Port: 80, Protocol: 'TCP' } } },
+      },
+    }),
+  );
+
+const labels = fc.constantFrom('k8s:a=1;', 'k8s:a=2;', 'none');
+const identityWrite = fc.record({ cluster, id: identity, value: gone(labels) }).map(
+  ({ cluster: where, id, value }): Happening => ({
+    do: 'write',
+    cluster: where,
+    key: `cilium/state/identities/v1/id/${id}`,
+    value,
+  }),
+);
+
+const faults = ['cut', 'down', 'up', 'black-hole', 'compact', 'backup', 'restore'] as const;
+
+/** What may happen, in any order. */
+export const happenings: fc.Arbitrary<Happening[]> = fc.array(
+  fc.oneof(
+    { weight: 4, arbitrary: ipWrite },
+    { weight: 3, arbitrary: nodeWrite },
+    { weight: 3, arbitrary: serviceWrite },
+    { weight: 2, arbitrary: identityWrite },
+    { weight: 4, arbitrary: fc.record({ do: fc.constantFrom(...faults), cluster }) },
+    {
+      weight: 3,
+      arbitrary: fc.record({ do: fc.constantFrom(...EDITS), cluster: remote, told: fc.boolean() }),
+    },
+    // Ids never clash here: who comes first keeps a disputed one, which is no function of the content.
+    {
+      weight: 1,
+      arbitrary: fc.constantFrom<Happening>(
+        { do: 'id', cluster: 'a', id: 1 },
+        { do: 'id', cluster: 'a', id: 3 },
+        { do: 'id', cluster: 'b', id: 2 },
+        { do: 'id', cluster: 'b', id: 0 },
+      ),
+    },
+    {
+      weight: 3,
+      arbitrary: fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(0, 100, 5000, 30_000) }),
+    },
+  ),
+  { maxLength: 24, size: 'max' },
+);
+
+export type MakeMesh = NonNullable<ConstructorParameters<typeof Agent>[1]>;
+
+const BROKEN: ConfigFile = { kind: 'unusable', why: 'may not be read' };
+
+/** By then the directory was looked at, notified or not. */
+const RESCANNED_MS = 61_000;
+
+class World {
+  readonly clock = new ManualClock();
+  readonly servers: ReadonlyMap<string, MemoryServer> = new Map([
+    ['a', newCluster(this.clock, 'a', 1)],
+    ['b', newCluster(this.clock, 'b', 2)],
+    [OWN, newCluster(this.clock, OWN, 9)],
+  ]);
+  readonly agent: Agent;
+  readonly added: Set<Remote> = new Set();
+  readonly #directory = new FakeDirectory();
+  readonly #follower: ConfigFollower;
+  #versions = 0;
+  readonly #backups = new Map<string, ServerSnapshot>();
+
+  constructor(makeMesh?: MakeMesh) {
+    this.agent = new Agent(this.clock, makeMesh);
+    const { mesh } = this.agent;
+    this.#follower = new ConfigFollower({ source: this.#directory, mesh, clock: this.clock });
+  }
+
+  #server(name: string): MemoryServer {
+    const server = this.servers.get(name);
+    if (server === undefined) throw new Error(name);
+    return server;
+  }
+
+  async start(): Promise<void> {
+    this.agent.followOwn(this.#server(OWN));
+    for (const name of REMOTE) this.#configure(name);
+    await this.#follower.start();
+  }
+
+  async happen(what: Happening): Promise<void> {
+    switch (what.do) {
+      case 'write':
+        return write(this.#server(what.cluster), what.key, what.value);
+      case 'id':
+        return write(this.#server(what.cluster), `cilium/cluster-config/${what.cluster}`, {
+          id: what.id,
+          capabilities: { syncedCanaries: true },
+        });
+      case 'pass':
+        return advance(this.clock, what.ms);
+      case 'add':
+      case 'touch':
+      case 'remove':
+      case 'tear':
+      case 'break':
+        return this.#edit(what.do, what.cluster, what.told);
+      default:
+        return this.#fault(what.do, what.cluster);
+    }
+  }
+
+  #edit(edit: Edit, name: Remote, told: boolean): void {
+    if (edit === 'remove') {
+      this.added.delete(name);
+      this.#directory.write(name, undefined, { told });
+    } else if (edit === 'add') this.#configure(name, { told });
+    else if (edit === 'touch') this.#directory.write(name, this.#directory.files.get(name), { told });
+    else if (this.added.has(name))
+      this.#directory.write(name, edit === 'tear' ? { kind: 'other' } : BROKEN, { told });
+  }
+
+  #configure(name: Remote, options: { told: boolean } = { told: true }): void {
+    this.added.add(name);
+    const connect = (): KvstoreBackend => this.agent.connect(name, this.#server(name));
+    this.#directory.write(name, { kind: 'config', hash: String(++this.#versions), connect }, options);
+  }
+
+  #fault(fault: (typeof faults)[number], name: string): void {
+    const server = this.#server(name);
+    const link = this.agent.links.get(name)?.link;
+    const backup = this.#backups.get(name);
+    if (fault === 'cut') link?.cut();
+    if (fault === 'down') link?.down();
+    if (fault === 'up') link?.up();
+    if (fault === 'black-hole') link?.blackHole();
+    if (fault === 'compact') server.compact();
+    if (fault === 'backup') this.#backups.set(name, server.snapshot());
+    if (fault === 'restore' && backup !== undefined) server.restore(backup);
+  }
+
+  /** Every fault is over, and there was time for every backoff and deadline. */
+  async heal(): Promise<void> {
+    for (const name of this.added) {
+      if (this.#directory.files.get(name)?.kind !== 'config') this.#configure(name, { told: false });
+    }
+    await advance(this.clock, RESCANNED_MS);
+    for (const { link } of this.agent.links.values()) link.up();
+    await advance(this.clock, 50_000);
+    await settle(6);
+  }
+
+  async stop(): Promise<void> {
+    await this.#follower.stop();
+    await this.agent.stop();
+  }
+
+  /** The servers of the clusters that are followed. */
+  followed(): ReadonlyMap<string, MemoryServer> {
+    return new Map([...this.servers].filter(([name]) => name === OWN || this.added.has(name as Remote)));
+  }
+}
+
+function expectSame(view: unknown, expected: unknown, what: string): void {
+  const [left, right] = [JSON.stringify(view), JSON.stringify(expected)];
+  if (left !== right) throw new Error(`${what}:\n${left}\nnot\n${right}`);
+}
+
+/** I9: after anything, once the faults are over, the engines hold exactly what a fresh agent would. */
+export async function I9_reconnectIsColdStart(
+  script: readonly Happening[],
+  makeMesh?: MakeMesh,
+): Promise<void> {
+  const world = new World(makeMesh);
+  await world.start();
+  for (const what of script) await world.happen(what);
+  await world.heal();
+  const view = world.agent.view();
+  const fresh = await coldStart(world.clock, world.followed());
+  await world.stop();
+  expectSame(view, fresh, 'the engines hold');
+}
+
+/**
+ * I10: a cluster that is removed takes every claim with it, wherever it was in its life and whatever was wrong
+ * with its connection: what is left is what an agent holds that has never met it.
+ */
+export async function I10_noOrphans(script: readonly Happening[], makeMesh?: MakeMesh): Promise<void> {
+  const world = new World(makeMesh);
+  await world.start();
+  for (const what of script) await world.happen(what);
+  await world.happen({ do: 'remove', cluster: 'a', told: true });
+  await world.heal();
+  const view = world.agent.view();
+  const fresh = await coldStart(world.clock, world.followed());
+  await world.stop();
+  expectSame(view, fresh, 'after the cluster was removed, the engines hold');
+}

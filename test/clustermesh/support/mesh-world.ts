@@ -1,0 +1,196 @@
+import { assert } from '../../../src/base/assert.ts';
+import type { Clock, Random } from '../../../src/base/clock.ts';
+import type { Rejection } from '../../../src/base/rejection.ts';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
+import { ClusterMesh } from '../../../src/clustermesh/cluster-mesh.ts';
+import { OwnCluster } from '../../../src/clustermesh/own-cluster.ts';
+import { formatLabels } from '../../../src/identity/labels.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { parseService } from '../../../src/k8s/parse-service.ts';
+import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
+import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { keyRange } from '../../../src/kvstore/key-range.ts';
+import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
+import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { NO_LEASE } from '../../../src/kvstore/transport.ts';
+import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
+import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+import type { ManualClock } from '../../base/support/manual-clock.ts';
+import { settle } from '../../kvstore/support/settle.ts';
+import { plain } from '../../servicecache/support/plain.ts';
+
+/** The own cluster of every test here. */
+export const OWN = 'own';
+
+const random: Random = () => 0.5;
+
+/** Services that the own cluster has, global. */
+const LOCAL_SERVICES = ['s0', 's1'].map((name, i) => ({
+  apiVersion: 'v1',
+  kind: 'Service',
+  metadata: { name, namespace: 'ns', annotations: { 'service.cilium.io/global': 'true' } },
+  spec: { type: 'ClusterIP', clusterIP: `172.16.0.${i + 1}`, ports: [{ name: 'http', port: 80 }] },
+}));
+
+/** An agent's engines, and the mesh that feeds them from the servers it is given. */
+export class Agent {
+  readonly clock: Clock;
+  readonly ipcache: IPCache = new IPCache();
+  readonly services: ServiceCache = new ServiceCache({ clusterName: OWN });
+  readonly nodes: NodeManager;
+  readonly mesh: ClusterMesh;
+  readonly rejections: Rejection[] = [];
+  readonly links: Map<string, MemoryBackend> = new Map();
+  #own: OwnCluster | undefined;
+
+  constructor(clock: Clock, makeMesh = (options: MeshOptions): ClusterMesh => new ClusterMesh(options)) {
+    this.clock = clock;
+    const { ipcache, services } = this;
+    this.nodes = new NodeManager({ ipcache, clock, random, clusterName: OWN, localNodeName: 'me' });
+    for (const object of LOCAL_SERVICES) {
+      const { value } = parseService(object);
+      assert(value, 'a service of this test');
+      services.updateService(value);
+    }
+    services.markSynced();
+    const onReject = (rejection: Rejection): void => void this.rejections.push(rejection);
+    const { nodes } = this;
+    // So narrow that almost everything waits, but for no turn of the event loop: tests count those.
+    const gate = new TurnGate({ clock, nextTurn: queueMicrotask, weightPerTurn: 2 });
+    this.mesh = makeMesh({
+      gate,
+      ipcache,
+      services,
+      nodes,
+      clusterName: OWN,
+      clusterID: 9,
+      clock,
+      random,
+      onReject,
+    });
+  }
+
+  connect(name: string, server: MemoryServer): KvstoreBackend {
+    const backend = new MemoryBackend({ server, clock: this.clock, random });
+    this.links.set(name, backend);
+    return backend;
+  }
+
+  followOwn(server: MemoryServer): void {
+    this.followOwnOn(this.connect(OWN, server));
+  }
+
+  followOwnOn(backend: KvstoreBackend): OwnCluster {
+    const { ipcache, nodes } = this;
+    this.#own = new OwnCluster({ clusterName: OWN, engines: { ipcache, nodes }, backend });
+    this.#own.start();
+    return this.#own;
+  }
+
+  async add(name: string, server: MemoryServer): Promise<void> {
+    await this.mesh.add(name, () => this.connect(name, server));
+  }
+
+  /** Everything that the engines know, as plain data. */
+  view(): unknown {
+    const identities = this.mesh
+      .status()
+      .clusters.map(({ name }) => [
+        name,
+        [...(this.mesh.identitiesOf(name)?.entries() ?? [])]
+          .map(([id, labels]) => [id, formatLabels(labels)] as const)
+          .sort(([a], [b]) => a - b),
+      ]);
+    const entries = [...this.ipcache.entries({ includeShadowed: true })];
+    return plain({
+      entries: entries.sort((a, b) => (a.key < b.key ? -1 : 1)),
+      claims: entries.map(({ key }) => [key, this.ipcache.explain(key)?.claims.length]),
+      nodes: [...this.nodes.nodes()].map((node) => plain(node)).sort(byText),
+      services: this.services.snapshot().toJS(),
+      identities,
+    });
+  }
+
+  async stop(): Promise<void> {
+    await this.mesh.stop();
+    await this.#own?.stop();
+    for (const backend of this.links.values()) await backend.close();
+  }
+}
+
+type MeshOptions = ConstructorParameters<typeof ClusterMesh>[0];
+
+function byText(a: unknown, b: unknown): number {
+  return JSON.stringify(a) < JSON.stringify(b) ? -1 : 1;
+}
+
+/** Writes a key, or deletes it where `value` is undefined; a value that is no text is written as JSON. */
+export function write(server: MemoryServer, key: string, value: unknown): void {
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  server.txn({
+    compare: [],
+    writes:
+      text === undefined
+        ? [{ op: 'delete', range: keyRange(key) }]
+        : [{ op: 'put', key, value: bytesOfText(text), lease: NO_LEASE }],
+  });
+}
+
+/** Writes an IP as the agents of a cluster do. */
+export function writeIP(server: MemoryServer, address: string, identity: number): void {
+  write(server, ipKey(address), { IP: address, ID: identity });
+}
+
+export function deleteIP(server: MemoryServer, address: string): void {
+  write(server, ipKey(address), undefined);
+}
+
+function ipKey(address: string): string {
+  return `cilium/state/ip/v1/default/${address}`;
+}
+
+/** Writes a node with one address below a cluster's keys; its value may say that it is another cluster's. */
+export function writeNode(
+  server: MemoryServer,
+  cluster: string,
+  name: string,
+  address: string,
+  named: string = cluster,
+): void {
+  write(server, `cilium/state/nodes/v1/${cluster}/${name}`, {
+    Name: name,
+    Cluster: named,
+    IPAddresses: [{ Type: 'InternalIP', IP: address }],
+  });
+}
+
+/** A kvstore of a cluster as 1.13 and later write it, complete, with nothing in it. */
+export function newCluster(clock: ManualClock, name: string, id: number): MemoryServer {
+  const server = new MemoryServer({ clock, clusterID: name });
+  write(server, `cilium/cluster-config/${name}`, { id, capabilities: { syncedCanaries: true } });
+  completeCluster(server, name);
+  return server;
+}
+
+/** The canaries that say that every resource is complete. */
+export function completeCluster(server: MemoryServer, name: string): void {
+  for (const resource of ['nodes', 'services', 'identities', 'ip']) {
+    write(server, `cilium/synced/${name}/cilium/state/${resource}/v1`, '2026-01-01T00:00:00Z');
+  }
+}
+
+/** An agent that has just started over the same servers: what everybody must agree with (I9). */
+export async function coldStart(
+  clock: ManualClock,
+  clusters: ReadonlyMap<string, MemoryServer>,
+): Promise<unknown> {
+  const agent = new Agent(clock);
+  for (const [name, server] of clusters) {
+    if (name === OWN) agent.followOwn(server);
+    else await agent.add(name, server);
+  }
+  await settle(12);
+  const view = agent.view();
+  await agent.stop();
+  return view;
+}

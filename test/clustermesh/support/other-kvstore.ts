@@ -1,0 +1,38 @@
+import { KvstoreClient } from '../../../src/kvstore/kvstore-client.ts';
+import type { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import type { Transport } from '../../../src/kvstore/transport.ts';
+import type { ManualClock } from '../../base/support/manual-clock.ts';
+
+/** One address behind which another kvstore can come to stand, as behind a name that is moved. */
+export class MovableAddress {
+  #link: MemoryTransport;
+  readonly #clock: ManualClock;
+
+  constructor(server: MemoryServer, clock: ManualClock) {
+    this.#clock = clock;
+    this.#link = new MemoryTransport(server, clock);
+  }
+
+  /** A client of whatever is there, now and later. */
+  connect(): KvstoreClient {
+    const transport: Transport = {
+      range: (...words) => this.#link.range(...words),
+      txn: (...words) => this.#link.txn(...words),
+      grantLease: (...words) => this.#link.grantLease(...words),
+      keepLeaseAlive: (...words) => this.#link.keepLeaseAlive(...words),
+      revokeLease: (...words) => this.#link.revokeLease(...words),
+      endpoints: () => this.#link.endpoints(),
+      watch: (...words) => this.#link.watch(...words),
+      close: () => this.#link.close(),
+    };
+    return new KvstoreClient({ kind: 'memory', transport, clock: this.#clock, random: () => 0.5 });
+  }
+
+  /** Every connection breaks; the next one reaches this server. */
+  moveTo(server: MemoryServer): void {
+    const before = this.#link;
+    this.#link = new MemoryTransport(server, this.#clock);
+    before.cut();
+  }
+}

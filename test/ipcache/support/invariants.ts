@@ -1,0 +1,112 @@
+import { isDeepStrictEqual } from 'node:util';
+import { sameEntry } from '../../../src/ipcache/change.ts';
+import type { IPCache } from '../../../src/ipcache/ipcache.ts';
+import type { IPCacheChange, IPCacheEntry, IPCacheListener, KeyedEntry } from '../../../src/ipcache/types.ts';
+import { Prefix } from '../../../src/net/prefix.ts';
+
+/** What the tests use of a cache, so that a broken one can stand in for it. */
+export type CacheUnderTest = Pick<
+  IPCache,
+  | 'upsert'
+  | 'delete'
+  | 'withdraw'
+  | 'batch'
+  | 'get'
+  | 'lookup'
+  | 'lookupByPrefix'
+  | 'lookupByIdentity'
+  | 'entries'
+  | 'explain'
+  | 'subscribe'
+  | 'subscribeOwners'
+>;
+
+/** A listener that folds what it is told, and complains of noise (I3) and of an `old` that it was never told. */
+export class FoldingListener implements IPCacheListener {
+  readonly view: Map<string, IPCacheEntry> = new Map();
+  readonly complaints: string[] = [];
+  synced = 0;
+  /** Prefixes told since the last `takeTold`. */
+  #told: string[] = [];
+
+  onChanges(changes: readonly IPCacheChange[]): void {
+    if (changes.length === 0) this.complaints.push('told of nothing');
+    for (const change of changes) {
+      const known = this.view.get(change.prefix);
+      if (!sameEntry(known, change.old))
+        this.complaints.push(`${change.prefix}: old is not what was told before`);
+      if (sameEntry(change.old, change.new)) this.complaints.push(`${change.prefix}: told of no change`);
+      if (change.new === undefined) this.view.delete(change.prefix);
+      else this.view.set(change.prefix, change.new);
+      this.#told.push(change.prefix);
+    }
+  }
+
+  onSynced(): void {
+    this.synced++;
+  }
+
+  takeTold(): readonly string[] {
+    const told = this.#told;
+    this.#told = [];
+    return told;
+  }
+}
+
+/** A map of entries as plain sorted data, to compare and to print. */
+export function plain(view: ReadonlyMap<string, IPCacheEntry>): Record<string, unknown> {
+  const rows = [...view].map(([prefix, { identity, hostIP, encryptKey, k8s }]) => [
+    prefix,
+    { identity, hostIP, encryptKey, k8s },
+  ]);
+  return Object.fromEntries(rows.sort(([a], [b]) => (String(a) < String(b) ? -1 : 1)));
+}
+
+/** I1: what the listener has folded is what a new one is given. */
+export function foldEqualsDump(cache: CacheUnderTest, folded: FoldingListener): string[] {
+  const fresh = new FoldingListener();
+  cache.subscribe(fresh)();
+  const problems = [...fresh.complaints];
+  if (fresh.synced !== 1) problems.push(`synced ${fresh.synced} times`);
+  if (!isDeepStrictEqual(plain(folded.view), plain(fresh.view))) {
+    problems.push(
+      `I1: fold ${JSON.stringify(plain(folded.view))} but dump ${JSON.stringify(plain(fresh.view))}`,
+    );
+  }
+  return problems;
+}
+
+/** I5: `lookupByIdentity` is the inverse of the entries. */
+export function identityIsInverse(cache: CacheUnderTest): string[] {
+  const entries = [...cache.entries({ includeShadowed: true })];
+  const byIdentity = groupByIdentity(entries);
+  const problems: string[] = [];
+  for (const id of new Set([...byIdentity.keys(), 100, 200, 300])) {
+    const expected = (byIdentity.get(id) ?? []).map(({ key }) => key).sort();
+    const actual = [...cache.lookupByIdentity(id)].sort();
+    if (!isDeepStrictEqual(actual, expected))
+      problems.push(`I5: identity ${id}: ${actual} but entries say ${expected}`);
+  }
+  return problems;
+}
+
+function groupByIdentity(entries: readonly KeyedEntry[]): Map<number, KeyedEntry[]> {
+  const groups = new Map<number, KeyedEntry[]>();
+  for (const entry of entries) groups.set(entry.identity, [...(groups.get(entry.identity) ?? []), entry]);
+  return groups;
+}
+
+/** I6: `lookup` is the visible entry with the longest prefix that contains the address, found by looking at all. */
+export function longestPrefixWins(cache: CacheUnderTest, addresses: readonly string[]): string[] {
+  const visible = [...cache.entries()].flatMap((entry) => {
+    const prefix = Prefix.parse(entry.key);
+    return prefix === undefined ? [] : [{ entry, prefix }];
+  });
+  return addresses.flatMap((address) => {
+    const target = Prefix.parse(address);
+    const matches = visible.filter(({ prefix }) => target !== undefined && prefix.contains(target));
+    const expected = matches.sort((a, b) => b.prefix.length - a.prefix.length)[0]?.entry.key;
+    const actual = cache.lookup(address)?.key;
+    return actual === expected ? [] : [`I6: ${address}: ${actual} but the longest match is ${expected}`];
+  });
+}

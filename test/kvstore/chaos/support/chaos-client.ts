@@ -1,0 +1,142 @@
+import type { Random } from '../../../../src/base/clock.ts';
+import { RejectionLog } from '../../../../src/base/rejection.ts';
+import { systemClock } from '../../../../src/base/system-clock.ts';
+import type { Watch } from '../../../../src/kvstore/backend.ts';
+import { bytesOfText, textOfBytes } from '../../../../src/kvstore/bytes.ts';
+import { EtcdBackend } from '../../../../src/kvstore/etcd/etcd-backend.ts';
+import type { EtcdConfig } from '../../../../src/kvstore/etcd/etcd-config.ts';
+import { SharedStore, type SharedStoreStatus } from '../../../../src/kvstore/store/shared-store.ts';
+import {
+  type StoreDecoder,
+  type StoreObserver,
+  WatchStore,
+} from '../../../../src/kvstore/store/watch-store.ts';
+import { type LinkMode, TcpProxy } from '../../etcd/support/tcp-proxy.ts';
+import { CheckedWatch } from './checked-watch.ts';
+import type { Past } from './past.ts';
+
+/** What a {@link ChaosClient} is made of. */
+export interface ChaosClientOptions {
+  readonly name: string;
+  /** Ports of the cluster's members. */
+  readonly ports: readonly number[];
+  readonly config: EtcdConfig;
+  readonly prefix: string;
+  readonly pasts: readonly Past[];
+  readonly random: Random;
+  /** Makes something wrong with what the client tells: for the test of the test. */
+  readonly tamper?: ((watch: Watch) => Watch) | undefined;
+}
+
+const LEASE_SECONDS = 5;
+const RESYNC_MS = 1000;
+
+const asText: StoreDecoder<string> = (_name, value) => ({ ok: true, value: textOfBytes(value) ?? 'no text' });
+
+/** An observer that keeps what it is told. */
+function folding(content: Map<string, string>): StoreObserver<string> {
+  return {
+    onUpdate: (name, value) => void content.set(name, value),
+    onDelete: (name) => void content.delete(name),
+  };
+}
+
+/**
+ * A client of the cluster with everything that a user of the library runs: a watch of the whole prefix, a watch
+ * store of its keys, a shared store to which it contributes under a lease. Links of its own lead to each member.
+ */
+export class ChaosClient {
+  readonly name: string;
+  readonly links: readonly TcpProxy[];
+  readonly backend: EtcdBackend;
+  readonly watch: CheckedWatch;
+  /** What the watch store below `keys/` holds. */
+  readonly keys: Map<string, string> = new Map();
+  /** What the shared store below `shared/` holds. */
+  readonly shared: Map<string, string> = new Map();
+  /** What this client contributes to it. */
+  readonly contribution: Map<string, string> = new Map();
+  readonly #config: EtcdConfig;
+  readonly #sharedStore: SharedStore<string>;
+  readonly #ended = new AbortController();
+  readonly #done: Promise<unknown>;
+
+  private constructor(links: readonly TcpProxy[], options: ChaosClientOptions) {
+    const { name, prefix, pasts, random, tamper = (watch) => watch } = options;
+    this.name = name;
+    this.links = links;
+    const scheme = options.config.tls === undefined ? 'http' : 'https';
+    this.#config = {
+      ...options.config,
+      endpoints: links.map(({ port }) => `${scheme}://127.0.0.1:${port}`),
+      deadlineMs: 2000,
+      keepAliveTimeMs: 500,
+      keepAliveTimeoutMs: 500,
+    };
+    this.backend = new EtcdBackend(this.#config, { leaseSeconds: LEASE_SECONDS, random });
+    const { signal } = this.#ended;
+    this.watch = new CheckedWatch(name, tamper(this.backend.watch(prefix, { signal })), pasts);
+    const rejections = new RejectionLog();
+    const keys = new WatchStore<string>({ decode: asText, observer: folding(this.keys), rejections });
+    this.#sharedStore = new SharedStore<string>({
+      backend: this.backend,
+      prefix: `${prefix}shared/`,
+      decode: asText,
+      observer: folding(this.shared),
+      rejections,
+      clock: systemClock,
+      random,
+      syncIntervalMs: RESYNC_MS,
+      deleteDelayMs: 0,
+    });
+    this.#done = Promise.all([
+      this.watch.done,
+      keys.run({ backend: this.backend, prefix: `${prefix}keys/`, signal }),
+      this.#sharedStore.run(signal),
+    ]);
+  }
+
+  static async start(options: ChaosClientOptions): Promise<ChaosClient> {
+    const links = options.ports.map((port) => new TcpProxy(port));
+    await Promise.all(links.map((link) => link.start()));
+    return new ChaosClient(links, options);
+  }
+
+  /** Says what this client's keys are to be from now on. */
+  contribute(round: number, count: number): void {
+    for (let i = 0; i < count; i++) {
+      const [name, value] = [`${this.name}-${i}`, `${this.name} ${round} ${i}`];
+      this.contribution.set(name, value);
+      this.#sharedStore.updateLocalKey(name, bytesOfText(value));
+    }
+    const gone = `${this.name}-${round % count}`;
+    this.contribution.delete(gone);
+    this.#sharedStore.deleteLocalKey(gone);
+  }
+
+  get sharedStatus(): SharedStoreStatus {
+    return this.#sharedStore.status();
+  }
+
+  /** Breaks or opens the ways to all members. */
+  setLinks(mode: LinkMode): void {
+    for (const link of this.links) link.mode = mode;
+  }
+
+  /** Goes over to other certificates. */
+  reconfigure(tls: EtcdConfig['tls']): void {
+    this.backend.reconfigure({ ...this.#config, tls });
+  }
+
+  /** Whether the way to the server has been noticed to be broken. */
+  get hasNoticed(): boolean {
+    return this.watch.status().state !== 'watching';
+  }
+
+  async close(): Promise<void> {
+    this.#ended.abort();
+    await this.#done;
+    await this.backend.close();
+    await Promise.all(this.links.map((link) => link.close()));
+  }
+}

@@ -1,0 +1,151 @@
+import { until } from '../../support/until.ts';
+import type { ChaosWorld } from './chaos-world.ts';
+import { pick } from './seeded-random.ts';
+
+/** Something that happens to a world under load; when it resolves, the world is whole again. */
+export type Strike = (world: ChaosWorld) => Promise<void>;
+
+/** What a fault needs of its cluster. */
+export interface Fault {
+  readonly needs?: 'three members' | 'users';
+  readonly strike: Strike;
+}
+
+const anyClient = ({ clients, random }: ChaosWorld) => pick(clients, random);
+
+/** One member is killed under load, and comes back. With one member alone nobody can write meanwhile. */
+const killAndRestart: Strike = async ({ cluster, load, random }) => {
+  const { members } = cluster;
+  await pick(members, random).kill();
+  if (members.length > 2) await load.more(50);
+  await cluster.startAll();
+};
+
+const killAll: Strike = async ({ cluster }) => {
+  await Promise.all(cluster.members.map((member) => member.kill()));
+  await cluster.startAll();
+};
+
+const compactWhileAway: Strike = async (world) => {
+  world.links('refuse');
+  await world.noticed();
+  await world.load.more(200);
+  await world.cluster.compact();
+  await world.load.more(50);
+  world.links('open');
+};
+
+const compactUnderSlowReader: Strike = async (world) => {
+  const release = anyClient(world).watch.hold();
+  await world.load.more(300);
+  await world.cluster.compact();
+  await world.load.more(50);
+  release();
+};
+
+/** Grown again past its old end before the clients are back, or not: both must be noticed. */
+const restore =
+  (newClusterID: boolean): Strike =>
+  async (world) => {
+    const backup = await world.cluster.backup();
+    await world.load.more(200);
+    await world.restore(backup, { newClusterID });
+    if (world.random() < 0.5) await world.load.more(500);
+    world.links('open');
+  };
+
+const loseLeader: Strike = async ({ cluster, load }) => {
+  await (await cluster.leader()).kill();
+  await load.more(100);
+  await cluster.startAll();
+};
+
+const loseQuorum: Strike = async (world) => {
+  const { cluster, random } = world;
+  const survivor = pick(cluster.members, random);
+  await Promise.all(cluster.members.filter((member) => member !== survivor).map((member) => member.kill()));
+  await world.noticed();
+  await cluster.startAll();
+};
+
+/** A member stops in its tracks for as long as it takes to be noticed, and goes on as if nothing had happened. */
+const freezeLeader: Strike = async ({ cluster, load }) => {
+  const leader = await cluster.leader();
+  leader.freeze();
+  await load.more(50);
+  leader.thaw();
+};
+
+const blackHole: Strike = async (world) => {
+  world.links('black-hole');
+  await world.noticed();
+  await world.load.more(100);
+  world.links('open');
+};
+
+/** What is under way arrives late, but arrives. */
+const stall: Strike = async (world) => {
+  const client = anyClient(world);
+  client.setLinks('stalled');
+  await world.load.more(300);
+  client.setLinks('open');
+};
+
+/** A client that cannot be heard for longer than its lease lives finds its keys gone, and puts them again. */
+const leaseExpiry: Strike = async (world) => {
+  await world.landed();
+  const client = anyClient(world);
+  client.setLinks('stalled');
+  await world.cluster.untilGone(`shared/${client.name}-`);
+  client.setLinks('open');
+};
+
+/** Each connection breaks after some more bytes, again and again: catch-ups are cut in their middle. */
+const cutCatchUps: Strike = async (world) => {
+  world.links('refuse');
+  await world.noticed();
+  await world.load.more(500);
+  world.links('open');
+  for (let cuts = 0; cuts < 5; cuts++) {
+    for (const client of world.clients) for (const link of client.links) link.cutAfter(10_000);
+    await world.load.more(40);
+  }
+  for (const client of world.clients)
+    for (const link of client.links) link.cutAfter(Number.POSITIVE_INFINITY);
+};
+
+const expireTokens: Strike = async (world) => {
+  await world.cluster.expireTokens();
+  for (const client of world.clients) for (const link of client.links) link.cut();
+  await world.load.more(50);
+};
+
+/** Two faults at a time: one client away while the cluster is killed, and compacted once it is back. */
+const killCompactWhileAway: Strike = async (world) => {
+  const client = anyClient(world);
+  client.setLinks('refuse');
+  await until('it notices', () => client.hasNoticed);
+  await killAll(world);
+  await world.load.more(50);
+  await world.cluster.compact();
+  client.setLinks('open');
+};
+
+/** Everything that may happen to a world, by name. */
+export const FAULTS: Readonly<Record<string, Fault>> = {
+  'kill -9 and restart': { strike: killAndRestart },
+  'kill -9 of all members': { strike: killAll },
+  'a compaction while away': { strike: compactWhileAway },
+  'a compaction before a slow reader': { strike: compactUnderSlowReader },
+  'a restart and a compaction while away': { strike: killCompactWhileAway },
+  'a restore of an older snapshot': { strike: restore(false) },
+  'a restore of an older snapshot under another cluster id': { strike: restore(true) },
+  'a black hole': { strike: blackHole },
+  'a stalled link': { strike: stall },
+  'a stalled link that outlasts the lease': { strike: leaseExpiry },
+  'cuts in the middle of catch-ups': { strike: cutCatchUps },
+  'tokens that expire': { needs: 'users', strike: expireTokens },
+  'a leader that is lost': { needs: 'three members', strike: loseLeader },
+  'a quorum that is lost': { needs: 'three members', strike: loseQuorum },
+  'a leader that stands still': { needs: 'three members', strike: freezeLeader },
+};

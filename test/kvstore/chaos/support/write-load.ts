@@ -1,0 +1,154 @@
+import type { Random } from '../../../../src/base/clock.ts';
+import { bytesOfText } from '../../../../src/kvstore/bytes.ts';
+import { asKvstoreError, type KvstoreError } from '../../../../src/kvstore/errors.ts';
+import type { EtcdConfig } from '../../../../src/kvstore/etcd/etcd-config.ts';
+import { EtcdTransport } from '../../../../src/kvstore/etcd/etcd-transport.ts';
+import { keyRange } from '../../../../src/kvstore/key-range.ts';
+import { NO_LEASE, type WriteOperation } from '../../../../src/kvstore/transport.ts';
+import { until } from '../../support/until.ts';
+import type { Past } from './past.ts';
+
+/** A write whose success the server has confirmed. */
+interface Acknowledged {
+  readonly key: string;
+  readonly value: string | undefined;
+  readonly revision: number;
+}
+
+/** So many of the newest keys are overwritten and deleted at random; older ones stay as they are. */
+const RECENT = 200;
+/** So many older keys are kept; the oldest are deleted. */
+const KEPT = 5000;
+const TXN_KEYS = 4;
+/** About 1,000 writes/s: a cycle of faults makes some thousand revisions. */
+const PAUSE_MS = 2;
+const DEADLINE_MS = 1000;
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/**
+ * Writes without pause, straight to the cluster, through whatever happens to it. Every value is written once, and
+ * most keys are: an overwrite would heal a write that was lost, and hide it.
+ */
+export class WriteLoad {
+  readonly #transport: EtcdTransport;
+  readonly #prefix: string;
+  readonly #random: Random;
+  /** Everything that was ever asked to be written. */
+  readonly #attempted = new Set<string>();
+  readonly #recent: string[] = [];
+  #acknowledged: Acknowledged[] = [];
+  #count = 0;
+  #keys = 0;
+  #retired = 0;
+  #lastError: KvstoreError | undefined;
+  #running: Promise<void> | undefined;
+  #isPaused = true;
+
+  constructor(config: EtcdConfig, prefix: string, random: Random) {
+    this.#transport = new EtcdTransport({ ...config, deadlineMs: DEADLINE_MS }, random);
+    this.#prefix = prefix;
+    this.#random = random;
+  }
+
+  /** Keys written so far, acknowledged or not. */
+  get keys(): number {
+    return this.#keys;
+  }
+
+  start(): void {
+    this.#isPaused = false;
+    this.#running ??= this.#write();
+  }
+
+  /** Resolves when nothing is under way any more. */
+  async pause(): Promise<void> {
+    this.#isPaused = true;
+    await this.#running;
+    this.#running = undefined;
+  }
+
+  /** Waits until so many more writes have been acknowledged. */
+  async more(writes: number): Promise<void> {
+    const enough = this.#count + writes;
+    await until(`${writes} more writes`, () => this.#count >= enough).catch((error: unknown) => {
+      throw new Error(`the load stands still: ${this.#lastError?.message}`, { cause: error });
+    });
+  }
+
+  /** Whether this value was ever meant for this key. */
+  wrote(key: string, value: string): boolean {
+    return this.#attempted.has(`${key}=${value}`);
+  }
+
+  /** The acknowledged writes that the history does not have: the server has lost them. Forgets about the others. */
+  missingFrom(past: Past): readonly Acknowledged[] {
+    const isKept = ({ key, value, revision }: Acknowledged): boolean => {
+      // To delete what does not exist leaves no trace.
+      const found = past.at(key, revision);
+      return found?.value === value && (value === undefined || found?.revision === revision);
+    };
+    const missing = this.#acknowledged.filter((write) => !isKept(write));
+    this.#acknowledged = [];
+    return missing;
+  }
+
+  async close(): Promise<void> {
+    await this.pause();
+    await this.#transport.close();
+  }
+
+  async #write(): Promise<void> {
+    while (!this.#isPaused) {
+      const entries = this.#batch();
+      try {
+        const { header } = await this.#transport.txn({ compare: [], writes: [...entries].map(operation) });
+        for (const [key, value] of entries)
+          this.#acknowledged.push({ key, value, revision: header.revision });
+        this.#count += entries.size;
+      } catch (error) {
+        // Whether it was done is not known: the history will tell.
+        this.#lastError = asKvstoreError(error);
+        await pause(10 * PAUSE_MS);
+      }
+      await pause(PAUSE_MS);
+    }
+  }
+
+  /** One to five keys to be written together; undefined deletes. */
+  #batch(): Map<string, string | undefined> {
+    const entries = new Map<string, string | undefined>();
+    const size = 1 + Math.floor(this.#random() * TXN_KEYS);
+    while (entries.size < size) {
+      const kind = this.#random();
+      const old = this.#recent[Math.floor(this.#random() * this.#recent.length)];
+      if (kind < 0.6 || old === undefined) this.#put(entries, this.#newKey());
+      else if (kind < 0.8) this.#put(entries, old);
+      else entries.set(old, undefined);
+    }
+    if (this.#keys - this.#retired > KEPT) entries.set(this.#key(++this.#retired), undefined);
+    return entries;
+  }
+
+  #key(number: number): string {
+    return `${this.#prefix}${String(number).padStart(7, '0')}`;
+  }
+
+  #newKey(): string {
+    const key = this.#key(++this.#keys);
+    this.#recent.push(key);
+    if (this.#recent.length > RECENT) this.#recent.shift();
+    return key;
+  }
+
+  #put(entries: Map<string, string | undefined>, key: string): void {
+    const value = `value ${this.#attempted.size} of ${key}`;
+    this.#attempted.add(`${key}=${value}`);
+    entries.set(key, value);
+  }
+}
+
+function operation([key, value]: readonly [string, string | undefined]): WriteOperation {
+  if (value === undefined) return { op: 'delete', range: keyRange(key) };
+  return { op: 'put', key, value: bytesOfText(value), lease: NO_LEASE };
+}

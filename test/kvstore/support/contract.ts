@@ -1,0 +1,705 @@
+import { getEventListeners } from 'node:events';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { bytesOfText, keyOfBytes, textOfBytes } from '../../../src/kvstore/bytes.ts';
+import { KvstoreError } from '../../../src/kvstore/errors.ts';
+import { BATCH_EVENTS, HIGH_WATER_BYTES } from '../../../src/kvstore/watch/event-queue.ts';
+import { PAGE_KEYS } from '../../../src/kvstore/watch/paged-list.ts';
+import type { ContractClient, ContractKvstore, Entry, OpenOptions } from './contract-harness.ts';
+import { WatchRecorder } from './watch-recorder.ts';
+
+const P = 'contract/';
+const bytes = bytesOfText;
+
+function numbered(count: number, from = 0, prefix = P): Entry[] {
+  return Array.from({ length: count }, (_, i) => {
+    const n = String(from + i).padStart(6, '0');
+    return [`${prefix}${n}`, `value ${n}`];
+  });
+}
+
+/**
+ * What every backend promises (SEMANTICS 5, `src/kvstore/backend.ts`), word for word the same for each.
+ * `open` gives a fresh, empty server.
+ */
+export function backendContract(
+  name: string,
+  open: (options?: OpenOptions) => Promise<ContractKvstore>,
+): void {
+  let kvstore: ContractKvstore;
+  let client: ContractClient;
+  const recorders: WatchRecorder[] = [];
+  const controllers: AbortController[] = [];
+
+  beforeEach(async () => {
+    kvstore = await open();
+    client = await kvstore.client();
+  });
+
+  afterEach(async () => {
+    for (const controller of controllers.splice(0)) controller.abort();
+    const breaches = recorders.splice(0).flatMap((recorder) => recorder.breaches);
+    await kvstore.dispose();
+    expect(breaches).toEqual([]);
+  });
+
+  /** For tests that want more of their server. */
+  async function reopen(options: OpenOptions): Promise<void> {
+    await kvstore.dispose();
+    kvstore = await open(options);
+    client = await kvstore.client();
+  }
+
+  function watch(prefix = P, options: { mayGoBack?: boolean; by?: ContractClient } = {}): WatchRecorder {
+    const controller = new AbortController();
+    controllers.push(controller);
+    const { backend } = options.by ?? client;
+    const recorder = new WatchRecorder(backend.watch(prefix, { signal: controller.signal }), options);
+    recorders.push(recorder);
+    return recorder;
+  }
+
+  async function listed(recorder: WatchRecorder): Promise<WatchRecorder> {
+    await kvstore.until('list-done', () => recorder.listed);
+    await kvstore.until('watching', () => recorder.status().state === 'watching');
+    return recorder;
+  }
+
+  /** Waits until the watch shows exactly what the server holds. */
+  async function converged(recorder: WatchRecorder, prefix = P): Promise<void> {
+    await kvstore.until(`${prefix} converged`, async () => {
+      if (!recorder.listed) return false;
+      const content = await kvstore.content(prefix);
+      return (
+        recorder.content.size === content.size &&
+        [...content].every(([key, value]) => recorder.content.get(key) === value)
+      );
+    });
+  }
+
+  describe(`${name}: reads and writes`, () => {
+    it('a key that is not there is undefined', async () => {
+      expect(await client.backend.get(`${P}none`)).toBeUndefined();
+      expect(await client.backend.listPrefix(P)).toEqual([]);
+    });
+
+    it('what was written is read back, with its revisions', async () => {
+      const { backend } = client;
+      const created = await backend.update(`${P}a`, bytes('1'));
+      const modified = await backend.update(`${P}a`, bytes('2'));
+      const found = await backend.get(`${P}a`);
+      expect(modified).toBeGreaterThan(created);
+      expect(textOfBytes(found?.value ?? bytes(''))).toBe('2');
+      expect(found).toMatchObject({ key: `${P}a`, createRevision: created, modRevision: modified });
+    });
+
+    it('a prefix is listed in order, whole, and no sibling of it', async () => {
+      await kvstore.load([
+        ['c1/a', '1'],
+        ['c1/b', '2'],
+        ['c10/a', '3'],
+        ['c1', '4'],
+        ['c1.', '5'],
+      ]);
+      const keys = (await client.backend.listPrefix('c1/')).map(({ key }) => key);
+      expect(keys).toEqual(['c1/a', 'c1/b']);
+    });
+
+    it('binary, UTF-8 and empty values come back as they were', async () => {
+      const values = [Uint8Array.of(), Uint8Array.of(0, 255, 128, 10), bytes('čaj 茶 🍵')];
+      for (const [i, value] of values.entries()) await client.backend.update(`${P}${i}`, value);
+      const read = await client.backend.listPrefix(P);
+      expect(read.map(({ value }) => [...value])).toEqual(values.map((value) => [...value]));
+    });
+
+    it('keys that are not UTF-8 stay apart', async () => {
+      const keys = [0x80, 0x81, 0xff].map((byte) => P + keyOfBytes(Uint8Array.of(byte)));
+      for (const key of keys) await client.backend.update(key, bytes(key));
+      const read = await client.backend.listPrefix(P);
+      expect(read.map(({ key }) => key)).toEqual(keys);
+    });
+
+    it('delete says whether there was something', async () => {
+      await kvstore.put(`${P}a`, '1');
+      expect(await client.backend.delete(`${P}a`)).toBe(true);
+      expect(await client.backend.delete(`${P}a`)).toBe(false);
+    });
+
+    it('a delete bound to a revision spares what was written since', async () => {
+      const old = await client.backend.update(`${P}a`, bytes('1'));
+      const now = await client.backend.update(`${P}a`, bytes('2'));
+      expect(await client.backend.delete(`${P}a`, { ifModRevision: old })).toBe(false);
+      expect(await client.backend.delete(`${P}a`, { ifModRevision: now })).toBe(true);
+    });
+
+    it('a delete bound to the session spares what is not of it', async () => {
+      const other = await kvstore.client();
+      await client.backend.update(`${P}own`, bytes('1'), { leased: true });
+      await client.backend.update(`${P}free`, bytes('1'));
+      await other.backend.update(`${P}other`, bytes('1'), { leased: true });
+      const remove = (name: string): Promise<boolean> => client.backend.delete(P + name, { ifOwn: true });
+      expect(await remove('free')).toBe(false);
+      expect(await remove('other')).toBe(false);
+      expect(await remove('none')).toBe(false);
+      expect(await remove('own')).toBe(true);
+      await other.close();
+    });
+
+    it('deletePrefix takes the prefix and nothing beside it', async () => {
+      await kvstore.load([
+        ['c1/a', '1'],
+        ['c1/b', '2'],
+        ['c10/a', '3'],
+      ]);
+      expect(await client.backend.deletePrefix('c1/')).toBe(2);
+      expect([...(await kvstore.content('c1')).keys()]).toEqual(['c10/a']);
+    });
+
+    it('createOnly: of many that race for one key, one wins', async () => {
+      const others = [client, await kvstore.client(), await kvstore.client()];
+      const results = await Promise.all(
+        Array.from({ length: 12 }, (_, i) => others[i % 3]?.backend.createOnly(`${P}race`, bytes(String(i)))),
+      );
+      expect(results.filter((won) => won === true)).toHaveLength(1);
+      expect((await kvstore.content(P)).get(`${P}race`)).toBe(String(results.indexOf(true)));
+    });
+
+    it('createIfExists writes only while the condition is there', async () => {
+      const { backend } = client;
+      expect(await backend.createIfExists(`${P}master`, `${P}slave`, bytes('1'))).toBe(false);
+      await kvstore.put(`${P}master`, 'x');
+      expect(await backend.createIfExists(`${P}master`, `${P}slave`, bytes('1'))).toBe(true);
+      expect((await kvstore.content(P)).get(`${P}slave`)).toBe('1');
+    });
+
+    it('updateIfDifferent writes what differs, and only that', async () => {
+      const { backend } = client;
+      expect(await backend.updateIfDifferent(`${P}a`, bytes('1'))).toBe(true);
+      expect(await backend.updateIfDifferent(`${P}a`, bytes('1'))).toBe(false);
+      expect(await backend.updateIfDifferent(`${P}a`, bytes('2'))).toBe(true);
+      const races = await Promise.all(
+        Array.from({ length: 8 }, () => backend.updateIfDifferent(`${P}b`, bytes('same'))),
+      );
+      expect(races.filter(Boolean)).toHaveLength(1);
+    });
+
+    it('updateIfDifferent puts a key under the session that has none', async () => {
+      await kvstore.put(`${P}a`, '1');
+      expect(await client.backend.updateIfDifferent(`${P}a`, bytes('1'), { leased: true })).toBe(true);
+      expect(await client.backend.updateIfDifferent(`${P}a`, bytes('1'), { leased: true })).toBe(false);
+      await client.loseLeases();
+      await kvstore.until('the key is gone', async () => (await kvstore.content(P)).size === 0);
+    });
+  });
+
+  describe(`${name}: leases`, () => {
+    it('a leased key goes with its client, another one stays', async () => {
+      const brief = await kvstore.client({ leaseSeconds: 2 });
+      await brief.backend.update(`${P}leased`, bytes('1'), { leased: true });
+      await brief.backend.update(`${P}plain`, bytes('2'));
+      const recorder = await listed(watch());
+      await brief.down();
+      await kvstore.until('expiry', () => !recorder.content.has(`${P}leased`));
+      expect([...recorder.content.keys()]).toEqual([`${P}plain`]);
+    });
+
+    it('a client that lives keeps its keys past their lease', async () => {
+      const brief = await kvstore.client({ leaseSeconds: 2 });
+      await brief.backend.update(`${P}leased`, bytes('1'), { leased: true });
+      await kvstore.pass(5000);
+      expect((await kvstore.content(P)).size).toBe(1);
+    });
+
+    it('closing gives the leases back', async () => {
+      const other = await kvstore.client();
+      await other.backend.update(`${P}leased`, bytes('1'), { leased: true });
+      await other.backend.close();
+      await kvstore.until('the key is gone', async () => (await kvstore.content(P)).size === 0);
+    });
+
+    it('a lost lease is told with its keys, and the next write gets a new one (trap: stuck after lease loss)', async () => {
+      const brief = await kvstore.client({ leaseSeconds: 3 });
+      const lost: string[] = [];
+      brief.backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+      await brief.backend.update(`${P}a`, bytes('1'), { leased: true });
+      await brief.backend.update(`${P}b`, bytes('2'), { leased: true });
+      await brief.loseLeases();
+      await kvstore.until('the loss is told', () => lost.length === 2);
+      expect(lost.sort()).toEqual([`${P}a`, `${P}b`]);
+      expect(await brief.backend.updateIfDifferent(`${P}a`, bytes('1'), { leased: true })).toBe(true);
+      expect([...(await kvstore.content(P))]).toEqual([[`${P}a`, '1']]);
+      expect(brief.backend.status().leasesLost).toBe(1);
+    });
+
+    it('a write under a lease that is gone is done under a new one', async () => {
+      await client.backend.update(`${P}a`, bytes('1'), { leased: true });
+      await client.loseLeases();
+      await client.backend.update(`${P}a`, bytes('2'), { leased: true });
+      expect([...(await kvstore.content(P))]).toEqual([[`${P}a`, '2']]);
+    });
+
+    it('a leased key that was deleted and that a restore brings back goes, though its client lives', async () => {
+      const brief = await kvstore.client({ leaseSeconds: 2 });
+      const put = async (keys: readonly string[]): Promise<void> => {
+        for (const key of keys) await brief.backend.updateIfDifferent(key, bytes('1'), { leased: true });
+      };
+      await put([`${P}wanted`, `${P}unwanted`]);
+      const restore = await kvstore.backup();
+      await brief.backend.delete(`${P}unwanted`);
+      const recorder = watch(P, { mayGoBack: true, by: brief });
+      await listed(recorder);
+      brief.backend.onLeaseLost({ onLeaseLost: (keys) => void put(keys) });
+      await restore();
+      await kvstore.until('it is back', () => recorder.content.size === 2);
+      await kvstore.until('it is gone', async () => (await kvstore.content(P)).size === 1);
+      await kvstore.pass(3000);
+      expect([...(await kvstore.content(P)).keys()]).toEqual([`${P}wanted`]);
+    });
+
+    it('more keys than a lease takes are spread over several', async () => {
+      for (const [key, value] of numbered(1001)) {
+        await client.backend.update(key, bytes(value), { leased: true });
+      }
+      expect(client.backend.status().leases).toBe(2);
+    });
+  });
+
+  describe(`${name}: locks`, () => {
+    it('leaves nothing on a signal that many locks have shared (regression: a listener for each)', async () => {
+      const { signal } = new AbortController();
+      const turn = async (): Promise<void> => {
+        const lock = await client.backend.lock('locks/a', { signal });
+        await lock.release();
+      };
+      for (let i = 0; i < 3; i++) await turn();
+      await Promise.all([turn(), turn(), turn()]);
+      expect(getEventListeners(signal, 'abort')).toEqual([]);
+    });
+
+    it('one at a time, whoever asks, in this client and in others', async () => {
+      const clients = [client, await kvstore.client(), await kvstore.client()];
+      let holders = 0;
+      const order: number[] = [];
+      const turn = async (i: number): Promise<void> => {
+        const lock = await clients[i % 3]?.backend.lock('locks/a');
+        expect(++holders).toBe(1);
+        order.push(i);
+        await kvstore.pass(5);
+        holders--;
+        await lock?.release();
+      };
+      const turns = Array.from({ length: 9 }, (_, i) => turn(i));
+      await kvstore.until('all turns', () => order.length === 9);
+      await Promise.all(turns);
+      await kvstore.until('no key is left', async () => (await kvstore.content('locks/')).size === 0);
+    });
+
+    it('different paths do not wait for each other, `a` not for `ab` either', async () => {
+      const held = await Promise.all(['locks/a', 'locks/ab', 'locks/a/b'].map((p) => client.backend.lock(p)));
+      const other = await kvstore.client();
+      expect((await other.backend.lock('locks/b')).key).toMatch(/^locks\/b\/[0-9a-f]+$/);
+      expect([...(await kvstore.content('locks/')).keys()]).toHaveLength(4);
+      await Promise.all(held.map((lock) => lock.release()));
+    });
+
+    it('who gives up waiting leaves nothing behind', async () => {
+      const other = await kvstore.client();
+      const lock = await client.backend.lock('locks/a');
+      const waits = [client, other].map(async ({ backend }) => {
+        const controller = new AbortController();
+        const waiting = backend.lock('locks/a', { signal: controller.signal }).catch((e: unknown) => e);
+        await kvstore.pass(50);
+        controller.abort();
+        return waiting;
+      });
+      for (const wait of waits) expect(await wait).toMatchObject({ code: 'aborted' });
+      await kvstore.until('one key is left', async () => (await kvstore.content('locks/')).size === 1);
+      await lock.release();
+      expect((await other.backend.lock('locks/a')).lost.aborted).toBe(false);
+    });
+
+    it('a lock goes with its lease: the holder is told, and cannot write under it any more', async () => {
+      const other = await kvstore.client();
+      const lock = await client.backend.lock('locks/a');
+      expect(await client.backend.createOnly(`${P}a`, bytes('1'), { ifLocked: lock })).toBe(true);
+      expect(await client.backend.createOnly(`${P}a`, bytes('2'), { ifLocked: lock })).toBe(false);
+      await client.loseLeases();
+      const next = await other.backend.lock('locks/a');
+      const lateWrite = client.backend.update(`${P}a`, bytes('late'), { ifLocked: lock });
+      await expect(lateWrite).rejects.toMatchObject({ code: 'lock-lost' });
+      await expect(client.backend.delete(`${P}a`, { ifLocked: lock })).rejects.toMatchObject({
+        code: 'lock-lost',
+      });
+      expect(await other.backend.updateIfDifferent(`${P}a`, bytes('1'), { ifLocked: next })).toBe(false);
+      expect(await other.backend.updateIfDifferent(`${P}a`, bytes('3'), { ifLocked: next })).toBe(true);
+      await kvstore.until('the holder is told', () => lock.lost.aborted);
+      expect([...(await kvstore.content(P))]).toEqual([[`${P}a`, '3']]);
+    });
+
+    it('a lock that was released during a disconnect is free once the client is back', async () => {
+      const other = await kvstore.client();
+      const lock = await client.backend.lock('locks/a');
+      await client.down();
+      await lock.release();
+      await client.up();
+      await kvstore.until('it is free', async () => (await kvstore.content('locks/')).size === 0);
+      await (await other.backend.lock('locks/a')).release();
+    });
+  });
+
+  describe(`${name}: list and watch`, () => {
+    it('an empty prefix is done at once, and then followed', async () => {
+      const recorder = await listed(watch());
+      expect(recorder.story).toEqual(['list-done']);
+      await kvstore.put(`${P}a`, '1');
+      await kvstore.until('the event', () => recorder.content.size === 1);
+      expect(recorder.story).toEqual(['list-done', `create ${P}a`]);
+    });
+
+    it.each([PAGE_KEYS - 1, PAGE_KEYS, PAGE_KEYS + 1, 2 * PAGE_KEYS + 1])(
+      'lists %i keys over pages, in order',
+      async (count) => {
+        const entries = numbered(count);
+        await kvstore.load(entries);
+        const recorder = await listed(watch());
+        expect(recorder.story).toEqual([...entries.map(([key]) => `create ${key}`), 'list-done']);
+        expect(recorder.batches.every((batch) => batch.length <= BATCH_EVENTS)).toBe(true);
+      },
+    );
+
+    it('writes during the list arrive, once', async () => {
+      await kvstore.load(numbered(3 * PAGE_KEYS));
+      const recorder = watch();
+      const release = recorder.hold();
+      await kvstore.until('some of the list', () => recorder.batches.length > 0);
+      await kvstore.load(numbered(50, 100).map(([key]) => [key, 'changed']));
+      await kvstore.load(numbered(50, 3 * PAGE_KEYS));
+      await kvstore.remove(`${P}000007`);
+      release();
+      await converged(recorder);
+    });
+
+    it('put, modify, delete, create again', async () => {
+      const recorder = await listed(watch());
+      await kvstore.put(`${P}a`, '1');
+      await kvstore.put(`${P}a`, '2');
+      await kvstore.remove(`${P}a`);
+      await kvstore.put(`${P}a`, '3');
+      await kvstore.until('all', () => recorder.events.length === 5);
+      expect(recorder.story.slice(1)).toEqual(
+        ['create', 'modify', 'delete', 'create'].map((t) => `${t} ${P}a`),
+      );
+    });
+
+    it('the writes of one transaction are one batch', async () => {
+      const recorder = await listed(watch());
+      await kvstore.put(`${P}gone`, 'x');
+      // Unread, it would be read together with what comes after it.
+      await kvstore.until('gone', () => recorder.content.size === 1);
+      await kvstore.together([...numbered(100), [`${P}gone`, undefined]]);
+      await kvstore.until('all', () => recorder.content.size === 100);
+      const batch = recorder.batches.find((events) => events.some(({ type }) => type === 'delete'));
+      expect(batch?.length).toBe(101);
+    });
+
+    it('events are in the order of revisions', async () => {
+      const recorder = await listed(watch());
+      for (const [key, value] of numbered(200)) await kvstore.put(key, value);
+      await kvstore.until('all', () => recorder.content.size === 200);
+      const revisions = recorder.events.slice(1).map(({ modRevision }) => modRevision);
+      expect(revisions).toEqual([...revisions].sort((a, b) => a - b));
+    });
+
+    it('a watch of `c1/` sees nothing of `c10/` (trap: prefix without slash)', async () => {
+      const recorder = await listed(watch('c1/'));
+      await kvstore.load([
+        ['c10/x', '1'],
+        ['c1/x', '2'],
+        ['c1', '3'],
+      ]);
+      await kvstore.until('the event', () => recorder.content.size > 0);
+      expect([...recorder.content.keys()]).toEqual(['c1/x']);
+      expect(() => client.backend.watch('c1')).toThrow('must end in "/"');
+    });
+
+    it('keys that are not UTF-8 and binary values come through', async () => {
+      const key = P + keyOfBytes(Uint8Array.of(0xfe, 0x2f, 0x80));
+      await client.backend.update(key, Uint8Array.of(0xff, 0));
+      const recorder = await listed(watch());
+      expect(recorder.content.get(key)).toBe('ff00');
+      await client.backend.delete(key);
+      await kvstore.until('the delete', () => recorder.content.size === 0);
+    });
+
+    it('two watches of one prefix each see everything', async () => {
+      const [first, second] = [watch(), watch()];
+      await listed(first);
+      await listed(second);
+      await kvstore.load(numbered(300));
+      await converged(first);
+      await converged(second);
+    });
+  });
+
+  describe(`${name}: faults`, () => {
+    /** Cuts the client off, lets `meanwhile` happen, lets it back, and waits until the watch is right again. */
+    async function whileAway(recorder: WatchRecorder, meanwhile: () => Promise<void>): Promise<void> {
+      await client.down();
+      await kvstore.until('it notices', () => recorder.status().state === 'waiting');
+      await meanwhile();
+      await client.up();
+      await converged(recorder);
+    }
+
+    it('what happened during a disconnect is made up for, deletes too (trap: deletes missed)', async () => {
+      await kvstore.load(numbered(20));
+      const recorder = await listed(watch());
+      await whileAway(recorder, async () => {
+        await kvstore.put(`${P}000001`, 'changed');
+        await kvstore.remove(`${P}000002`);
+        await kvstore.remove(`${P}000003`);
+        await kvstore.put(`${P}000003`, 'again');
+        await kvstore.put(`${P}new`, 'new');
+      });
+      expect(recorder.events.filter(({ type }) => type === 'list-done')).toHaveLength(1);
+    });
+
+    it('a cut in the middle of a catch-up loses nothing (trap: etcd3 watcher)', async () => {
+      await kvstore.load(numbered(10));
+      const recorder = await listed(watch());
+      await whileAway(recorder, async () => {
+        for (const [key, value] of numbered(1500, 100)) await kvstore.put(key, value);
+        await client.cutNextCatchUp();
+      });
+      expect(recorder.content.size).toBe(1510);
+    });
+
+    it('a second cut right after the first watch was accepted loses nothing (trap: etcd3 watcher)', async () => {
+      await kvstore.load(numbered(10));
+      const recorder = await listed(watch());
+      await whileAway(recorder, async () => {
+        await kvstore.load(numbered(200, 100));
+        await client.cutAfterCreated();
+      });
+      expect(recorder.content.size).toBe(210);
+    });
+
+    it('a compaction while away loses nothing', async () => {
+      await kvstore.load(numbered(50));
+      const recorder = await listed(watch());
+      await whileAway(recorder, async () => {
+        await kvstore.remove(`${P}000001`);
+        await kvstore.put(`${P}000002`, 'changed');
+        await kvstore.put(`${P}new`, 'new');
+        await kvstore.compact();
+      });
+    });
+
+    it('a compaction of more keys than are compared one by one loses nothing', async () => {
+      await kvstore.load(numbered(3000));
+      const recorder = await listed(watch());
+      await whileAway(recorder, async () => {
+        await kvstore.remove(`${P}000001`);
+        await kvstore.put(`${P}000002`, 'changed');
+        await kvstore.compact();
+        await kvstore.put(`${P}new`, 'new');
+      });
+    });
+
+    it('a compaction in the middle of a list begins it anew', async () => {
+      await kvstore.load(numbered(5 * PAGE_KEYS).map(([key]) => [key, 'x'.repeat(500)]));
+      const recorder = watch();
+      const release = recorder.hold();
+      await kvstore.until(
+        'the list stands still',
+        () => recorder.status().queuedBytes > HIGH_WATER_BYTES / 2,
+      );
+      await kvstore.remove(`${P}000001`);
+      await kvstore.put(`${P}000002`, 'changed');
+      await kvstore.compact();
+      release();
+      await converged(recorder);
+    });
+
+    it('a restart loses nothing', async () => {
+      await kvstore.load(numbered(50));
+      const recorder = await listed(watch());
+      await kvstore.restart();
+      await kvstore.put(`${P}new`, 'new');
+      await converged(recorder);
+    });
+
+    it('a restore to an older revision is noticed', async () => {
+      await kvstore.load(numbered(50));
+      const restore = await kvstore.backup();
+      const recorder = await listed(watch(P, { mayGoBack: true }));
+      await kvstore.load(numbered(50, 25).map(([key]) => [key, 'lost with the backup']));
+      await kvstore.remove(`${P}000000`);
+      await converged(recorder);
+      await restore();
+      await converged(recorder);
+      expect(recorder.content.size).toBe(50);
+    });
+
+    it('a restore is noticed even when the revisions have grown past where they were', async () => {
+      await kvstore.load(numbered(50));
+      const restore = await kvstore.backup();
+      const recorder = await listed(watch(P, { mayGoBack: true }));
+      for (const [key] of numbered(10, 10)) await kvstore.put(key, 'lost with the backup');
+      await converged(recorder);
+      await client.down();
+      await restore();
+      for (const [key] of numbered(30, 60)) await kvstore.put(key, 'only after the restore');
+      await client.up();
+      await converged(recorder);
+      expect(recorder.content.get(`${P}000010`)).toBe('value 000010');
+    });
+
+    it('the same with more keys than are compared one by one', async () => {
+      await kvstore.load(numbered(3000));
+      const restore = await kvstore.backup();
+      const recorder = await listed(watch(P, { mayGoBack: true }));
+      for (const [key] of numbered(10, 10)) await kvstore.put(key, 'lost with the backup');
+      await kvstore.remove(`${P}000005`);
+      await converged(recorder);
+      await client.down();
+      await restore();
+      for (const [key] of numbered(30, 6000)) await kvstore.put(key, 'only after the restore');
+      await client.up();
+      await converged(recorder);
+    });
+
+    it('a page of more than 4 MB comes through', async () => {
+      await kvstore.load(numbered(60).map(([key]) => [key, key.repeat(6000)]));
+      const recorder = await listed(watch());
+      await converged(recorder);
+      await whileAway(recorder, async () => {
+        for (const [key] of numbered(60)) await kvstore.put(key, `again ${key}`.repeat(6000));
+      });
+    });
+
+    it('an expired token is fetched anew (trap: etcd3 watcher dies)', async () => {
+      await reopen({ auth: true });
+      await kvstore.load(numbered(5));
+      const recorder = await listed(watch());
+      await client.expireToken();
+      await kvstore.put(`${P}new`, 'new');
+      await converged(recorder);
+    });
+
+    it('a forbidden prefix is a visible state, and others go on (trap: one forbidden watcher)', async () => {
+      await reopen({ auth: true });
+      await client.forbid('secret/');
+      const secret = watch('secret/');
+      const open = watch();
+      await listed(open);
+      await kvstore.until('forbidden', () => secret.status().state === 'forbidden');
+      expect(secret.status().lastFailure?.code).toBe('forbidden');
+      await kvstore.put(`${P}a`, '1');
+      await converged(open);
+      await client.allow('secret/');
+      await kvstore.put('secret/a', '1');
+      await converged(secret, 'secret/');
+    });
+
+    it('a black hole is noticed, and nothing is lost', async () => {
+      await kvstore.load(numbered(5));
+      const recorder = await listed(watch());
+      await client.blackHole();
+      await kvstore.put(`${P}new`, 'new');
+      await kvstore.until('it notices', () => recorder.status().state === 'waiting');
+      await client.up();
+      await converged(recorder);
+    });
+
+    it('a call into a black hole ends with its deadline', async () => {
+      await client.backend.get(`${P}a`);
+      await client.blackHole();
+      let failure: unknown;
+      const call = client.backend.get(`${P}a`, { deadlineMs: 2000 }).catch((error: unknown) => {
+        failure = error;
+      });
+      await kvstore.until('the deadline', () => failure !== undefined);
+      await call;
+      expect(failure).toBeInstanceOf(KvstoreError);
+      expect(['deadline', 'unavailable']).toContain((failure as KvstoreError).code);
+      await client.up();
+    });
+
+    it('a cluster without leader is a failure that passes', async () => {
+      await reopen({ members: 3 });
+      await kvstore.load(numbered(5));
+      const recorder = await listed(watch());
+      await kvstore.loseLeader();
+      await kvstore.until('it notices', () => recorder.status().state === 'waiting');
+      await kvstore.electLeader();
+      await kvstore.put(`${P}new`, 'new');
+      await converged(recorder);
+    });
+
+    it('a slow reader holds back its own watch only, and memory is bounded (I11)', async () => {
+      const slow = await listed(watch('slow/'));
+      const quick = await listed(watch());
+      const release = slow.hold();
+      const big = 'x'.repeat(20_000);
+      await kvstore.put('slow/first', big);
+      await kvstore.until('the reader is held', () => slow.content.size === 1);
+      for (let round = 0; round < 4; round++) {
+        for (let i = 0; i < 400; i++) await kvstore.put(`slow/${round}-${i}`, big);
+        await kvstore.pass(10);
+      }
+      await kvstore.put(`${P}quick`, '1');
+      await converged(quick);
+      expect(slow.status().queuedBytes).toBeLessThan(2 * HIGH_WATER_BYTES);
+      expect(slow.content.size).toBe(1);
+      release();
+      await converged(slow, 'slow/');
+    });
+
+    it('a reader that is held through a compaction loses nothing', async () => {
+      const slow = await listed(watch());
+      const release = slow.hold();
+      const big = 'x'.repeat(20_000);
+      for (let i = 0; i < 1200; i++) await kvstore.put(`${P}${i % 700}`, `${i} ${big}`);
+      await kvstore.remove(`${P}3`);
+      await kvstore.compact();
+      await kvstore.put(`${P}after`, '1');
+      release();
+      await converged(slow);
+    });
+
+    it.each(['listing', 'watching', 'waiting', 'forbidden'] as const)(
+      'aborting while %s ends it at once, without deletes',
+      async (state) => {
+        if (state === 'forbidden') await reopen({ auth: true });
+        await kvstore.load(numbered(2 * PAGE_KEYS));
+        if (state === 'waiting') await client.down();
+        if (state === 'forbidden') await client.forbid(P);
+        const controller = new AbortController();
+        const recorder = new WatchRecorder(client.backend.watch(P, { signal: controller.signal }));
+        recorders.push(recorder);
+        await kvstore.until(state, () => recorder.status().state === state);
+        controller.abort();
+        await kvstore.until('the end', () => recorder.ended);
+        expect(recorder.events.filter(({ type }) => type === 'delete')).toEqual([]);
+        expect(recorder.status().state).toBe('ended');
+        expect(client.backend.status().watches).toEqual([]);
+        await client.up();
+      },
+    );
+
+    it('a reader that leaves the loop ends the watch', async () => {
+      await kvstore.load(numbered(3));
+      for await (const _batch of client.backend.watch(P)) break;
+      expect(client.backend.status().watches).toEqual([]);
+      await kvstore.until('no stream is left', () => client.openStreams() === 0);
+    });
+
+    it('closing the client ends its watches and leaves no stream (trap: etcd3 leaks)', async () => {
+      const recorder = await listed(watch());
+      await client.backend.close();
+      await kvstore.until('the end', () => recorder.ended);
+      await kvstore.until('no stream is left', () => client.openStreams() === 0);
+      await expect(client.backend.get(`${P}a`)).rejects.toMatchObject({ code: 'closed' });
+    });
+  });
+}

@@ -1,0 +1,172 @@
+import fc from 'fast-check';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
+import { keyRange, prefixRange } from '../../../src/kvstore/key-range.ts';
+import { MemoryServer, type ServerSnapshot } from '../../../src/kvstore/memory/memory-server.ts';
+
+import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import { NO_LEASE, type Transport, type WriteOperation } from '../../../src/kvstore/transport.ts';
+import { ListAndWatch } from '../../../src/kvstore/watch/list-and-watch.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance, settle } from './settle.ts';
+import { WatchRecorder } from './watch-recorder.ts';
+
+const P = 'p/';
+
+/** One thing that happens to a store or to the link to it. */
+export type Happening =
+  | { readonly do: 'write'; readonly entries: readonly (readonly [number, boolean])[] }
+  | { readonly do: 'compact' | 'cut' | 'down' | 'up' | 'black-hole' | 'backup' | 'restore' | 'expire-token' }
+  | { readonly do: 'lose-leader' | 'elect-leader' | 'hold' | 'release' | 'stall' | 'unstall' | 'settle' }
+  | { readonly do: 'cut-after'; readonly events: number }
+  | { readonly do: 'pass'; readonly ms: number };
+
+const entry = fc.tuple(fc.nat(7), fc.boolean());
+const write = fc.record({
+  do: fc.constant('write' as const),
+  entries: fc.array(entry, { minLength: 1, maxLength: 4 }),
+});
+const faults = ['compact', 'cut', 'down', 'up', 'black-hole', 'backup', 'restore', 'expire-token'] as const;
+const others = ['lose-leader', 'elect-leader', 'hold', 'release', 'stall', 'unstall', 'settle'] as const;
+
+/** What may happen, in any order. */
+export const happenings: fc.Arbitrary<Happening[]> = fc.array(
+  fc.oneof(
+    { weight: 6, arbitrary: write },
+    { weight: 3, arbitrary: fc.record({ do: fc.constantFrom(...faults) }) },
+    { weight: 2, arbitrary: fc.record({ do: fc.constantFrom(...others) }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant('cut-after' as const), events: fc.nat(4) }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        do: fc.constant('pass' as const),
+        ms: fc.constantFrom(60, 1000, 12_000, 70_000),
+      }),
+    },
+  ),
+  { maxLength: 40, size: 'max' },
+);
+
+/** Every value is written once: a write that was lost is not healed, and so not hidden, by a later equal one. */
+let writes = 0;
+
+function operation([n, put]: readonly [number, boolean]): WriteOperation {
+  const key = `${P}${n}`;
+  if (!put) return { op: 'delete', range: keyRange(key) };
+  return { op: 'put', key, value: bytesOfText(`value ${writes++}`), lease: NO_LEASE };
+}
+
+class World {
+  readonly clock = new ManualClock();
+  readonly server = new MemoryServer({ clock: this.clock });
+  readonly link = new MemoryTransport(this.server, this.clock);
+  readonly recorder: WatchRecorder;
+  readonly ended = new AbortController();
+  restored = false;
+  #backup: ServerSnapshot | undefined;
+  #release: (() => void) | undefined;
+
+  constructor(wrap: (transport: Transport) => Transport) {
+    const options = { prefix: P, clock: this.clock, random: () => 0.5, signal: this.ended.signal };
+    const watch = new ListAndWatch({ transport: wrap(this.link), ...options });
+    this.recorder = new WatchRecorder(watch, { mayGoBack: true });
+  }
+
+  async happen(what: Happening): Promise<void> {
+    switch (what.do) {
+      case 'write':
+        return this.#write(what.entries);
+      case 'pass':
+        return advance(this.clock, what.ms);
+      case 'settle':
+        return settle();
+      case 'cut-after':
+        return this.link.cutNextWatchAfter(what.events);
+      case 'hold':
+        this.#release ??= this.recorder.hold();
+        return;
+      case 'release':
+        return this.#letGo();
+      case 'backup':
+        this.#backup = this.server.snapshot();
+        return;
+      case 'restore':
+        return this.#restore();
+      default:
+        return this.#fault(what.do);
+    }
+  }
+
+  #fault(fault: Exclude<Happening['do'], 'write' | 'pass' | 'cut-after'>): void {
+    if (fault === 'compact') this.server.compact();
+    if (fault === 'cut') this.link.cut();
+    if (fault === 'down') this.link.down();
+    if (fault === 'up') this.link.up();
+    if (fault === 'black-hole') this.link.blackHole();
+    if (fault === 'expire-token') this.link.expireToken();
+    if (fault === 'lose-leader') this.server.loseLeader();
+    if (fault === 'elect-leader') this.server.electLeader();
+    if (fault === 'stall') this.link.stallWatch(P);
+    if (fault === 'unstall') this.link.unstallWatch(P);
+  }
+
+  #write(entries: readonly (readonly [number, boolean])[]): void {
+    const once = new Map(entries); // a transaction writes a key once
+    try {
+      this.server.txn({ compare: [], writes: [...once].map(operation) });
+    } catch {
+      // without a leader nobody writes
+    }
+  }
+
+  #restore(): void {
+    if (this.#backup === undefined) return;
+    this.restored = true;
+    this.server.restore(this.#backup);
+  }
+
+  #letGo(): void {
+    this.#release?.();
+    this.#release = undefined;
+  }
+
+  /** Every fault is over; enough time for every backoff, deadline and watchdog. */
+  async heal(): Promise<void> {
+    this.server.electLeader();
+    this.link.up();
+    this.link.unstallWatch(P);
+    this.#letGo();
+    this.recorder.hold()();
+    await advance(this.clock, 100_000);
+  }
+
+  content(): Map<string, string> {
+    const { kvs } = this.server.range(prefixRange(P));
+    return new Map(kvs.map(({ key, value }) => [key, textOfBytes(value) ?? '']));
+  }
+}
+
+/**
+ * I9: after anything, once the faults are over, the reader has been told exactly what the store holds; and
+ * never a create of what existed, a delete of what did not, or a revision that went back.
+ */
+export async function I9_nothingLostNothingInvented(
+  script: readonly Happening[],
+  wrap: (transport: Transport) => Transport = (transport) => transport,
+): Promise<void> {
+  const world = new World(wrap);
+  try {
+    for (const what of script) await world.happen(what);
+    await world.heal();
+    const told = [...world.recorder.content].sort();
+    const held = [...world.content()].sort();
+    if (JSON.stringify(told) !== JSON.stringify(held)) {
+      throw new Error(`told ${JSON.stringify(told)}, held ${JSON.stringify(held)}`);
+    }
+    if (!world.recorder.listed) throw new Error('list-done never came');
+    if (world.recorder.breaches.length > 0) throw new Error(world.recorder.breaches.join('; '));
+  } finally {
+    world.ended.abort();
+    await world.recorder.done;
+  }
+  if (world.link.streams > 0) throw new Error('a stream was left behind');
+}

@@ -1,0 +1,40 @@
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import type { NodeSpec } from '../../../src/nodemanager/node.ts';
+import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
+import type { NodeManagerOptions } from '../../../src/nodemanager/node-manager-options.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+
+/** A node `east/<name>` announced by the kvstore, unless `fields` say otherwise. */
+export function node(name: string, fields: Partial<NodeSpec> = {}): NodeSpec {
+  return { name, cluster: 'east', source: 'kvstore', ...fields };
+}
+
+/** Addresses written as `InternalIP:192.168.0.1`. */
+export function addresses(...given: string[]): NonNullable<NodeSpec['addresses']> {
+  return given.map((text) => {
+    const colon = text.indexOf(':');
+    return { type: text.slice(0, colon), ip: text.slice(colon + 1) };
+  });
+}
+
+/** A manager of cluster `east` whose local node is `me`, with an IPCache in the same mode. */
+export function fresh(
+  options: Partial<NodeManagerOptions> = {},
+  { maxEntries }: { readonly maxEntries?: number } = {},
+): {
+  readonly manager: NodeManager;
+  readonly ipcache: IPCache;
+  readonly clock: ManualClock;
+} {
+  const clock = new ManualClock();
+  const ipcache = new IPCache({ retainOverruled: options.retainOverruled, maxEntries });
+  const manager = new NodeManager({
+    ipcache,
+    clock,
+    random: () => 0.5,
+    clusterName: 'east',
+    localNodeName: 'me',
+    ...options,
+  });
+  return { manager, ipcache, clock };
+}

@@ -1,0 +1,62 @@
+import type { ServiceEvent, ServiceListener } from '../../../src/servicecache/events.ts';
+import { serviceKey } from '../../../src/servicecache/service-id.ts';
+import { plain, text } from './plain.ts';
+
+/**
+ * A listener that folds what it is told, and writes down every breach of the contract: `old…` that is not what
+ * it was told last (I1), an event that says nothing new (I3), a delete of what it does not have.
+ */
+export class FoldingListener implements ServiceListener {
+  readonly breaches: string[] = [];
+  /** Everything it was told, since the last `take`. */
+  #events: ServiceEvent[] = [];
+  readonly #folded = new Map<string, ServiceEvent>();
+  synced = 0;
+
+  onEvents(events: readonly ServiceEvent[]): void {
+    const keys = events.map((event) => serviceKey(event.id));
+    if (new Set(keys).size !== keys.length) this.breaches.push(`a service twice in one call: ${keys.join()}`);
+    for (const event of events) this.#fold(event);
+  }
+
+  onSynced(): void {
+    this.synced++;
+  }
+
+  /** The events since it was asked last. */
+  take(): readonly ServiceEvent[] {
+    const events = this.#events;
+    this.#events = [];
+    return events;
+  }
+
+  /** What it knows, in the form of `NaiveServiceCache.view`. */
+  view(): ReadonlyMap<string, unknown> {
+    const entries = [...this.#folded].map(([key, { service, endpoints }]): [string, unknown] => [
+      key,
+      plain({ service, backends: endpoints.backends }),
+    ]);
+    return new Map(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
+  }
+
+  #fold(event: ServiceEvent): void {
+    const key = serviceKey(event.id);
+    const known = this.#folded.get(key);
+    this.#events.push(event);
+    if (event.oldService !== known?.service || event.oldEndpoints !== known?.endpoints) {
+      this.breaches.push(`I1: ${key}: old is not what was told last`);
+    }
+    if (event.action === 'delete') {
+      if (known === undefined) this.breaches.push(`I3: ${key}: delete of a service that was never told`);
+      this.#folded.delete(key);
+      return;
+    }
+    if (
+      known !== undefined &&
+      text([event.service, event.endpoints]) === text([known.service, known.endpoints])
+    ) {
+      this.breaches.push(`I3: ${key}: update that says nothing new`);
+    }
+    this.#folded.set(key, event);
+  }
+}

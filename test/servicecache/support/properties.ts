@@ -1,0 +1,288 @@
+import fc from 'fast-check';
+import type { ServiceListener } from '../../../src/servicecache/events.ts';
+import type { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+import { FoldingListener } from './folding-listener.ts';
+import { NaiveServiceCache } from './naive-service-cache.ts';
+import {
+  apply,
+  CLUSTERS,
+  history,
+  IDS,
+  type Operation,
+  OWN_CLUSTER,
+  offers,
+  operation,
+  services,
+  slices,
+} from './operations.ts';
+import { text } from './plain.ts';
+
+const remoteOffers = offers(fc.constantFrom(...CLUSTERS));
+
+/** Makes a cache of cluster `own` with node ports on or off. */
+export type MakeCache = (nodePorts: boolean) => ServiceCache;
+
+/** A law of the engine; a mutant must break its own. */
+export type Law = (make: MakeCache, nodePorts: boolean) => fc.IRawProperty<unknown>;
+
+function expectEqual(what: string, actual: unknown, expected: unknown): void {
+  if (text(actual) !== text(expected))
+    throw new Error(`${what}: ${text(actual)} but expected ${text(expected)}`);
+}
+
+function viewOf(cache: ServiceCache): ReadonlyMap<string, unknown> {
+  const listener = new FoldingListener();
+  cache.subscribe(listener)();
+  return listener.view();
+}
+
+interface Pair {
+  readonly cache: ServiceCache;
+  readonly model: NaiveServiceCache;
+}
+
+function pair(make: MakeCache, nodePorts: boolean): Pair {
+  return { cache: make(nodePorts), model: new NaiveServiceCache(OWN_CLUSTER, nodePorts) };
+}
+
+function applyBoth({ cache, model }: Pair, each: Operation): void {
+  apply(cache, each);
+  apply(model, each);
+}
+
+/** What is still live after a history, as the shortest history that leads there. */
+function liveInputs(operations: readonly Operation[]): readonly Operation[] {
+  const live = new Map<string, Operation>();
+  const key = (...parts: string[]): string => parts.join('|');
+  for (const each of operations) {
+    if (each.op === 'updateService') live.set(key('service', each.service.id.name), each);
+    if (each.op === 'deleteService') live.delete(key('service', each.id.name));
+    if (each.op === 'updateEndpoints') live.set(key('slice', each.slice.service.name, each.slice.name), each);
+    if (each.op === 'deleteEndpoints') live.delete(key('slice', each.id.name, each.slice));
+    if (each.op === 'merge') live.set(key('offer', each.offer.cluster, each.offer.name), each);
+    if (each.op === 'unmerge') live.delete(key('offer', each.offer.cluster, each.offer.name));
+    if (each.op !== 'withdrawCluster') continue;
+    for (const name of live.keys()) if (name.startsWith(`offer|${each.cluster}|`)) live.delete(name);
+  }
+  return [...live.values()];
+}
+
+/** I1: at every moment, what a listener has folded is what a new one is given, is what the model says. */
+export const I1_foldEqualsDump: Law = (make, nodePorts) =>
+  fc.property(history, fc.nat(24), (operations, joinAt) => {
+    const both = pair(make, nodePorts);
+    const listeners = [new FoldingListener()];
+    for (const each of listeners) both.cache.subscribe(each);
+    operations.forEach((each, index) => {
+      if (index === joinAt) {
+        const late = new FoldingListener();
+        both.cache.subscribe(late);
+        listeners.push(late);
+      }
+      applyBoth(both, each);
+      const expected = both.model.view();
+      expectEqual('I1 dump', viewOf(both.cache), expected);
+      for (const listener of listeners) {
+        expectEqual('I1 fold', listener.view(), expected);
+        expectEqual(
+          'I1 breaches',
+          listener.breaches.filter((breach) => breach.startsWith('I1')),
+          [],
+        );
+      }
+      const snapshot = both.cache
+        .snapshot()
+        .map(({ service, endpoints }) => ({ service, backends: endpoints.backends }));
+      expectEqual('I1 snapshot', snapshot, expected);
+    });
+  });
+
+/** I2: once synced, only the live inputs count, not how they came to be, nor in which order. */
+export const I2_orderDoesNotMatter: Law = (make, nodePorts) =>
+  fc.property(history, fc.infiniteStream(fc.nat()), (operations, shuffle) => {
+    const cache = make(nodePorts);
+    for (const each of operations) apply(cache, each);
+    cache.markSynced();
+    const order = liveInputs(operations).map((each) => ({ each, at: shuffle.next().value ?? 0 }));
+    const other = make(nodePorts);
+    for (const { each } of order.sort((a, b) => a.at - b.at)) apply(other, each);
+    other.markSynced();
+    expectEqual('I2 views', viewOf(cache), viewOf(other));
+    expectEqual(
+      'I2 explanations',
+      IDS.map((id) => cache.explain(id)),
+      IDS.map((id) => other.explain(id)),
+    );
+  });
+
+/** I3: no event says what is known, and saying again what is live tells nobody anything. */
+export const I3_noNoise: Law = (make, nodePorts) =>
+  fc.property(history, (operations) => {
+    const cache = make(nodePorts);
+    const listener = new FoldingListener();
+    cache.subscribe(listener);
+    for (const each of operations) apply(cache, each);
+    expectEqual('I3 breaches', listener.breaches, []);
+    listener.take();
+    for (const each of liveInputs(operations)) apply(cache, each);
+    expectEqual('I3 repeated', listener.take(), []);
+  });
+
+/** I4: each address has one winner: local, then the smallest cluster; within it the smallest slice. */
+export const I4_oneWinner: Law = (make, nodePorts) =>
+  fc.property(history, (operations) => {
+    const both = pair(make, nodePorts);
+    for (const each of operations) applyBoth(both, each);
+    expectEqual('I4 winners', viewOf(both.cache), both.model.view());
+    for (const id of IDS) {
+      const explained = both.cache.explain(id);
+      const counted = (explained?.backends ?? []).filter(
+        ({ verdict }) => verdict !== 'not-global' && verdict !== 'not-ready',
+      );
+      const seen = new Set<string>();
+      for (const { address, cluster, slice, verdict } of counted) {
+        const rank = `${address} ${cluster}/${slice}`;
+        expectEqual(`I4 verdict of ${rank}`, verdict === 'overruled', seen.has(address));
+        seen.add(address);
+      }
+    }
+  });
+
+const THROWING: ServiceListener = {
+  onEvents(): void {
+    throw new Error('this listener always fails');
+  },
+  onSynced(): void {
+    throw new Error('this too');
+  },
+};
+
+/** I7: a listener that throws harms neither the others nor the state, and is counted. */
+export const I7_isolation: Law = (make, nodePorts) =>
+  fc.property(history, (operations) => {
+    const both = pair(make, nodePorts);
+    const [before, after] = [new FoldingListener(), new FoldingListener()];
+    for (const each of [before, THROWING, after]) both.cache.subscribe(each);
+    for (const each of operations) applyBoth(both, each);
+    for (const each of [before, after]) expectEqual('I7 fold', each.view(), both.model.view());
+    expectEqual('I7 faults', both.cache.status().listenerFaults >= 1, true);
+  });
+
+/** I8: a batch is told once for each service, and one that throws leaves nothing behind. */
+export const I8_batches: Law = (make, nodePorts) =>
+  fc.property(
+    history,
+    fc.array(fc.array(operation, { maxLength: 5 }), { maxLength: 4 }),
+    fc.boolean(),
+    (setup, groups, fails) => {
+      const both = pair(make, nodePorts);
+      for (const each of setup) applyBoth(both, each);
+      const listener = new FoldingListener();
+      both.cache.subscribe(listener);
+      const everything = (): unknown => [
+        viewOf(both.cache),
+        both.cache.snapshot(),
+        IDS.map((id) => both.cache.explain(id)),
+      ];
+      const before = everything();
+      listener.take();
+      try {
+        both.cache.batch(() => {
+          for (const group of groups) {
+            both.cache.batch(() => {
+              for (const each of group) apply(both.cache, each);
+            });
+          }
+          expectEqual('I8 told inside', listener.take(), []);
+          if (fails) throw new RangeError('the batch fails');
+        });
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        expectEqual('I8 taken back', everything(), before);
+        expectEqual('I8 told nothing', listener.take(), []);
+        return;
+      }
+      for (const each of groups.flat()) apply(both.model, each);
+      expectEqual('I8 breaches', listener.breaches, []);
+      expectEqual('I8 fold', listener.view(), viewOf(both.cache));
+      const told = listener.take().map(({ id }) => id.name);
+      expectEqual('I8 once each', told.length, new Set(told).size);
+    },
+  );
+
+/** I10: a cluster that is withdrawn leaves nothing; the others' claims are as if it had never been there. */
+export const I10_noOrphans: Law = (make, nodePorts) =>
+  fc.property(history, fc.constantFrom(...CLUSTERS), (operations, gone) => {
+    const cache = make(nodePorts);
+    for (const each of operations) apply(cache, each);
+    cache.withdrawCluster(gone);
+    cache.markSynced();
+    const other = make(nodePorts);
+    for (const each of operations) if (!speaksFor(each, gone)) apply(other, each);
+    other.markSynced();
+    expectEqual('I10 views', viewOf(cache), viewOf(other));
+    expectEqual(
+      'I10 explanations',
+      IDS.map((id) => cache.explain(id)),
+      IDS.map((id) => other.explain(id)),
+    );
+  });
+
+function speaksFor(each: Operation, cluster: string): boolean {
+  return (each.op === 'merge' || each.op === 'unmerge') && each.offer.cluster === cluster;
+}
+
+/** I12: nothing is dropped in silence: an offer that claims to be our own is counted, and every one of them. */
+export const I12_nothingSilent: Law = (make, nodePorts) =>
+  fc.property(history, (operations) => {
+    const cache = make(nodePorts);
+    for (const each of operations) apply(cache, each);
+    const own = operations.filter((each) => speaksFor(each, OWN_CLUSTER)).length;
+    expectEqual('I12 rejections', cache.status().rejections.byReason.get('own-cluster') ?? 0, own);
+  });
+
+/** Affinity in one sentence: with an active backend on the preferred side, the other side gets nothing. */
+export const affinityPrefersOneSide: Law = (make, nodePorts) =>
+  fc.property(
+    services,
+    fc.array(slices),
+    fc.array(remoteOffers),
+    history,
+    (service, some, others, operations) => {
+      const cache = make(nodePorts);
+      for (const each of operations) apply(cache, each);
+      // Both sides have something to give: else there is nothing to prefer.
+      for (const slice of some) cache.updateEndpoints({ ...slice, service: service.id });
+      for (const offer of others) cache.mergeExternalServiceUpdate({ ...offer, ...service.id, shared: true });
+      cache.updateService({ ...service, type: 'ClusterIP', addressing: 'headless', global: true });
+      const backends = [...(cache.get(service.id)?.endpoints.backends.values() ?? [])];
+      const isPreferred = (cluster: string): boolean => (cluster === '') === (service.affinity === 'local');
+      if (service.affinity === 'none') return;
+      if (backends.some((each) => isPreferred(each.cluster) && each.state === 'active')) {
+        expectEqual(
+          'affinity',
+          backends.filter((each) => !isPreferred(each.cluster)),
+          [],
+        );
+      }
+    },
+  );
+
+/** All laws, by the names under which the README knows them. */
+export const LAWS: readonly { readonly name: string; readonly law: Law }[] = [
+  { name: 'I1 fold = dump: folding the events gives what a new listener is given', law: I1_foldEqualsDump },
+  { name: 'I2 order independence: once synced, only the live inputs count', law: I2_orderDoesNotMatter },
+  { name: 'I3 no noise: no event says what is known', law: I3_noNoise },
+  {
+    name: 'I4 one winner: this cluster, then the smallest cluster, then the smallest slice',
+    law: I4_oneWinner,
+  },
+  { name: 'I7 isolation: a listener that throws harms nobody', law: I7_isolation },
+  { name: 'I8 batches: told once per service, or leaving nothing behind', law: I8_batches },
+  { name: 'I10 no orphans: a withdrawn cluster takes all its claims with it', law: I10_noOrphans },
+  { name: 'I12 nothing silent: what is refused is counted', law: I12_nothingSilent },
+  {
+    name: 'affinity: with an active backend on the preferred side, the other side gets nothing',
+    law: affinityPrefersOneSide,
+  },
+];
