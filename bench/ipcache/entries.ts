@@ -75,8 +75,8 @@ export class Entries {
   }
 
   #address(index: number): number {
-    const twin = this.#kind === 'shadowed' && index % SHADOW_EVERY === SHADOW_EVERY - 1;
-    return this.#addresses.at(twin ? index - 1 : index);
+    const counterpart = this.#kind === 'shadowed' && index % SHADOW_EVERY === SHADOW_EVERY - 1;
+    return this.#addresses.at(counterpart ? index - 1 : index);
   }
 
   #key(index: number): string {

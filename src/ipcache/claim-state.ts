@@ -4,7 +4,7 @@ import type { PrefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import { EntryRows, FLAG, type HeldClaim } from './entry-rows.ts';
 import type { NamedPortIndex } from './named-port-index.ts';
-import { RivalClaims } from './rival-claims.ts';
+import { OverruledClaims } from './overruled-claims.ts';
 import type {
   Claim,
   ClaimWriter,
@@ -51,19 +51,19 @@ function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
  * trusts its input, which the intake has checked.
  *
  *     key ──table──► slot ──rows──► the effective claim of the key
- *                      └──rivals──► the overruled ones, strongest first (few keys have any)
+ *                      └──overruled──► the overruled ones, strongest first (few keys have any)
  *
- *     endpoint 10.0.0.1 ┐ twins: two keys over one prefix.
+ *     endpoint 10.0.0.1 ┐ counterparts: two keys over one prefix.
  *     CIDR 10.0.0.1/32  ┘ While the endpoint is held, the CIDR is shadowed: kept, but not visible.
  */
 export class ClaimState {
   readonly table: PrefixTable;
   readonly rows: EntryRows;
-  readonly rivals: RivalClaims = new RivalClaims();
+  readonly overruled: OverruledClaims = new OverruledClaims();
   readonly #sink: ClaimSink;
   readonly #retainOverruled: boolean;
   readonly #maxEntries: number;
-  /** Full-length CIDRs in the table: while there are none, no endpoint needs to look for its twin. */
+  /** Full-length CIDRs in the table: while there are none, no endpoint needs to look for its counterpart. */
   #fullLengthCIDRs = 0;
   #shadowed = 0;
   #highWater = 0;
@@ -105,22 +105,22 @@ export class ClaimState {
     const slot = this.table.find(key);
     if (slot < 0) return 'not-found';
     const effective = this.rows.writer(slot) === this.rows.writers.find(by);
-    const claim = effective ? this.rows.entry(slot) : this.rivals.find(slot, by);
+    const claim = effective ? this.rows.entry(slot) : this.overruled.find(slot, by);
     if (claim === undefined || !namesPod(claim, by.ifPod)) return 'not-owner';
     this.#sink.willChange(key, slot);
-    if (effective) this.#uncover(slot, key, claim);
-    else this.rivals.remove(slot, by);
+    if (effective) this.#promote(slot, key, claim);
+    else this.overruled.remove(slot, by);
     return 'applied';
   }
 
   /** Takes every claim of a writer away, and says how many there were. `key` is a register to work in. */
   withdraw(by: Writer, key: PrefixRegister): number {
     let withdrawn = 0;
-    for (const slot of this.rivals.slots()) {
-      if (this.rivals.find(slot, by) === undefined) continue;
+    for (const slot of this.overruled.slots()) {
+      if (this.overruled.find(slot, by) === undefined) continue;
       this.table.keyOf(slot, key);
       this.#sink.willChange(key, slot);
-      this.rivals.remove(slot, by);
+      this.overruled.remove(slot, by);
       withdrawn++;
     }
     for (const slot of this.table.slots()) {
@@ -129,7 +129,7 @@ export class ClaimState {
       if (this.rows.writer(slot) !== writer) continue;
       this.table.keyOf(slot, key);
       this.#sink.willChange(key, slot);
-      this.#uncover(slot, key, this.rows.entry(slot));
+      this.#promote(slot, key, this.rows.entry(slot));
       withdrawn++;
     }
     return withdrawn;
@@ -138,7 +138,7 @@ export class ClaimState {
   /** What the claims on the key of a slot in use are now. */
   image(slot: number): KeyImage {
     return {
-      claims: [this.rows.claim(slot), ...this.rivals.of(slot)],
+      claims: [this.rows.claim(slot), ...this.overruled.of(slot)],
       contested: this.rows.has(slot, FLAG.contested),
     };
   }
@@ -147,18 +147,18 @@ export class ClaimState {
   restore(key: PrefixRegister, image: KeyImage | undefined): void {
     const slot = this.table.find(key);
     if (slot >= 0) {
-      this.rivals.set(slot, []);
+      this.overruled.set(slot, []);
       this.#disappear(slot, key, this.rows.entry(slot));
     }
-    const [effective, ...rivals] = image?.claims ?? [];
+    const [effective, ...overruled] = image?.claims ?? [];
     if (effective === undefined) return;
     const again = this.#appear(key, effective, this.rows.hosts.resolve(effective.hostIP));
-    this.rivals.set(again, rivals);
+    this.overruled.set(again, overruled);
     this.rows.mark(again, FLAG.contested, image?.contested === true);
   }
 
   /** The other form of a full-length key: the CIDR over an endpoint, the endpoint under a CIDR; or -1. */
-  twin(key: PrefixRegister): number {
+  counterpart(key: PrefixRegister): number {
     if (key.length !== addressBits(key.family)) return -1;
     if (key.form === 'endpoint' && this.#fullLengthCIDRs === 0) return -1;
     const form = key.form;
@@ -202,12 +202,12 @@ export class ClaimState {
       ? compareWriters(challenger, holder) < 0
       : mayOverwrite(holder.source, challenger.source);
     if (!wins) {
-      if (this.#retainOverruled) this.rivals.put(slot, this.rows.held(claim, host));
+      if (this.#retainOverruled) this.overruled.put(slot, this.rows.held(claim, host));
       return 'overruled';
     }
     if (this.#retainOverruled) {
-      this.rivals.remove(slot, challenger);
-      this.rivals.put(slot, holder);
+      this.overruled.remove(slot, challenger);
+      this.overruled.put(slot, holder);
     }
     const old = this.rows.entry(slot);
     this.rows.replace(slot, claim, host);
@@ -216,37 +216,37 @@ export class ClaimState {
     return 'applied';
   }
 
-  /** The effective claim of a key goes: the strongest rival comes into force, or the key goes with it. */
-  #uncover(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+  /** The effective claim of a key goes: the strongest overruled claim becomes effective, or the key goes with it. */
+  #promote(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     if (!this.rows.has(slot, FLAG.contested)) {
       this.#disappear(slot, key, old);
       return;
     }
     const holder = this.rows.writers.writer(this.rows.writer(slot));
-    const [next] = this.rivals.of(slot);
+    const [next] = this.overruled.of(slot);
     if (next === undefined) {
       this.#disappear(slot, key, old);
     } else {
-      this.rivals.remove(slot, next);
+      this.overruled.remove(slot, next);
       this.rows.replace(slot, next, this.rows.hosts.resolve(next.hostIP));
       this.#entryChanged(slot, key, old);
     }
     this.#sink.ownerChanged(key, holder, next);
   }
 
-  /** A free key gets its first claim. It may shadow its twin, or be shadowed by it. */
+  /** A free key gets its first claim. It may shadow its counterpart, or be shadowed by it. */
   #appear(key: PrefixRegister, claim: Claim, host: number): number {
     const slot = this.table.insert(key);
     if (this.table.size > this.#highWater) this.#highWater = this.table.size;
     this.rows.fill(slot, claim, host);
     this.#namedPorts?.add(this.rows.k8s(slot));
     if (isFullLengthCIDR(key)) this.#fullLengthCIDRs++;
-    const twin = this.twin(key);
-    if (twin < 0) {
+    const counterpart = this.counterpart(key);
+    if (counterpart < 0) {
       this.#sink.visibleChanged(key, undefined, this.rows.entry(slot));
     } else if (key.form === 'endpoint') {
-      this.#shadow(twin, true);
-      this.#sink.visibleChanged(key, this.rows.entry(twin), this.rows.entry(slot));
+      this.#shadow(counterpart, true);
+      this.#sink.visibleChanged(key, this.rows.entry(counterpart), this.rows.entry(slot));
     } else {
       this.#shadow(slot, true);
     }
@@ -260,11 +260,11 @@ export class ClaimState {
     if (shadowed) this.#shadow(slot, false);
     this.rows.clear(slot);
     this.table.remove(slot, key);
-    const twin = this.twin(key);
+    const counterpart = this.counterpart(key);
     if (isFullLengthCIDR(key)) this.#fullLengthCIDRs--;
     if (shadowed) return;
-    if (twin >= 0) this.#shadow(twin, false);
-    this.#sink.visibleChanged(key, old, twin < 0 ? undefined : this.rows.entry(twin));
+    if (counterpart >= 0) this.#shadow(counterpart, false);
+    this.#sink.visibleChanged(key, old, counterpart < 0 ? undefined : this.rows.entry(counterpart));
   }
 
   /** The effective entry of a key had other attributes, or another writer, before. */

@@ -92,7 +92,7 @@ export class IPCache {
   }
 
   /**
-   * Withdraws the writer's claim on `key`, and no other; the next claim, if there is one, comes into force.
+   * Withdraws the writer's claim on `key`, and no other; the next claim, if there is one, becomes effective.
    * See {@link DeleteOutcome}.
    */
   delete(key: string, by: DeleteOptions): DeleteOutcome {
@@ -158,7 +158,7 @@ export class IPCache {
   /** As {@link IPCache.get}, but a full-length CIDR finds the endpoint IP first (SEMANTICS 2.4). */
   lookupByPrefix(prefix: string): KeyedEntry | undefined {
     if (!parsePrefix(prefix, this.#key)) return undefined;
-    const endpoint = this.#key.form === 'cidr' ? this.#state.twin(this.#key) : -1;
+    const endpoint = this.#key.form === 'cidr' ? this.#state.counterpart(this.#key) : -1;
     if (endpoint < 0) return this.#entryFor(prefix, this.#state.table.find(this.#key));
     return this.#keyedEntry(endpoint, this.#keyAt(endpoint));
   }
@@ -189,8 +189,8 @@ export class IPCache {
     if (!parsePrefix(key, this.#key)) return undefined;
     const prefix = formatPrefix(this.#key, this.#key.length);
     const own = this.#state.table.find(this.#key);
-    const twin = this.#state.twin(this.#key);
-    const claims = (this.#key.form === 'endpoint' ? [own, twin] : [twin, own])
+    const counterpart = this.#state.counterpart(this.#key);
+    const claims = (this.#key.form === 'endpoint' ? [own, counterpart] : [counterpart, own])
       .filter((slot) => slot >= 0)
       .flatMap((slot) => this.#explainSlot(slot));
     return { prefix, claims, decidedBy: decidingRule(claims) };
@@ -264,7 +264,7 @@ export class IPCache {
     return {
       entries: this.size,
       shadowed: this.#state.shadowed,
-      overruledClaims: this.#state.rivals.count,
+      overruledClaims: this.#state.overruled.count,
       maxEntries: this.#maxEntries,
       highWater: this.#state.highWater,
       pressure: this.size / this.#maxEntries,
@@ -379,7 +379,7 @@ export class IPCache {
   #explainSlot(slot: number): readonly ExplainedClaim[] {
     const effective = this.#keyedEntry(slot, this.#keyAt(slot));
     const { key, shadowed } = effective;
-    const overruled = this.#state.rivals.of(slot);
+    const overruled = this.#state.overruled.of(slot);
     return [
       { ...effective, effective: true },
       ...overruled.map((claim) => ({ ...claim, key, shadowed, effective: false })),

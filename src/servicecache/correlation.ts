@@ -117,7 +117,7 @@ class Correlator {
   /** This origin offers `backend` now; `isNew` when it has not offered that address before. */
   claim(backend: Backend, isNew: boolean): void {
     const { address } = backend;
-    const claims = this.#contested.get(address) ?? (isNew ? this.#rivalOf(address) : undefined);
+    const claims = this.#contested.get(address) ?? (isNew ? this.#otherClaimOf(address) : undefined);
     if (claims === undefined) {
       this.#setWinner(address, backend);
       return;
@@ -153,7 +153,7 @@ class Correlator {
   }
 
   /** The one claim of another origin on an uncontested address that this origin has not claimed before. */
-  #rivalOf(address: string): readonly BackendClaim[] | undefined {
+  #otherClaimOf(address: string): readonly BackendClaim[] | undefined {
     if (!this.#backends.has(address)) return undefined;
     const holder = this.#findHolder(address, this.#change.origin);
     assert(holder !== undefined, `nobody claims the backend ${address}`);

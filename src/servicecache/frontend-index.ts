@@ -9,7 +9,7 @@ export interface FrontendMatch {
   readonly service: Service;
   readonly frontend: Frontend;
   /** Other services that claim the same frontend, in order of rank; empty as it should be. */
-  readonly rivals: readonly ServiceID[];
+  readonly overruled: readonly ServiceID[];
 }
 
 interface Claim {
@@ -65,7 +65,7 @@ export class FrontendIndex {
       id: first.service.id,
       service: first.service,
       frontend: first.frontend,
-      rivals: [...others.values()].map(({ service }) => service.id),
+      overruled: [...others.values()].map(({ service }) => service.id),
     };
   }
 

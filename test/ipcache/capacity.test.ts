@@ -52,7 +52,7 @@ describe('a full cache', () => {
     expect(cache.size).toBe(0);
   });
 
-  it('takes a claim on a key that it holds, and lets its rivals in with a key', () => {
+  it('takes a claim on a key that it holds, and lets what it overruled in with a key', () => {
     const cache = new IPCache({ maxEntries: 1 });
     cache.upsert('10.0.0.1', claim('k8s'));
     expect(cache.upsert('10.0.0.1', claim('kvstore', 300))).toBe('applied');

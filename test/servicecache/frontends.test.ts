@@ -67,7 +67,7 @@ describe('a service is found by its frontends', () => {
       const cache = cacheOf({ nodePort: NODE_PORT });
       for (const each of order) cache.updateService(each);
       const found = cache.lookupFrontend('172.16.0.10', 80, TCP);
-      expect([found?.id, found?.rivals]).toEqual([SHOP, [thief.id]]);
+      expect([found?.id, found?.overruled]).toEqual([SHOP, [thief.id]]);
       expect(cache.lookupFrontend('1.2.3.4', 80, TCP)?.id).toEqual(thief.id);
     }
   });
@@ -113,7 +113,7 @@ describe('the index of frontends', () => {
             for (const port of [80, 81]) {
               const found = cache.lookupFrontend(ip, port, TCP);
               const names =
-                found === undefined ? [] : [found.id, ...found.rivals].map(({ name }) => `ns/${name}`);
+                found === undefined ? [] : [found.id, ...found.overruled].map(({ name }) => `ns/${name}`);
               expect(names.sort()).toEqual(scan(cache, ip, port));
             }
           }

@@ -7,7 +7,7 @@ function isOf(claim: HeldClaim, writer: Writer): boolean {
 }
 
 /** The overruled claims of the few keys that have any, by slot, strongest first (I4). */
-export class RivalClaims {
+export class OverruledClaims {
   readonly #bySlot = new Map<number, readonly HeldClaim[]>();
   #count = 0;
 
