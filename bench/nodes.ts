@@ -10,7 +10,7 @@ import { median } from './meter.ts';
 const BUDGET_US: Readonly<Record<string, number>> = { add: 3.5, unchanged: 1, delete: 3 };
 
 /** A clock that never rings: synchronous handlers that succeed need none. */
-const STILL: Clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
+const STILL: Clock = { now: () => 0, wallTime: () => 0, after: () => ({ cancel: () => {} }) };
 
 /** What one operation cost. */
 export interface NodeBenchRow {

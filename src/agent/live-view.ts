@@ -115,7 +115,7 @@ export class LiveView {
   }
 
   #time(): string {
-    return new Date(this.#clock.now()).toTimeString().slice(0, 8);
+    return new Date(this.#clock.wallTime()).toTimeString().slice(0, 8);
   }
 }
 

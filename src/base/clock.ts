@@ -8,8 +8,13 @@ export interface Timer {
  * a fake one by tests.
  */
 export interface Clock {
-  /** Milliseconds since the Unix epoch. May jump when the system's time is set; do not use it for order. */
+  /**
+   * Monotonic milliseconds since an arbitrary origin: for durations, leases, deadlines and graces. Setting the
+   * system's time does not move it. Not comparable between processes.
+   */
   now(): number;
+  /** Milliseconds since the Unix epoch, for showing and for written timestamps only: it jumps when the time is set. */
+  wallTime(): number;
   /** Calls `callback` once, no sooner than `delayMs` milliseconds from now, never synchronously. */
   after(delayMs: number, callback: () => void): Timer;
 }

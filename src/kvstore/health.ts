@@ -110,7 +110,7 @@ export class Heartbeat {
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
-        await this.#backend.update(HEARTBEAT_KEY, encodeTimestamp(this.#clock.now()), {
+        await this.#backend.update(HEARTBEAT_KEY, encodeTimestamp(this.#clock.wallTime()), {
           leased: true,
           signal,
         });

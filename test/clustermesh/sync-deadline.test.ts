@@ -72,7 +72,11 @@ describe('the deadline of a first sync', () => {
   it('is not reached by a clock that is set', async () => {
     const waiting = new Waiting();
     let setBy = 0;
-    const clock = { now: () => waiting.clock.now() + setBy, after: waiting.clock.after.bind(waiting.clock) };
+    const clock = {
+      now: () => waiting.clock.now() + setBy,
+      wallTime: () => 0,
+      after: waiting.clock.after.bind(waiting.clock),
+    };
     waiting.set('a', {});
     waiting.begin({ clock });
     setBy = 3_600_000;

@@ -96,7 +96,7 @@ describe('a rate limit', () => {
   it('does not stand still when the clock is set back', async () => {
     const clock = new ManualClock();
     let offset = 1e9;
-    const setBack = { now: () => clock.now() + offset, after: clock.after.bind(clock) };
+    const setBack = { now: () => clock.now() + offset, wallTime: () => 0, after: clock.after.bind(clock) };
     const limit = new RateLimit({ qps: 10 }, setBack);
     await limit.turn();
     offset = 0;

@@ -326,7 +326,7 @@ export class SyncStore {
     try {
       if (canary !== undefined) {
         const either = AbortSignal.any([signal, write.signal]);
-        await backend.update(canary, encodeTimestamp(clock.now()), { leased, signal: either });
+        await backend.update(canary, encodeTimestamp(clock.wallTime()), { leased, signal: either });
       }
       if (!write.signal.aborted && this.#canaries.landed(due)) this.#canaryWritten = canary !== undefined;
       this.#succeeded();

@@ -14,6 +14,10 @@ export class FakeClock implements Clock {
     return this.#now;
   }
 
+  wallTime(): number {
+    return this.#now;
+  }
+
   after(delayMs: number, callback: () => void): Timer {
     const due = { at: this.#now + delayMs, callback };
     this.#timers.add(due);

@@ -8,10 +8,20 @@ interface Alarm {
 /** A clock that stands still until a test moves it. Alarms ring in order of time, then of setting. */
 export class ManualClock implements Clock {
   #now = 0;
+  #wallOffset = 0;
   readonly #alarms = new Set<Alarm>();
 
   now(): number {
     return this.#now;
+  }
+
+  wallTime(): number {
+    return this.#now + this.#wallOffset;
+  }
+
+  /** Sets the system's time forward or, negative, back. Monotonic time and alarms do not move. */
+  setWallTimeBy(ms: number): void {
+    this.#wallOffset += ms;
   }
 
   after(delayMs: number, callback: () => void): Timer {
