@@ -1,3 +1,5 @@
+import { CallbackGuard } from './guard.ts';
+
 /** One refused input: which part refused it, why, and what it said. Plain data, fit for logs and status. */
 export interface Rejection {
   /** A short, stable reason for counting, such as `invalid-prefix`. */
@@ -60,18 +62,21 @@ export interface RejectionStatus {
 export class RejectionLog {
   readonly #byReason = new Map<string, number>();
   readonly #onReject: ((rejection: Rejection) => void) | undefined;
+  readonly #guard: CallbackGuard;
   #recent: readonly Rejection[] = [];
   #total = 0;
 
-  constructor(onReject?: (rejection: Rejection) => void) {
+  /** `onReject` receives each rejection, under `guard`: a fault in it does not reach the caller of `add`. */
+  constructor(onReject?: (rejection: Rejection) => void, guard: CallbackGuard = new CallbackGuard()) {
     this.#onReject = onReject;
+    this.#guard = guard;
   }
 
   add(item: Rejection): void {
     this.#total++;
     this.#byReason.set(item.reason, (this.#byReason.get(item.reason) ?? 0) + 1);
     this.#recent = [...this.#recent.slice(1 - RECENT), item];
-    this.#onReject?.(item);
+    this.#guard.call(this.#onReject, item);
   }
 
   status(): RejectionStatus {

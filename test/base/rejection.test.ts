@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { CallbackGuard } from '../../src/base/guard.ts';
 import { type Rejection, RejectionLog, rejection, showValue } from '../../src/base/rejection.ts';
 
 describe('a rejection', () => {
@@ -74,6 +75,17 @@ describe('a rejection log', () => {
       Array.from({ length: 16 }, (_, i) => 84 + i),
     );
     expect(log.status().total).toBe(100);
+  });
+
+  it('goes on when onReject throws, and counts the fault', () => {
+    const guard = new CallbackGuard();
+    const log = new RejectionLog(() => {
+      throw new Error('my logger failed');
+    }, guard);
+    log.add(refuse('a', 1));
+    log.add(refuse('a', 2));
+    expect(log.status().total).toBe(2);
+    expect(guard.faults).toBe(2);
   });
 
   it('gives a status that later rejections do not change', () => {
