@@ -1,0 +1,201 @@
+import { type Backoff, backoffDelay } from './backoff.ts';
+import type { Clock, Random } from './clock.ts';
+import { sleep } from './sleep.ts';
+
+/** Something that failed, for a status. */
+export interface Failure {
+  readonly message: string;
+  /** Wall time, milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/** The {@link Failure} for a thrown value. */
+export function failureOf(thrown: unknown, clock: Clock): Failure {
+  return { message: thrown instanceof Error ? thrown.message : String(thrown), at: clock.wallTime() };
+}
+
+/** Options of {@link Supervisor}. */
+export interface SupervisorOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Receives every failure of every task, with the task's name. What it throws is ignored. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
+/** Options of one task. */
+export interface TaskOptions {
+  /** Stops the task, like {@link Supervisor.stop}. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A task as data. */
+export interface TaskStatus {
+  readonly name: string;
+  /** `waiting`: it has failed and is restarted after its backoff. `stopping`: its signal has fired, it has not settled. */
+  readonly state: 'running' | 'waiting' | 'stopping';
+  readonly failures: number;
+  readonly lastFailure: Failure | undefined;
+}
+
+/** What a {@link Supervisor} owns now, and what has failed so far. */
+export interface SupervisorStatus {
+  /** In order of start; a task that is over is left out (I11). */
+  readonly tasks: readonly TaskStatus[];
+  /** Of all tasks, also those that are over. */
+  readonly failures: number;
+  readonly lastFailure: Failure | undefined;
+}
+
+/** Work of a task: ends when its signal fires, at the latest. */
+export type Work<T> = (signal: AbortSignal) => T | Promise<T>;
+
+const BACKOFF: Backoff = { baseMs: 200, capMs: 15_000 };
+
+class Task {
+  readonly name: string;
+  readonly signal: AbortSignal;
+  readonly #controller = new AbortController();
+  settled: Promise<unknown> = Promise.resolve();
+  waiting = false;
+  failures = 0;
+  lastFailure: Failure | undefined;
+
+  constructor(name: string, parent: AbortSignal | undefined) {
+    const { signal } = this.#controller;
+    this.name = name;
+    this.signal = parent === undefined ? signal : AbortSignal.any([signal, parent]);
+  }
+
+  stop(): void {
+    this.#controller.abort();
+  }
+
+  status(): TaskStatus {
+    const { name, failures, lastFailure } = this;
+    const state = this.signal.aborted ? 'stopping' : this.waiting ? 'waiting' : 'running';
+    return { name, state, failures, lastFailure };
+  }
+}
+
+/**
+ * The owner of loops and attempts: each has a name and a signal, its failures are counted and reported (I12), and
+ * stopping waits for all of them. No rejection of a task is ever unhandled here; that of {@link run} is the caller's.
+ */
+export class Supervisor {
+  readonly #options: SupervisorOptions;
+  readonly #tasks = new Set<Task>();
+  #failures = 0;
+  #lastFailure: Failure | undefined;
+
+  constructor(options: SupervisorOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Runs `work` once; settles as it does. A rejection after the signal has fired is no failure: nothing is counted or
+   * reported.
+   */
+  run<T>(name: string, work: Work<T>, options: TaskOptions = {}): Promise<T> {
+    const task = new Task(name, options.signal);
+    return this.#own(task, async () => {
+      try {
+        return await work(task.signal);
+      } catch (error) {
+        this.#failed(task, error);
+        throw error;
+      }
+    });
+  }
+
+  /**
+   * Runs `work` until it resolves or the signal fires; restarts it after a jittered exponential backoff when it
+   * rejects. The backoff begins anew once a run has lasted longer than its cap. Resolves when the task is over; never
+   * rejects.
+   */
+  keep(
+    name: string,
+    work: Work<void>,
+    { signal, backoff = BACKOFF }: TaskOptions & { readonly backoff?: Backoff } = {},
+  ): Promise<void> {
+    const { clock, random } = this.#options;
+    const task = new Task(name, signal);
+    return this.#own(task, async () => {
+      for (let streak = 1; !task.signal.aborted; streak++) {
+        const begun = clock.now();
+        try {
+          await work(task.signal);
+          return;
+        } catch (error) {
+          this.#failed(task, error);
+        }
+        if (clock.now() - begun > backoff.capMs) streak = 1;
+        task.waiting = true;
+        await sleep(clock, backoffDelay(streak, backoff, random), task.signal);
+        task.waiting = false;
+      }
+    });
+  }
+
+  status(): SupervisorStatus {
+    const tasks = [...this.#tasks].map((task) => task.status());
+    return { tasks, failures: this.#failures, lastFailure: this.#lastFailure };
+  }
+
+  /**
+   * Fires the signals of all tasks under way, at once; resolves when they have settled. Tasks that are started later
+   * are not affected. A task must not wait for it.
+   */
+  async stop(): Promise<void> {
+    const tasks = [...this.#tasks];
+    for (const task of tasks) task.stop();
+    await Promise.all(tasks.map(({ settled }) => settled));
+  }
+
+  #own<T>(task: Task, work: () => Promise<T>): Promise<T> {
+    this.#tasks.add(task);
+    const result = work();
+    const over = (): void => void this.#tasks.delete(task);
+    task.settled = result.then(over, over);
+    return result;
+  }
+
+  #failed(task: Task, error: unknown): void {
+    if (task.signal.aborted) return;
+    const { clock, onFailure } = this.#options;
+    task.failures++;
+    task.lastFailure = failureOf(error, clock);
+    this.#failures++;
+    this.#lastFailure = task.lastFailure;
+    try {
+      onFailure?.(error, task.name);
+    } catch {
+      // A broken report must not end what it reports on.
+    }
+  }
+}
+
+/**
+ * Work of others, which may not respect its signal: rejects with the signal's reason as soon as it fires. What `work`
+ * gives later goes to `discard`; what it throws later is ignored, as is what `discard` throws.
+ */
+export function interruptible<T>(
+  work: () => T | Promise<T>,
+  signal: AbortSignal,
+  discard: (late: T) => unknown = () => {},
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const interrupt = (): void => reject(signal.reason);
+    if (signal.aborted) {
+      interrupt();
+      return;
+    }
+    signal.addEventListener('abort', interrupt, { once: true });
+    (async () => {
+      const result = await work();
+      if (signal.aborted) await discard(result);
+      else resolve(result);
+    })()
+      .catch(reject)
+      .finally(() => signal.removeEventListener('abort', interrupt));
+  });
+}
