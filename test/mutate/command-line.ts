@@ -1,0 +1,45 @@
+import { parseArgs } from 'node:util';
+import { ROOMS } from './rooms.ts';
+
+/** What to mutate, and how. */
+export interface MutateCommand {
+  readonly room: string;
+  /** Files of the room, or parts of them (`FILE:10-20`); all of it when there are none. */
+  readonly files: readonly string[];
+  readonly concurrency: number;
+  /** How often a property runs for each mutant. */
+  readonly runs: number;
+  /** Whether results of earlier runs are set aside. */
+  readonly fresh: boolean;
+}
+
+/** How the command is used. */
+export const USAGE: string = `usage: npm run mutate -- ROOM [FILE…] [--concurrency N] [--runs N] [--fresh]
+
+Changes the sources of a room a little, one change at a time, and runs the room's tests: each change that no test
+notices is printed. FILE limits it to a file of the room, or to lines of it (FILE:10-20).
+
+  ROOM               ${Object.keys(ROOMS).join(', ')}
+  --concurrency N    test processes at a time (2)
+  --runs N           how often a property runs for each change (50)
+  --fresh            run every change again, also those that were detected before
+
+Exit status 0: the score of the room is reached. 1: it is not, or a listed equivalent is none. 2: the command line is wrong.`;
+
+const OPTIONS = {
+  concurrency: { type: 'string', default: '2' },
+  runs: { type: 'string', default: '50' },
+  fresh: { type: 'boolean', default: false },
+} as const;
+
+/** Reads the command line; throws an `Error` that says what is wrong with it. */
+export function parseCommandLine(words: readonly string[]): MutateCommand {
+  const { values, positionals } = parseArgs({ args: [...words], allowPositionals: true, options: OPTIONS });
+  const [room = '', ...files] = positionals;
+  if (!Object.hasOwn(ROOMS, room)) throw new Error(`unknown room '${room}'`);
+  const outside = files.find((file) => !file.startsWith(`src/${room}/`));
+  if (outside !== undefined) throw new Error(`${outside}: not in src/${room}/`);
+  const [concurrency, runs] = [Number(values.concurrency), Number(values.runs)];
+  if (!(concurrency >= 1 && runs >= 1)) throw new Error('--concurrency and --runs take a number above 0');
+  return { room, files, concurrency, runs, fresh: values.fresh };
+}

@@ -1,0 +1,82 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { relative } from 'node:path';
+import { Stryker } from '@stryker-mutator/core';
+import { type MutateCommand, parseCommandLine, USAGE } from './command-line.ts';
+import { EQUIVALENTS } from './equivalents.ts';
+import { describeMutant, type Mutant } from './mutant.ts';
+import { ROOMS } from './rooms.ts';
+import { type Score, scoreOf } from './score.ts';
+import { incrementalFile, strykerOptions } from './stryker-options.ts';
+
+interface IncrementalReport {
+  readonly files: Readonly<Record<string, { mutants: readonly { readonly status: string }[] }>>;
+}
+
+/**
+ * Takes out of the results of earlier runs what was not detected. Stryker would keep it unless a test was added, and a
+ * test or a model that was changed counts as none.
+ */
+function forgetSurvivors(room: string): void {
+  const file = incrementalFile(room);
+  if (!existsSync(file)) return;
+  const report: IncrementalReport = JSON.parse(readFileSync(file, 'utf8'));
+  for (const mutated of Object.values(report.files)) {
+    mutated.mutants = mutated.mutants.filter(
+      ({ status }) => status !== 'Survived' && status !== 'NoCoverage',
+    );
+  }
+  writeFileSync(file, JSON.stringify(report));
+}
+
+/** Runs Stryker; gives the mutants of the files that were asked for. */
+async function runStryker(command: MutateCommand): Promise<readonly Mutant[]> {
+  Object.assign(process.env, { MUTATED_ROOM: command.room, PROPERTY_RUNS: String(command.runs) });
+  const results = await new Stryker(strykerOptions(command)).runMutationTest();
+  const sources = new Map<string, string>();
+  const read = (file: string): string => {
+    const source = sources.get(file) ?? readFileSync(file, 'utf8');
+    sources.set(file, source);
+    return source;
+  };
+  return results
+    .map((result) => {
+      const file = relative(process.cwd(), result.fileName);
+      return describeMutant(result, file, read(file));
+    })
+    .filter(({ file }) => isAskedFor(file, command));
+}
+
+function isAskedFor(file: string, { room, files }: MutateCommand): boolean {
+  if (files.length === 0) return file.startsWith(`src/${room}/`);
+  return files.some((asked) => asked.replace(/:.*/, '') === file);
+}
+
+function print({ survivors, stale, ...score }: Score, room: string, threshold: number): void {
+  for (const { file, lineNumber, status, original, replacement } of survivors) {
+    const covered = status === 'NoCoverage' ? ' (in no test)' : '';
+    console.log(`${file}:${lineNumber}: ${original} → ${replacement}${covered}`);
+  }
+  for (const key of stale) console.log(`listed as equivalent, but detected or gone: ${key}`);
+  const { mutants, killed, timeout, equivalent, percent } = score;
+  console.log(`| room | mutants | killed | timeout | survived | equivalent | score |`);
+  const counts = [room, mutants, killed, timeout, survivors.length, equivalent, `${percent.toFixed(1)} %`];
+  console.log(`| ${counts.join(' | ')} |   (wanted: ${threshold} %)`);
+}
+
+async function main(words: readonly string[]): Promise<number> {
+  let command: MutateCommand;
+  try {
+    command = parseCommandLine(words);
+  } catch (error) {
+    console.error(`${error instanceof Error ? error.message : error}\n\n${USAGE}`);
+    return 2;
+  }
+  forgetSurvivors(command.room);
+  const threshold = ROOMS[command.room]?.threshold ?? 100;
+  const listed = EQUIVALENTS.filter(({ file }) => isAskedFor(file, command));
+  const score = scoreOf(await runStryker(command), listed);
+  print(score, command.room, threshold);
+  return score.percent >= threshold && score.stale.length === 0 ? 0 : 1;
+}
+
+process.exitCode = await main(process.argv.slice(2));

@@ -1,0 +1,44 @@
+import type { Equivalent } from './equivalents.ts';
+import type { Mutant } from './mutant.ts';
+
+/** What came of the mutants of a run, without the texts that are left alone. */
+export interface Score {
+  readonly mutants: number;
+  /** A test failed, an error escaped, or a test file could not be loaded. */
+  readonly killed: number;
+  readonly timeout: number;
+  readonly equivalent: number;
+  /** Neither detected nor equivalent. */
+  readonly survivors: readonly Mutant[];
+  /** Listed as equivalent, but detected, or not there any more. */
+  readonly stale: readonly string[];
+  /** Detected, in per cent of all that are not equivalent. */
+  readonly percent: number;
+}
+
+function keyOf({ file, line, original, replacement }: Omit<Mutant, 'status' | 'lineNumber'>): string {
+  return `${file}: ${line}: ${original} → ${replacement}`;
+}
+
+/** Counts; `equivalents` are those of the files that were mutated. */
+export function scoreOf(results: readonly Mutant[], equivalents: readonly Equivalent[]): Score {
+  const withStatus = (...statuses: Mutant['status'][]): readonly Mutant[] =>
+    results.filter(({ status }) => statuses.includes(status));
+  const killed = withStatus('Killed', 'RuntimeError').length;
+  const timeout = withStatus('Timeout').length;
+  const undetected = withStatus('Survived', 'NoCoverage');
+  const listed = new Set(
+    equivalents.flatMap((entry) => entry.replacements.map((replacement) => keyOf({ ...entry, replacement }))),
+  );
+  const survivors = undetected.filter((mutant) => !listed.has(keyOf(mutant)));
+  const found = new Set(undetected.map(keyOf));
+  return {
+    mutants: killed + timeout + undetected.length,
+    killed,
+    timeout,
+    equivalent: undetected.length - survivors.length,
+    survivors,
+    stale: [...listed].filter((key) => !found.has(key)),
+    percent: (100 * (killed + timeout)) / Math.max(killed + timeout + survivors.length, 1),
+  };
+}

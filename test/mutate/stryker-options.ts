@@ -1,0 +1,44 @@
+import type { Stryker } from '@stryker-mutator/core';
+import type { MutateCommand } from './command-line.ts';
+
+/** Results of earlier runs and copies of the sources; ignored by git, the linter and the tests. */
+export const CACHE = '.mutate';
+
+/** Where the results of a room are kept between runs. */
+export function incrementalFile(room: string): string {
+  return `${CACHE}/${room}.json`;
+}
+
+/** The configuration of Stryker for one run. */
+export function strykerOptions({
+  room,
+  files,
+  concurrency,
+  fresh,
+}: MutateCommand): ConstructorParameters<typeof Stryker>[0] {
+  return {
+    mutate: files.length > 0 ? [...files] : [`src/${room}/**/*.ts`],
+    testRunner: 'vitest',
+    plugins: [
+      import.meta.resolve('@stryker-mutator/vitest-runner'),
+      new URL('message-texts.mjs', import.meta.url).href,
+    ],
+    ignorers: ['message-texts'],
+    vitest: { configFile: 'test/mutate/vitest.config.ts', related: false },
+    coverageAnalysis: 'perTest',
+    concurrency,
+    incremental: true,
+    incrementalFile: incrementalFile(room),
+    force: fresh,
+    // An endless loop is noticed by its count of rounds; the time is for what hangs, on a machine that is busy.
+    timeoutMS: 15_000,
+    timeoutFactor: 4,
+    reporters: ['progress-append-only'],
+    tempDirName: `${CACHE}/sandbox`,
+    ignorePatterns: ['/dist', '/dist-bench', '/bench', '/docs'],
+    // Stryker would rewrite paths in a tsconfig.json with a compiler API that TypeScript 7 does not have.
+    tsconfigFile: 'none',
+    disableTypeChecks: false,
+    allowConsoleColors: false,
+  };
+}

@@ -1,0 +1,16 @@
+import { defineConfig, type ViteUserConfig } from 'vitest/config';
+import { LoadFailures } from './load-failures.ts';
+import { ROOMS } from './rooms.ts';
+
+const { MUTATED_ROOM = '' } = process.env;
+
+/** How Stryker runs the tests of a room. A test that a mutant leaves hanging fails soon. */
+const config: ViteUserConfig = defineConfig({
+  test: {
+    include: [...(ROOMS[MUTATED_ROOM]?.tests ?? [])],
+    setupFiles: ['test/mutate/property-setup.ts'],
+    testTimeout: 20_000,
+    reporters: [new LoadFailures()],
+  },
+});
+export default config;
