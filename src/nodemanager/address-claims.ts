@@ -17,7 +17,7 @@ export interface NodeConfiguration {
   readonly underlay: 'ipv4' | 'ipv6';
 }
 
-/** What one address of a node claims in the IPCache. */
+/** The claim of a node on one of its addresses in the IPCache. */
 export class AddressClaim implements Claim {
   readonly ip: string;
   readonly identity: NumericIdentity;
@@ -42,7 +42,7 @@ export class AddressClaim implements Claim {
     this.encryptKey = encryptKey;
   }
 
-  /** Whether the two say the same of the same address. */
+  /** Whether both claim the same address with the same attributes. */
   equals(other: AddressClaim): boolean {
     return (
       this.ip === other.ip &&
@@ -51,6 +51,53 @@ export class AddressClaim implements Claim {
       this.hostIP === other.hostIP &&
       this.encryptKey === other.encryptKey
     );
+  }
+}
+
+/** A scan of so few claims is faster than an index of them. Nodes have a handful of addresses. */
+const SCANNED = 16;
+
+/** The claims of one node: one for each address, in the order in which the node lists them. */
+export class NodeClaims implements Iterable<AddressClaim> {
+  readonly #claims: AddressClaim[] = [];
+  /** Position by address; only of many claims. */
+  #index: Map<string, number> | undefined;
+
+  get size(): number {
+    return this.#claims.length;
+  }
+
+  /** The claim at a position. */
+  at(position: number): AddressClaim | undefined {
+    return this.#claims[position];
+  }
+
+  /** The claim on an address. O(1), whatever the number of claims. */
+  on(ip: string): AddressClaim | undefined {
+    return this.#claims[this.#positionOf(ip)];
+  }
+
+  /** Adds a claim, in place of an earlier one on the same address. */
+  put(claim: AddressClaim): void {
+    const position = this.#positionOf(claim.ip);
+    if (position >= 0) this.#claims[position] = claim;
+    else {
+      this.#index?.set(claim.ip, this.#claims.length);
+      this.#claims.push(claim);
+    }
+  }
+
+  [Symbol.iterator](): IterableIterator<AddressClaim> {
+    return this.#claims.values();
+  }
+
+  #positionOf(ip: string): number {
+    if (this.#claims.length > SCANNED) {
+      this.#index ??= new Map(this.#claims.map((claim, position) => [claim.ip, position]));
+      return this.#index.get(ip) ?? -1;
+    }
+    for (let i = 0; i < this.#claims.length; i++) if (this.#claims[i]?.ip === ip) return i;
+    return -1;
   }
 }
 
@@ -73,16 +120,16 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
 
 /**
  * What a node claims in the IPCache, once for each address; of an address that it lists twice, the later one counts,
- * and health before address (SEMANTICS 4):
+ * and health before address (SEMANTICS 4). Cost: linear in the number of addresses.
  * - addresses: identity `host` or `remote-node`. Without encryption and remote-node identities only
  *   `CiliumInternalIP` addresses count. The tunnel endpoint is given for those, and for all when encryption or
  *   the host firewall is on; internal and external addresses have key 0 unless node encryption is on;
  * - health IPs: identity `health`, always with key and tunnel endpoint.
  * Ingress IPs are carried by the node but claimed by nobody here: whoever terminates that traffic owns them.
  */
-export function addressClaims(node: Node, configuration: NodeConfiguration): readonly AddressClaim[] {
+export function addressClaims(node: Node, configuration: NodeConfiguration): NodeClaims {
   const { remoteNodeIdentities, encryption, nodeEncryption, hostFirewall } = configuration;
-  const claims: AddressClaim[] = [];
+  const claims = new NodeClaims();
   const tunnel = tunnelEndpoint(node, configuration.underlay);
   const identity =
     remoteNodeIdentities && node.source !== 'local'
@@ -94,7 +141,7 @@ export function addressClaims(node: Node, configuration: NodeConfiguration): rea
     if (!inTunnel && !allAddresses) continue;
     const endpoint = inTunnel || encryption || hostFirewall ? tunnel : undefined;
     const plain = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
-    put(claims, new AddressClaim(node, ip, identity, endpoint, plain ? 0 : node.encryptionKey));
+    claims.put(new AddressClaim(node, ip, identity, endpoint, plain ? 0 : node.encryptionKey));
   }
   putInside(claims, node, node.ipv4HealthIP, RESERVED_IDENTITIES.health, tunnel);
   putInside(claims, node, node.ipv6HealthIP, RESERVED_IDENTITIES.health, tunnel);
@@ -102,21 +149,11 @@ export function addressClaims(node: Node, configuration: NodeConfiguration): rea
 }
 
 function putInside(
-  claims: AddressClaim[],
+  claims: NodeClaims,
   node: Node,
   ip: string | undefined,
   identity: NumericIdentity,
   tunnel: string | undefined,
 ): void {
-  if (ip !== undefined) put(claims, new AddressClaim(node, ip, identity, tunnel, node.encryptionKey));
-}
-
-/** Adds a claim, in place of an earlier one on the same address. Nodes have a handful of addresses: a scan will do. */
-function put(claims: AddressClaim[], claim: AddressClaim): void {
-  for (let i = 0; i < claims.length; i++) {
-    if (claims[i]?.ip !== claim.ip) continue;
-    claims[i] = claim;
-    return;
-  }
-  claims.push(claim);
+  if (ip !== undefined) claims.put(new AddressClaim(node, ip, identity, tunnel, node.encryptionKey));
 }

@@ -3,11 +3,14 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { compareWriters, sourceRank } from '../identity/source.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter, OwnerChange } from '../ipcache/types.ts';
-import { type AddressClaim, addressClaims, type NodeConfiguration } from './address-claims.ts';
+import { type AddressClaim, addressClaims, NodeClaims, type NodeConfiguration } from './address-claims.ts';
 import type { Node } from './node.ts';
 import type { NodeEntry } from './node-entry.ts';
 
-const NONE: readonly never[] = [];
+const NO_CLAIMS = new NodeClaims();
+
+/** The claims of a node with more addresses are kept: they are looked up for each address that changes hands. */
+const RECOMPUTED = 16;
 
 /** What the node manager needs of an `IPCache`. */
 export type NodeIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch' | 'get' | 'subscribeOwners'>;
@@ -46,6 +49,8 @@ export class NodeAddresses {
   /** By address: the nodes that want it and do not have it. */
   readonly #losers = new Map<string, Set<NodeEntry>>();
   #configuration: NodeConfiguration;
+  /** The claims of nodes with many addresses, under the present configuration. */
+  #kept = new WeakMap<Node, NodeClaims>();
   #ownerChanges: OwnerChange[] = [];
   #writing = false;
 
@@ -92,6 +97,7 @@ export class NodeAddresses {
       this.#ipcache.batch(() => {
         for (const entry of entries) this.#replace(entry, configuration);
       });
+      if (configuration !== this.#configuration) this.#kept = new WeakMap();
       this.#configuration = configuration;
       // In a single slot one of them may have taken what another one had just written, and nobody tells.
       if (this.#options.rewrite) for (const entry of entries) this.#verify(entry);
@@ -108,23 +114,26 @@ export class NodeAddresses {
 
   /** Whether a stronger source holds one of the node's addresses (SEMANTICS 4). */
   isHeldBack(entry: NodeEntry): boolean {
-    return entry.lost !== undefined && this.lost(entry).some(({ stronger }) => stronger);
+    for (const ip of entry.lost ?? []) if (this.#lostAddress(entry, ip).stronger) return true;
+    return false;
   }
 
   /** The addresses that the node wants and does not have. */
   lost(entry: NodeEntry): readonly LostAddress[] {
-    const rank = entry.effective === undefined ? 0 : sourceRank(entry.effective.source);
-    return Array.from(entry.lost ?? [], (ip) => {
-      const found = this.#ipcache.get(ip);
-      const holder = found && { source: found.source, owner: found.owner };
-      return { ip, holder, stronger: holder !== undefined && sourceRank(holder.source) > rank };
-    });
+    return Array.from(entry.lost ?? [], (ip) => this.#lostAddress(entry, ip));
   }
 
   /** Leaves every claim as it is, and watches no more. */
   close(): void {
     this.#unsubscribe();
     this.#ownerChanges = [];
+  }
+
+  #lostAddress(entry: NodeEntry, ip: string): LostAddress {
+    const rank = entry.effective === undefined ? 0 : sourceRank(entry.effective.source);
+    const found = this.#ipcache.get(ip);
+    const holder = found && { source: found.source, owner: found.owner };
+    return { ip, holder, stronger: holder !== undefined && sourceRank(holder.source) > rank };
   }
 
   #begin(): void {
@@ -141,26 +150,26 @@ export class NodeAddresses {
     const wanted = this.#claims(entry.effective, configuration);
     const changesSource = entry.written?.source !== entry.effective?.source;
     entry.written = entry.effective;
-    if (changesSource && before.length > 0 && wanted.length > 0) {
+    if (changesSource && before.size > 0 && wanted.size > 0) {
       this.#replaceSource(entry, before, wanted);
       return;
     }
-    for (let i = 0; i < wanted.length; i++) {
-      const claim = wanted[i];
-      if (claim !== undefined && !this.#stands(entry, claim, before[i])) this.#put(entry, claim);
+    let position = 0;
+    for (const claim of wanted) {
+      if (!this.#stands(entry, claim, before.at(position++))) this.#put(entry, claim);
     }
-    for (const claim of before) if (claimOn(claim.ip, wanted) === undefined) this.#drop(entry, claim);
+    for (const claim of before) if (wanted.on(claim.ip) === undefined) this.#drop(entry, claim);
   }
 
   /**
    * Claims are kept per source, so those of the old one have to go. The new ones come first, so that no address is
    * free in between, and listeners of the IPCache see the net effect.
    */
-  #replaceSource(entry: NodeEntry, before: readonly AddressClaim[], wanted: readonly AddressClaim[]): void {
+  #replaceSource(entry: NodeEntry, before: NodeClaims, wanted: NodeClaims): void {
     this.#ipcache.batch(() => {
       for (const claim of wanted) this.#put(entry, claim);
       for (const claim of before) {
-        if (claimOn(claim.ip, wanted) === undefined) this.#drop(entry, claim);
+        if (wanted.on(claim.ip) === undefined) this.#drop(entry, claim);
         else this.#ipcache.delete(claim.ip, claim);
       }
     });
@@ -176,8 +185,13 @@ export class NodeAddresses {
     );
   }
 
-  #claims(node: Node | undefined, configuration: NodeConfiguration): readonly AddressClaim[] {
-    return node === undefined ? NONE : addressClaims(node, configuration);
+  #claims(node: Node | undefined, configuration: NodeConfiguration): NodeClaims {
+    if (node === undefined) return NO_CLAIMS;
+    const kept = configuration === this.#configuration ? this.#kept.get(node) : undefined;
+    if (kept !== undefined) return kept;
+    const claims = addressClaims(node, configuration);
+    if (claims.size > RECOMPUTED && configuration === this.#configuration) this.#kept.set(node, claims);
+    return claims;
   }
 
   #verify(entry: NodeEntry): void {
@@ -188,7 +202,7 @@ export class NodeAddresses {
 
   /** What the node claims on an address, if it does. */
   #claimOn(ip: string, entry: NodeEntry): AddressClaim | undefined {
-    return claimOn(ip, this.#claims(entry.written, this.#configuration));
+    return this.#claims(entry.written, this.#configuration).on(ip);
   }
 
   #put(entry: NodeEntry, claim: AddressClaim): void {
@@ -218,17 +232,22 @@ export class NodeAddresses {
     else losers.add(entry);
   }
 
-  /** Looks at the addresses that changed hands, and at those that do so meanwhile. */
+  /**
+   * Looks at the addresses that changed hands, and at those that do so meanwhile. A node is told once for all of
+   * its addresses: what it is told is a look at all of them.
+   */
   #review(): void {
     while (!this.#writing && this.#ownerChanges.length > 0) {
       const changes = this.#ownerChanges;
       this.#ownerChanges = [];
-      for (const change of changes) this.#reviewAddress(change);
+      const affected = new Set<NodeEntry>();
+      for (const change of changes) this.#reviewAddress(change, affected);
+      for (const entry of affected) this.#options.onOwnership(entry);
     }
   }
 
   /** What the change says may be out of date by now; what counts is who holds the address. */
-  #reviewAddress({ key, previous, current }: OwnerChange): void {
+  #reviewAddress({ key, previous, current }: OwnerChange, affected: Set<NodeEntry>): void {
     const interested = new Set(this.#losers.get(key));
     for (const writer of [previous, current]) {
       const entry = writer && this.#options.entryOf(writer.owner);
@@ -240,8 +259,8 @@ export class NodeAddresses {
     for (const entry of interested) {
       const claim = this.#claimOn(key, entry);
       this.#mark(entry, key, claim === undefined || holds(claim, holder));
+      affected.add(entry);
     }
-    for (const entry of interested) this.#options.onOwnership(entry);
   }
 
   /**
@@ -268,11 +287,6 @@ export class NodeAddresses {
       this.#end();
     }
   }
-}
-
-function claimOn(ip: string, claims: readonly AddressClaim[]): AddressClaim | undefined {
-  for (const claim of claims) if (claim.ip === ip) return claim;
-  return undefined;
 }
 
 function holds(claim: AddressClaim, holder: ClaimWriter | undefined): boolean {

@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest';
+import type { NodeSpec } from '../../src/nodemanager/node.ts';
+import { fresh, node } from './support/node-fixtures.ts';
+
+/** A node of 1.3 MB, as large as a value of etcd can be. */
+const COUNT = 33_000;
+/** Far more than linear work takes on a loaded machine, far less than quadratic work on an idle one. */
+const LINEAR_MS = 3_000;
+
+const ip = (index: number): string => `10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`;
+
+function manyAddresses(from = 0): NonNullable<NodeSpec['addresses']> {
+  return Array.from({ length: COUNT }, (_, index) => ({ type: 'InternalIP', ip: ip(from + index) }));
+}
+
+function elapsed(work: () => void): number {
+  const begun = performance.now();
+  work();
+  return performance.now() - begun;
+}
+
+describe.each([true, false])('a node with 33,000 addresses (retainOverruled: %s)', (retainOverruled) => {
+  it('costs time linear in its addresses: added, changed, moved and deleted', () => {
+    const { manager, ipcache } = fresh({ retainOverruled });
+    const time = elapsed(() => {
+      manager.nodeUpdated(node('a', { addresses: manyAddresses() }));
+      manager.nodeUpdated(node('a', { addresses: manyAddresses(), encryptionKey: 3 }));
+      manager.nodeUpdated(node('a', { addresses: manyAddresses(1_000) }));
+    });
+    expect(time).toBeLessThan(LINEAR_MS);
+    expect(ipcache.size).toBe(COUNT);
+    expect(ipcache.get(ip(999))).toBeUndefined();
+    expect(elapsed(() => manager.nodeDeleted(node('a')))).toBeLessThan(LINEAR_MS);
+    expect(ipcache.size).toBe(0);
+  });
+
+  it('costs time linear in its addresses while a stronger source takes and frees all of them', () => {
+    const { manager, ipcache } = fresh({ retainOverruled });
+    manager.nodeUpdated(node('a', { addresses: manyAddresses(), source: 'clustermesh' }));
+    const stronger = { source: 'kvstore', owner: 'other' } as const;
+    const time = elapsed(() => {
+      ipcache.batch(() => {
+        for (let i = 0; i < COUNT; i++) ipcache.upsert(ip(i), { ...stronger, identity: 77 });
+      });
+      expect(ipcache.get(ip(5))?.identity).toBe(77);
+      ipcache.batch(() => {
+        for (let i = 0; i < COUNT; i++) ipcache.delete(ip(i), stronger);
+      });
+    });
+    expect(time).toBeLessThan(LINEAR_MS);
+    expect(ipcache.get(ip(5))).toMatchObject({ owner: 'east/a', source: 'clustermesh' });
+    expect(ipcache.size).toBe(COUNT);
+  });
+
+  it('keeps the last claim on an address that it lists twice, at the place of the first', () => {
+    const { manager, ipcache } = fresh({ retainOverruled });
+    const addresses = [...manyAddresses(), { type: 'CiliumInternalIP', ip: ip(7) }];
+    manager.nodeUpdated(node('a', { addresses, encryptionKey: 9 }));
+    expect(ipcache.get(ip(7))?.encryptKey).toBe(9);
+    expect(ipcache.get(ip(8))?.encryptKey).toBe(0);
+    expect(ipcache.size).toBe(COUNT);
+  });
+});
