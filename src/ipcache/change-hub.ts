@@ -2,11 +2,10 @@ import { assert } from '../base/assert.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { PrefixChange } from './change.ts';
 import { ChangeReader } from './change-reader.ts';
 import { RecentChanges } from './recent-changes.ts';
 import type { IPCacheSnapshot } from './snapshot.ts';
-import type { IPCacheListener, OwnerChange, OwnerListener } from './types.ts';
+import type { IPCacheChange, IPCacheListener, OwnerChange, OwnerListener } from './types.ts';
 
 /** Changes kept for readers that resume by revision: some seconds of a busy mesh, about 3 MB when it is full. */
 const RECENT_CHANGES = 16_384;
@@ -63,7 +62,7 @@ export class ChangeHub {
   }
 
   /** Gives changes of one write or batch their revision and tells them. */
-  tellChanges(changes: readonly PrefixChange[]): void {
+  tellChanges(changes: readonly IPCacheChange[]): void {
     this.#revision++;
     this.#recent?.add(this.#revision, changes);
     this.#deliveries.deliver(this.#listeners, tellChanges, changes);
@@ -78,7 +77,7 @@ export class ChangeHub {
   }
 
   /** Gives a listener what there is, in parts, then `onSynced`, then every change. */
-  subscribe(listener: IPCacheListener, entries: Iterable<readonly PrefixChange[]>): Unsubscribe {
+  subscribe(listener: IPCacheListener, entries: Iterable<readonly IPCacheChange[]>): Unsubscribe {
     this.#replaying = true;
     try {
       this.#listeners.guard(listener, () => {
@@ -110,7 +109,7 @@ export class ChangeHub {
   }
 }
 
-function tellChanges(listener: IPCacheListener, changes: readonly PrefixChange[]): void {
+function tellChanges(listener: IPCacheListener, changes: readonly IPCacheChange[]): void {
   listener.onChanges(changes);
 }
 

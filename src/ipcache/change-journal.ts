@@ -1,11 +1,11 @@
 import { assert } from '../base/assert.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
-import { netChanges, PrefixChange, sameEntry } from './change.ts';
+import { netChanges, prefixChange, prefixHash, sameEntry } from './change.ts';
 import type { ClaimSink, ClaimState, KeyImage } from './claim-state.ts';
 import type { SnapshotKeeper } from './snapshot-keeper.ts';
-import type { ClaimWriter, IPCacheEntry, OwnerChange } from './types.ts';
+import type { ClaimWriter, IPCacheChange, IPCacheEntry, OwnerChange } from './types.ts';
 
-const NO_CHANGES: PrefixChange[] = []; // never added to
+const NO_CHANGES: IPCacheChange[] = []; // never added to
 const NO_OWNER_CHANGES: readonly OwnerChange[] = [];
 
 interface Before {
@@ -18,7 +18,11 @@ interface Before {
  * how to take it back (I8).
  */
 export class ChangeJournal implements ClaimSink {
-  #changes: PrefixChange[] = NO_CHANGES;
+  #changes: IPCacheChange[] = NO_CHANGES;
+  /** Hashes of the prefixes that the batch under way has changed. */
+  readonly #hashes = new Set<number>();
+  /** Whether no prefix of the batch is known to come twice: numbers cost less to compare than texts. */
+  #distinct = true;
   #ownerChanges: OwnerChange[] = [];
   /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
   #before: Before[] | undefined;
@@ -46,10 +50,14 @@ export class ChangeJournal implements ClaimSink {
     next: IPCacheEntry | undefined,
   ): void {
     if (sameEntry(old, next)) return;
-    const change = new PrefixChange(key, old, next);
+    const change = prefixChange(key, old, next);
     // Most writes make one change, and its array goes to the listeners: an array of just one is the cheapest.
     if (this.#changes.length === 0) this.#changes = [change];
     else this.#changes.push(change);
+    if (this.#before === undefined) return;
+    const hash = prefixHash(key);
+    if (this.#hashes.has(hash)) this.#distinct = false;
+    else this.#hashes.add(hash);
   }
 
   ownerChanged(
@@ -67,6 +75,7 @@ export class ChangeJournal implements ClaimSink {
   /** Runs `write` as part of the batch under way, or as a batch; takes its part back when it throws. */
   batch<T>(write: () => T): T {
     const outermost = this.#before === undefined;
+    if (outermost) this.#begin();
     this.#before ??= [];
     const mark = this.#before.length;
     const marks = { changes: this.#changes.length, owners: this.#ownerChanges.length };
@@ -85,11 +94,11 @@ export class ChangeJournal implements ClaimSink {
   }
 
   /** Takes out the visible changes noted since the last time, net. */
-  takeChanges(batched: boolean): readonly PrefixChange[] {
+  takeChanges(batched: boolean): readonly IPCacheChange[] {
     if (this.#changes.length === 0) return NO_CHANGES;
     const changes = this.#changes;
     this.#changes = NO_CHANGES;
-    return batched ? netChanges(changes) : changes;
+    return batched && !this.#distinct ? netChanges(changes) : changes;
   }
 
   /** Takes out the changes of owners noted since the last time, net. */
@@ -98,6 +107,11 @@ export class ChangeJournal implements ClaimSink {
     const changes = this.#ownerChanges;
     this.#ownerChanges = [];
     return batched ? netOwnerChanges(changes) : changes;
+  }
+
+  #begin(): void {
+    this.#distinct = true;
+    this.#hashes.clear();
   }
 
   #rollBack(mark: number): void {

@@ -1,4 +1,4 @@
-import { type PrefixChange, sameEntry } from './change.ts';
+import { mergeChanges, sameEntry } from './change.ts';
 import type { IPCacheSnapshot } from './snapshot.ts';
 import type { IPCacheChange, IPCacheListener } from './types.ts';
 
@@ -42,7 +42,7 @@ export class ChangeReader implements IPCacheListener, AsyncIterableIterator<Chan
   readonly #origin: ChangeOrigin;
   readonly #limit: number;
   readonly #signal: AbortSignal | undefined;
-  readonly #pending = new Map<string, PrefixChange>();
+  readonly #pending = new Map<string, IPCacheChange>();
   readonly #end = (): void => this.#close();
   #waiters: (() => void)[] = [];
   #release: (() => void) | undefined;
@@ -67,8 +67,7 @@ export class ChangeReader implements IPCacheListener, AsyncIterableIterator<Chan
 
   onChanges(changes: readonly IPCacheChange[]): void {
     if (!this.#resync) {
-      // The cache makes no other changes than these.
-      for (const change of changes as readonly PrefixChange[]) this.#merge(change);
+      for (const change of changes) this.#merge(change);
       if (this.#pending.size > this.#limit) {
         this.#pending.clear();
         this.#resync = true;
@@ -107,10 +106,10 @@ export class ChangeReader implements IPCacheListener, AsyncIterableIterator<Chan
     return { kind: 'changes', revision: this.#origin.revision(), changes };
   }
 
-  #merge(change: PrefixChange): void {
+  #merge(change: IPCacheChange): void {
     const { prefix } = change;
     const earlier = this.#pending.get(prefix);
-    const merged = earlier === undefined ? change : earlier.followedBy(change);
+    const merged = earlier === undefined ? change : mergeChanges(earlier, change);
     if (sameEntry(merged.old, merged.new)) this.#pending.delete(prefix);
     else this.#pending.set(prefix, merged);
   }

@@ -6,7 +6,7 @@ import { formatPrefix } from '../net/format-address.ts';
 import { HashPrefixTable } from '../net/hash-prefix-table.ts';
 import { formatKey, formatKeyOf, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
-import { PrefixChange } from './change.ts';
+import { prefixChange } from './change.ts';
 import { ChangeHub, type ReadOptions } from './change-hub.ts';
 import { ChangeJournal } from './change-journal.ts';
 import type { ChangeBatch } from './change-reader.ts';
@@ -25,6 +25,7 @@ import type {
   DeleteOutcome,
   ExplainedClaim,
   Explanation,
+  IPCacheChange,
   IPCacheListener,
   K8sMetadata,
   KeyedEntry,
@@ -352,14 +353,14 @@ export class IPCache {
     if (this.#namedPorts?.takeChanged()) this.#hub.tellNamedPortsChanged();
   }
 
-  *#replayChunks(): Generator<readonly PrefixChange[], void, void> {
+  *#replayChunks(): Generator<readonly IPCacheChange[], void, void> {
     const { table, rows } = this.#state;
     const key = prefixRegister();
-    let chunk: PrefixChange[] = [];
+    let chunk: IPCacheChange[] = [];
     for (const slot of table.slots()) {
       if (rows.has(slot, FLAG.shadowed)) continue;
       table.keyOf(slot, key);
-      chunk.push(new PrefixChange(key, undefined, rows.entry(slot)));
+      chunk.push(prefixChange(key, undefined, rows.entry(slot)));
       if (chunk.length < REPLAY_CHUNK) continue;
       yield chunk;
       chunk = [];

@@ -1,4 +1,4 @@
-import type { PrefixChange } from './change.ts';
+import type { IPCacheChange } from './types.ts';
 
 /**
  * The last changes with their revisions, so that a reader that was away for a short while need not begin anew.
@@ -6,7 +6,7 @@ import type { PrefixChange } from './change.ts';
  */
 export class RecentChanges {
   readonly #capacity: number;
-  readonly #changes: PrefixChange[] = [];
+  readonly #changes: IPCacheChange[] = [];
   readonly #revisions: number[] = [];
   /** Where the oldest one is, once the ring is full. */
   #oldest = 0;
@@ -18,7 +18,7 @@ export class RecentChanges {
     this.#after = revision;
   }
 
-  add(revision: number, changes: readonly PrefixChange[]): void {
+  add(revision: number, changes: readonly IPCacheChange[]): void {
     for (const change of changes) {
       if (this.#changes.length === this.#capacity) this.#after = this.#revisions[this.#oldest] ?? this.#after;
       this.#changes[this.#oldest] = change;
@@ -28,7 +28,7 @@ export class RecentChanges {
   }
 
   /** The changes after a revision, oldest first; undefined when some of them have been forgotten. */
-  since(revision: number): readonly PrefixChange[] | undefined {
+  since(revision: number): readonly IPCacheChange[] | undefined {
     if (revision < this.#after) return undefined;
     const full = this.#changes.length === this.#capacity;
     const inOrder = full ? this.#rotated(this.#changes) : this.#changes;

@@ -10,7 +10,7 @@ import {
   trieNodes,
   trieSet,
 } from '../net/prefix-trie.ts';
-import { PrefixChange, sameEntry } from './change.ts';
+import { prefixChange, sameEntry } from './change.ts';
 import type { HeldClaim } from './entry-rows.ts';
 import type { IPCacheChange, KeyedEntry } from './types.ts';
 
@@ -141,7 +141,7 @@ export class IPCacheSnapshot {
       for (const { node, before, after } of trieDiff(a.#root(family), b.#root(family))) {
         const [old, next] = [visible(before), visible(after)];
         if (!sameEntry(old, next))
-          changes.push(new PrefixChange({ ...node, form: 'cidr' }, attributes(old), attributes(next)));
+          changes.push(prefixChange({ ...node, form: 'cidr' }, attributes(old), attributes(next)));
       }
     }
     return changes;
@@ -152,7 +152,7 @@ export class IPCacheSnapshot {
   }
 }
 
-function attributes(claim: HeldClaim | undefined): PrefixChange['old'] {
+function attributes(claim: HeldClaim | undefined): IPCacheChange['old'] {
   if (claim === undefined) return undefined;
   const { identity, hostIP, encryptKey, k8s } = claim;
   return { identity, hostIP, encryptKey, k8s };

@@ -1,7 +1,10 @@
+import { inspect } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ChangeBatch } from '../../src/ipcache/change-reader.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
+import type { IPCacheChange } from '../../src/ipcache/types.ts';
 import { FoldingListener, plain } from './support/invariants.ts';
 import { apply, history } from './support/operations.ts';
 
@@ -49,6 +52,30 @@ function dump(cache: IPCache): Record<string, unknown> {
   cache.subscribe(fresh)();
   return plain(fresh.view);
 }
+
+describe('a change', () => {
+  it('is plain data: it survives spread, structuredClone, JSON and console.log', () => {
+    const cache = new IPCache();
+    const changes: IPCacheChange[] = [];
+    cache.upsert('fd00::1', { identity: 300, source: 'k8s' });
+    cache.subscribe({ onChanges: (told) => void changes.push(...told) });
+    cache.upsert('10.1.2.3', { identity: 1234, source: 'kvstore', hostIP: '192.168.0.7' });
+    cache.batch(() => cache.delete('10.1.2.3', { source: 'kvstore' }));
+    changes.push(...IPCacheSnapshot.diff(cache.snapshot(), IPCacheSnapshot.EMPTY));
+    const entry = { identity: 1234, hostIP: '192.168.0.7', encryptKey: 0, k8s: undefined };
+    const v6 = { identity: 300, hostIP: undefined, encryptKey: 0, k8s: undefined };
+    const expected = [
+      { kind: 'upsert', prefix: 'fd00::1/128', old: undefined, new: v6 },
+      { kind: 'upsert', prefix: '10.1.2.3/32', old: undefined, new: entry },
+      { kind: 'delete', prefix: '10.1.2.3/32', old: entry, new: undefined },
+      { kind: 'delete', prefix: 'fd00::1/128', old: v6, new: undefined },
+    ];
+    expect(changes.map((change) => ({ ...change }))).toEqual(expected);
+    expect(structuredClone(changes)).toEqual(expected);
+    expect(JSON.parse(JSON.stringify(changes))).toEqual(JSON.parse(JSON.stringify(expected)));
+    expect(inspect(changes)).toBe(inspect(expected));
+  });
+});
 
 describe('a reader of changes', () => {
   it('folds what it is given to what is there, however slow it is and however often it comes back', async () => {
