@@ -28,10 +28,10 @@ export function formatLabels(labels: Labels): string {
 function parseLabel(text: string): Label | undefined {
   const colon = text.indexOf(':');
   const equals = text.indexOf('=');
-  if (colon < 1 || (equals >= 0 && equals < colon)) return undefined;
-  const key = text.slice(colon + 1, equals < 0 ? undefined : equals);
-  if (key === '') return undefined;
-  return { source: text.slice(0, colon), key, value: equals < 0 ? '' : text.slice(equals + 1) };
+  const end = equals < 0 ? text.length : equals;
+  const key = text.slice(colon + 1, end);
+  if (colon < 1 || key === '') return undefined; // no key either when the first `=` stands before the first `:`
+  return { source: text.slice(0, colon), key, value: text.slice(end + 1) };
 }
 
 /**

@@ -14,7 +14,7 @@ declare const brand: unique symbol;
 
 /** Whether `value` fits an identity: an integer in [0, 2³²). */
 export function isNumericIdentity(value: unknown): value is NumericIdentity {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff;
+  return typeof value === 'number' && value >>> 0 === value;
 }
 
 /** Name of a reserved identity. */

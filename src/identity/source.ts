@@ -19,7 +19,7 @@ export const SOURCES = [
 /** A source of claims; see {@link SOURCES} for the order. */
 export type Source = (typeof SOURCES)[number];
 
-const RANKS: ReadonlyMap<string, number> = new Map(
+const RANKS: ReadonlyMap<unknown, number> = new Map(
   SOURCES.map((source, index) => [source, SOURCES.length - index]),
 );
 
@@ -30,7 +30,7 @@ export function sourceRank(source: string): number {
 
 /** Whether `value` names a source. */
 export function isSource(value: unknown): value is Source {
-  return typeof value === 'string' && RANKS.has(value);
+  return RANKS.has(value);
 }
 
 /** Whether a claim of `next` may replace one of `current`: iff its rank is not weaker (SEMANTICS 1). */

@@ -70,6 +70,7 @@ describe('labels', () => {
     ['a=b;', 'no source'],
     ['a=b:c;', 'a colon only in the value: no source'],
     [':a=b;', 'an empty source'],
+    ['=a:b;', 'nothing before the first equals sign'],
     ['k8s:=b;', 'no key'],
     ['k8s:;', 'neither key nor value'],
     [';', 'an empty label'],

@@ -40,6 +40,8 @@ describe('a source', () => {
     expect(sourceRank(String(value))).toBe(0);
   });
 
+  it.each(SOURCES)('is %s', (source) => expect(isSource(source)).toBe(true));
+
   it('may be overwritten by its equals and its betters', () => {
     fc.assert(
       fc.property(anySource, anySource, (current, next) => {

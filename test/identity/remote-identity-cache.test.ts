@@ -1,0 +1,68 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Label, Labels } from '../../src/identity/labels.ts';
+import type { NumericIdentity } from '../../src/identity/numeric-identity.ts';
+import { RemoteIdentityCache } from '../../src/identity/remote-identity-cache.ts';
+
+const label: fc.Arbitrary<Label> = fc.record({
+  source: fc.constantFrom('k8s', 'reserved'),
+  key: fc.constantFrom('app', 'tier'),
+  value: fc.constantFrom('a', 'b'),
+});
+const anyLabels: fc.Arbitrary<Labels> = fc.array(label, { maxLength: 2 });
+// Numbers of different lengths, so that an order as texts is another one.
+const anyIdentity = fc.constantFrom(9, 10, 200).map((id) => id as NumericIdentity);
+
+const step = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({ op: fc.constant('upsert' as const), id: anyIdentity, labels: anyLabels }),
+  },
+  { weight: 3, arbitrary: fc.record({ op: fc.constant('delete' as const), id: anyIdentity }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant('clear' as const) }) },
+);
+
+/** Whether two lists have the same last label of each key. */
+function sameLabels(a: Labels, b: Labels): boolean {
+  const text = (labels: Labels): string => {
+    const last = new Map(labels.map(({ source, key, value }) => [key, [source, value]]));
+    return JSON.stringify([last.get('app'), last.get('tier')]);
+  };
+  return text(a) === text(b);
+}
+
+describe('the identities of a cluster', () => {
+  it('are found by number and by labels, the smallest number where several have the same labels', () => {
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 30 }), anyLabels, (steps, wanted) => {
+        const cache = new RemoteIdentityCache();
+        const model = new Map<number, Labels>();
+        for (const each of steps) {
+          if (each.op === 'upsert') {
+            cache.upsert(each.id, each.labels);
+            model.set(each.id, each.labels);
+          } else if (each.op === 'delete') {
+            expect(cache.delete(each.id)).toBe(model.delete(each.id));
+          } else {
+            cache.clear();
+            model.clear();
+          }
+          expect(cache.size).toBe(model.size);
+          for (const labels of [wanted, ...model.values()]) {
+            const ids = [...model].filter(([, other]) => sameLabels(other, labels)).map(([id]) => id);
+            const smallest = ids.length === 0 ? undefined : Math.min(...ids);
+            expect(cache.lookupByLabels(labels)).toBe(smallest);
+          }
+        }
+        const entries = new Map(cache.entries());
+        expect([...entries.keys()].toSorted()).toEqual([...model.keys()].toSorted());
+        for (const id of [9, 10, 200, 201]) {
+          const [found, expected] = [cache.lookupByID(id), model.get(id)];
+          expect(entries.get(id)).toBe(found);
+          if (found === undefined || expected === undefined) expect(found).toBe(expected);
+          else expect(sameLabels(found, expected)).toBe(true);
+        }
+      }),
+    );
+  });
+});
