@@ -1,11 +1,19 @@
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { KvstoreError } from './errors.ts';
-import type { CallOptions, EndpointStatus, KeyValue } from './transport.ts';
+import type { CallOptions, EndpointStatus, KeyValue, ResponseHeader } from './transport.ts';
 
 /** Which keys to list. */
 export interface ListOptions extends CallOptions {
   /** Only those last written at this revision or later; the kvstore walks over all of them nevertheless. */
   readonly minModRevision?: number | undefined;
+}
+
+/** A key as a quorum sees it, and the store that holds it. */
+export interface KeyRead {
+  /** Undefined when the key does not exist. */
+  readonly kv: KeyValue | undefined;
+  /** Its revision is that of the store, not of the key: every event received before the read began is at or below it. */
+  readonly header: ResponseHeader;
 }
 
 /** How a key is written. */
@@ -76,6 +84,11 @@ export interface WatchOptions {
    * a new store is still being filled.
    */
   readonly endOnDivergence?: boolean | undefined;
+  /**
+   * Called when the watch has entered a state, or has failed once more; `status()` is up to date then. Synchronous; a
+   * fault of it is ignored.
+   */
+  readonly onState?: ((state: WatchState) => void) | undefined;
 }
 
 /** A watch as data. */
@@ -139,6 +152,8 @@ export type LeaseLostListener = { onLeaseLost(keys: readonly string[]): void };
 export interface KvstoreBackend {
   /** The key now, by quorum; `undefined` when it does not exist. */
   get(key: string, options?: CallOptions): Promise<KeyValue | undefined>;
+  /** As {@link get}, with what the answer says of the store. */
+  read(key: string, options?: CallOptions): Promise<KeyRead>;
   /** Every key that starts with `prefix`, ascending, all at one revision. End prefixes in `/`. */
   listPrefix(prefix: string, options?: ListOptions): Promise<readonly KeyValue[]>;
   /** Writes, whatever was there; gives the revision of the write. */

@@ -4,6 +4,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import type {
   BackendStatus,
   DeleteOptions,
+  KeyRead,
   KvstoreBackend,
   KvstoreLock,
   LeaseLostListener,
@@ -83,8 +84,12 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async get(key: string, options?: CallOptions): Promise<KeyValue | undefined> {
-    const { kvs } = await this.#call(() => this.#transport.range(keyRange(key), options), options);
-    return kvs[0];
+    return (await this.read(key, options)).kv;
+  }
+
+  async read(key: string, options?: CallOptions): Promise<KeyRead> {
+    const { header, kvs } = await this.#call(() => this.#transport.range(keyRange(key), options), options);
+    return { kv: kvs[0], header };
   }
 
   async listPrefix(prefix: string, options: ListOptions = {}): Promise<readonly KeyValue[]> {
@@ -174,7 +179,7 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
-    const { signal, endOnDivergence } = options;
+    const { signal, endOnDivergence, onState } = options;
     const watch = new ListAndWatch({
       transport: this.#transport,
       prefix,
@@ -182,6 +187,7 @@ export class KvstoreClient implements KvstoreBackend {
       random: this.#options.random,
       signal: untilClosed(signal, this.#closed.signal),
       endOnDivergence,
+      onState,
       onDiverged: () => this.#diverged(),
       onEnd: () => this.#watches.delete(watch),
     });

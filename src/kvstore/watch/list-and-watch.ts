@@ -2,6 +2,7 @@ import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { assert } from '../../base/assert.ts';
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
+import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
 import { asKvstoreError, KvstoreError } from '../errors.ts';
@@ -22,6 +23,8 @@ export interface ListAndWatchOptions {
   readonly signal?: AbortSignal | undefined;
   /** See `WatchOptions`. */
   readonly endOnDivergence?: boolean | undefined;
+  /** See `WatchOptions`. */
+  readonly onState?: ((state: WatchState) => void) | undefined;
   /** Told when the store turns out to be another one, or another past of the same. */
   readonly onDiverged?: (() => void) | undefined;
   /** Told once, when the watch has ended. */
@@ -69,6 +72,7 @@ export class ListAndWatch implements Watch {
   readonly #known = new KnownKeys(this.#queue.events);
   readonly #ended = new AbortController();
   readonly #call: CallOptions = { signal: this.#ended.signal };
+  readonly #guard = new CallbackGuard();
   #next = 0;
   #header: ResponseHeader | undefined;
   #state: WatchState = 'listing';
@@ -125,14 +129,19 @@ export class ListAndWatch implements Watch {
 
   #end(state: 'ended' | 'diverged'): void {
     if (this.#ended.signal.aborted) return;
-    this.#state = state;
+    this.#setState(state);
     this.#ended.abort();
     this.#queue.end();
   }
 
   /** Ended is ended, whatever the step under way still does. */
   #enter(state: WatchState): void {
-    if (!this.#ended.signal.aborted) this.#state = state;
+    if (!this.#ended.signal.aborted) this.#setState(state);
+  }
+
+  #setState(state: WatchState): void {
+    this.#state = state;
+    this.#guard.call(this.#options.onState, state);
   }
 
   /** What was learnt is to be told now. */

@@ -92,6 +92,16 @@ export function backendContract(
       expect(found).toMatchObject({ key: `${P}a`, createRevision: created, modRevision: modified });
     });
 
+    it('read tells the revision of the store beside the key, and of what the store is', async () => {
+      const { backend } = client;
+      const modRevision = await backend.update(`${P}a`, bytes('1'));
+      const revision = await backend.update(`${P}b`, bytes('1'));
+      const { kv, header } = await backend.read(`${P}a`);
+      expect([kv?.modRevision, header.revision]).toEqual([modRevision, revision]);
+      expect(header.clusterID).toBe(backend.status().clusterID);
+      expect(await backend.read(`${P}none`)).toMatchObject({ kv: undefined, header: { revision } });
+    });
+
     it('a prefix is listed in order, whole, and no sibling of it', async () => {
       await kvstore.load([
         ['c1/a', '1'],
@@ -461,6 +471,26 @@ export function backendContract(
         await kvstore.put(`${P}new`, 'new');
       });
       expect(recorder.events.filter(({ type }) => type === 'list-done')).toHaveLength(1);
+    });
+
+    it('every state of a watch is notified as it is entered, whatever the listener throws', async () => {
+      const states: string[] = [];
+      const controller = new AbortController();
+      controllers.push(controller);
+      const onState = (state: string): void => {
+        states.push(state);
+        throw new Error('a broken listener');
+      };
+      const recorder = new WatchRecorder(client.backend.watch(P, { signal: controller.signal, onState }));
+      recorders.push(recorder);
+      await listed(recorder);
+      await client.down();
+      await kvstore.until('it notices', () => states.at(-1) === 'waiting');
+      await client.up();
+      await kvstore.until('it is back', () => states.at(-1) === 'watching');
+      controller.abort();
+      await kvstore.until('it ends', () => states.at(-1) === 'ended');
+      expect(states.slice(0, 3)).toEqual(['listing', 'watching', 'waiting']);
     });
 
     it('a cut in the middle of a catch-up loses nothing (trap: etcd3 watcher)', async () => {
