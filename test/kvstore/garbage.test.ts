@@ -5,10 +5,10 @@ import { identityKey, identityValueKey } from '../../src/kvstore/codec/keys.ts';
 import { GarbageCollector, lockCollection } from '../../src/kvstore/gc/garbage-collector.ts';
 import { staleIdentities } from '../../src/kvstore/gc/stale-identities.ts';
 import { staleRound } from '../../src/kvstore/gc/stale-round.ts';
-import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import type { KeyValue } from '../../src/kvstore/transport.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyMemory } from './support/faulty-memory.ts';
 import { advance } from './support/settle.ts';
 
 describe('a round', () => {
@@ -65,7 +65,7 @@ describe('a collector', () => {
   it('takes locks that nobody gives back, one round after it has first seen them', async () => {
     const clock = new ManualClock();
     const server = new MemoryServer({ clock });
-    const [holder, operator] = [0, 1].map(() => new MemoryBackend({ server, clock, random: () => 0.5 }));
+    const [holder, operator] = [0, 1].map(() => new FaultyMemory({ server, clock, random: () => 0.5 }));
     if (holder === undefined || operator === undefined) throw new Error('two backends');
     const lock = await holder.lock('cilium/state/identities/v1/locks/k8s:a=1;');
     const collector = new GarbageCollector({
@@ -87,7 +87,7 @@ describe('a collector', () => {
 
   it('shows a round that has failed, and goes on with the next', async () => {
     const clock = new ManualClock();
-    const backend = new MemoryBackend({ clock, random: () => 0.5 });
+    const backend = new FaultyMemory({ clock, random: () => 0.5 });
     const collector = new GarbageCollector({ collection: lockCollection(backend), clock, intervalMs: 1000 });
     const ended = new AbortController();
     backend.link.down();

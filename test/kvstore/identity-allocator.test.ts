@@ -11,9 +11,9 @@ import { IDENTITIES_PREFIX, identityKey, identityValueKey } from '../../src/kvst
 import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { GarbageCollector, identityCollection } from '../../src/kvstore/gc/garbage-collector.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
-import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyMemory } from './support/faulty-memory.ts';
 import { advance, settle } from './support/settle.ts';
 
 const IDENTITY_VALUES = `${IDENTITIES_PREFIX}value/`;
@@ -31,7 +31,7 @@ const WEB = labels('k8s:app=web;k8s:io.kubernetes.pod.namespace=shop;');
 const DB = labels('k8s:app=db;k8s:zone=a/b;');
 
 class Node {
-  readonly backend: MemoryBackend;
+  readonly backend: FaultyMemory;
   readonly allocator: IdentityAllocator;
   readonly rejections = new RejectionLog();
   readonly #ended = new AbortController();
@@ -43,7 +43,7 @@ class Node {
       random = (random * 16_807) % 2_147_483_647;
       return random / 2_147_483_647;
     };
-    this.backend = new MemoryBackend({ server, clock, random: next, leaseSeconds: 30 });
+    this.backend = new FaultyMemory({ server, clock, random: next, leaseSeconds: 30 });
     this.allocator = new IdentityAllocator({
       ...{ backend: this.backend, range, nodeSuffix: name, clock, random: next },
       rejections: this.rejections,
@@ -344,7 +344,7 @@ describe('allocation under faults', () => {
         const nodes = [0, 1, 2].map(
           (i) => new Node(server, clock, `10.0.0.${i}`, 11 + i, { min: 256, max: 259 }),
         );
-        const collection = identityCollection(nodes[0]?.backend ?? new MemoryBackend(), {
+        const collection = identityCollection(nodes[0]?.backend ?? new FaultyMemory({ clock }), {
           min: 256,
           max: 259,
         });

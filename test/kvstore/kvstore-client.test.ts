@@ -1,17 +1,17 @@
 import { expect, it } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { KvstoreClient } from '../../src/kvstore/kvstore-client.ts';
-import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { RateLimit } from '../../src/kvstore/rate-limit.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyMemory } from './support/faulty-memory.ts';
 import { giveUpPut } from './support/given-up-put.ts';
 import { settle } from './support/settle.ts';
 import { WatchRecorder } from './support/watch-recorder.ts';
 
 it('a key that was never written leaves no trace when it is deleted (regression: it kept its place on a lease)', async () => {
-  const backend = new MemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
+  const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
   const lost: string[] = [];
   backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
   for (let i = 0; i < 1500; i++) {
@@ -29,7 +29,7 @@ it('a key that was never written leaves no trace when it is deleted (regression:
 });
 
 it('keys deleted by their prefix leave no trace either (regression: they kept their places on leases)', async () => {
-  const backend = new MemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
+  const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
   for (let i = 0; i < 1500; i++) {
     await backend.update(`gone/${i}`, bytesOfText('1'), { leased: true });
     await backend.deletePrefix('gone/');
@@ -40,7 +40,7 @@ it('keys deleted by their prefix leave no trace either (regression: they kept th
 
 it('who waits for a turn when the client is closed is told that (regression: that it had given up itself)', async () => {
   const clock = new ManualClock();
-  const transport = new MemoryTransport(new MemoryServer({ clock }), clock);
+  const transport = new MemoryTransport(new MemoryServer({ clock }));
   const rateLimit = new RateLimit({ qps: 1 }, clock);
   const client = new KvstoreClient({ kind: 'memory', transport, clock, random: () => 0.5, rateLimit });
   await client.get('a');
@@ -52,7 +52,7 @@ it('who waits for a turn when the client is closed is told that (regression: tha
 });
 
 it('many watches without a signal are no leak to Node (regression: it said so on the console)', async () => {
-  const backend = new MemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
+  const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
   const warnings: Error[] = [];
   const onWarning = (warning: Error): unknown => warnings.push(warning);
   process.on('warning', onWarning);

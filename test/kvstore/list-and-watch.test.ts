@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { prefixRange } from '../../src/kvstore/key-range.ts';
-import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../../src/kvstore/transport.ts';
 import { PAGE_KEYS } from '../../src/kvstore/watch/paged-list.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyMemory } from './support/faulty-memory.ts';
 import { advance, settle } from './support/settle.ts';
 import { WatchRecorder } from './support/watch-recorder.ts';
 
@@ -15,7 +15,7 @@ const HOUR_MS = 3_600_000;
 describe('a watch that nothing is wrong with, as far as it is told', () => {
   let clock: ManualClock;
   let server: MemoryServer;
-  let backend: MemoryBackend;
+  let backend: FaultyMemory;
   let recorder: WatchRecorder;
   const put = (name: string, value = 'value'): unknown =>
     server.txn({
@@ -26,7 +26,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
   beforeEach(() => {
     clock = new ManualClock();
     server = new MemoryServer({ clock });
-    backend = new MemoryBackend({ server, clock, random: () => 0.5 });
+    backend = new FaultyMemory({ server, clock, random: () => 0.5 });
   });
 
   afterEach(async () => {

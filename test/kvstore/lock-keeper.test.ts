@@ -1,18 +1,18 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { keyRange } from '../../src/kvstore/key-range.ts';
-import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyMemory } from './support/faulty-memory.ts';
 import { advance, settle } from './support/settle.ts';
 
 const PATH = 'locks/a';
 
 describe('the locks of one client', () => {
   let clock: ManualClock;
-  let backend: MemoryBackend;
+  let backend: FaultyMemory;
   beforeEach(() => {
     clock = new ManualClock();
-    backend = new MemoryBackend({ clock, random: () => 0.5 });
+    backend = new FaultyMemory({ clock, random: () => 0.5 });
   });
   afterEach(() => backend.close());
 

@@ -7,16 +7,17 @@ import { NO_LEASE, type RangeRequest, type Transport } from '../../src/kvstore/t
 import { PageBounds } from '../../src/kvstore/watch/page-bounds.ts';
 import { listPages, PAGE_KEYS } from '../../src/kvstore/watch/paged-list.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyLink } from './support/faulty-link.ts';
 
 const value = new Uint8Array(4);
 
-function loaded(keys: Iterable<string>): { transport: MemoryTransport; server: MemoryServer } {
+function loaded(keys: Iterable<string>): { transport: FaultyLink; server: MemoryServer } {
   const clock = new ManualClock();
   const server = new MemoryServer({ clock });
   for (const key of keys) {
     server.txn({ compare: [], writes: [{ op: 'put', key, value, lease: NO_LEASE }] });
   }
-  return { server, transport: new MemoryTransport(server, clock) };
+  return { server, transport: new FaultyLink(new MemoryTransport(server), clock) };
 }
 
 async function listed(transport: Transport, prefix: string): Promise<string[]> {

@@ -2,17 +2,17 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../src/base/rejection.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { keyRange } from '../../src/kvstore/key-range.ts';
-import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { SharedStore } from '../../src/kvstore/store/shared-store.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyMemory } from './support/faulty-memory.ts';
 import { giveUpPut } from './support/given-up-put.ts';
 import { advance, settle } from './support/settle.ts';
 
 const P = 'nodes/';
 
 class Member {
-  readonly backend: MemoryBackend;
+  readonly backend: FaultyMemory;
   readonly store: SharedStore<string>;
   readonly seen = new Map<string, string>();
   readonly story: string[] = [];
@@ -20,7 +20,7 @@ class Member {
   #running: Promise<void> | undefined;
 
   constructor(server: MemoryServer, clock: ManualClock, deleteDelayMs?: number) {
-    this.backend = new MemoryBackend({ server, clock, random: () => 0.5, leaseSeconds: 30 });
+    this.backend = new FaultyMemory({ server, clock, random: () => 0.5, leaseSeconds: 30 });
     this.store = new SharedStore<string>({
       backend: this.backend,
       prefix: P,

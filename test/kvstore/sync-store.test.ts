@@ -10,6 +10,7 @@ import { RateLimit } from '../../src/kvstore/rate-limit.ts';
 import { CanaryWaits } from '../../src/kvstore/store/canary-waits.ts';
 import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyLink } from './support/faulty-link.ts';
 import { giveUpPut } from './support/given-up-put.ts';
 import { advance, settle } from './support/settle.ts';
 
@@ -19,7 +20,7 @@ const CANARY = 'synced/own';
 class World {
   readonly clock = new ManualClock();
   readonly server = new MemoryServer({ clock: this.clock });
-  readonly link = new MemoryTransport(this.server, this.clock);
+  readonly link = new FaultyLink(new MemoryTransport(this.server), this.clock);
   readonly backend: KvstoreClient;
   readonly store: SyncStore;
   /** Told which names are there whenever the canary is written. */

@@ -18,25 +18,15 @@ export interface MemoryBackendOptions {
 
 /**
  * The kvstore that needs no etcd: the same contract, in this process. Several backends over one
- * {@link MemoryServer} behave as several clients of one etcd. `link` orders the faults of the network between
- * this backend and the server, `server` those of the server itself.
+ * {@link MemoryServer} behave as several clients of one etcd.
  */
 export class MemoryBackend extends KvstoreClient {
   readonly server: MemoryServer;
-  readonly link: MemoryTransport;
 
   constructor(options: MemoryBackendOptions = {}) {
-    const clock = options.clock ?? systemClock;
+    const { clock = systemClock, random = Math.random, leaseSeconds } = options;
     const server = options.server ?? new MemoryServer({ clock });
-    const link = new MemoryTransport(server, clock);
-    super({
-      kind: 'memory',
-      transport: link,
-      clock,
-      random: options.random ?? Math.random,
-      leaseSeconds: options.leaseSeconds,
-    });
+    super({ kind: 'memory', transport: new MemoryTransport(server), clock, random, leaseSeconds });
     this.server = server;
-    this.link = link;
   }
 }

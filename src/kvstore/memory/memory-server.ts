@@ -49,7 +49,6 @@ export class MemoryServer {
   readonly #keepRevisions: number;
   readonly #leases = new Map<LeaseID, Lease>();
   readonly #streams = new Set<MemoryWatchStream>();
-  #leaderless = false;
   #lastLease = 1n << 60n; // etcd's ids are 64 bits and large; ours keep readers from thinking them numbers
 
   constructor(options: MemoryServerOptions) {
@@ -77,12 +76,10 @@ export class MemoryServer {
   // ── What clients call ──────────────────────────────────────────────────────────────────────────────────
 
   range(request: RangeRequest): RangeResponse {
-    this.#serve();
     return this.#store.range(request);
   }
 
   txn(request: TxnRequest): TxnResponse {
-    this.#serve();
     for (const operation of [...request.writes, ...(request.otherwise ?? [])]) {
       if (operation.op === 'put') this.#checkLease(operation.lease);
     }
@@ -91,22 +88,23 @@ export class MemoryServer {
     return response;
   }
 
-  watch(request: WatchRequest, observer: WatchObserver): MemoryWatchStream {
-    const stream = new MemoryWatchStream(this.#store, request, observer, () => this.#streams.delete(stream));
+  /** @param onGone called once when the stream has ended, for whatever reason */
+  watch(request: WatchRequest, observer: WatchObserver, onGone: () => void = () => {}): MemoryWatchStream {
+    const stream = new MemoryWatchStream(this.#store, request, observer, () => {
+      this.#streams.delete(stream);
+      onGone();
+    });
     this.#streams.add(stream);
-    if (this.#leaderless) stream.end(new KvstoreError('no-leader', 'etcdserver: no leader'));
     return stream;
   }
 
   grantLease(ttlSeconds: number): LeaseID {
-    this.#serve();
     const id = String(++this.#lastLease);
     this.#leases.set(id, { ttlSeconds, keys: new Set(), timer: this.#expiry(id, ttlSeconds) });
     return id;
   }
 
   keepLeaseAlive(id: LeaseID): number {
-    this.#serve();
     const lease = this.#lease(id);
     lease.timer.cancel();
     lease.timer = this.#expiry(id, lease.ttlSeconds);
@@ -114,7 +112,6 @@ export class MemoryServer {
   }
 
   revokeLease(id: LeaseID): void {
-    this.#serve();
     this.#lease(id);
     this.expireLease(id);
   }
@@ -155,29 +152,11 @@ export class MemoryServer {
     for (const [id, { ttlSeconds, keys }] of snapshot.leases) {
       this.#leases.set(id, { ttlSeconds, keys: new Set(keys), timer: this.#expiry(id, ttlSeconds) });
     }
-    this.breakStreams(new KvstoreError('unavailable', 'the server was restarted'));
-  }
-
-  /** Ends every stream with `reason`. */
-  breakStreams(reason: KvstoreError): void {
-    for (const stream of [...this.#streams]) stream.end(reason);
-  }
-
-  /** Without a leader, calls fail and streams end. */
-  loseLeader(): void {
-    this.#leaderless = true;
-    this.breakStreams(new KvstoreError('no-leader', 'etcdserver: no leader'));
-  }
-
-  electLeader(): void {
-    this.#leaderless = false;
+    const restarted = new KvstoreError('unavailable', 'the server was restarted');
+    for (const stream of this.#streams) stream.end(restarted);
   }
 
   // ── Inside ─────────────────────────────────────────────────────────────────────────────────────────────
-
-  #serve(): void {
-    if (this.#leaderless) throw new KvstoreError('no-leader', 'etcdserver: no leader');
-  }
 
   #lease(id: LeaseID): Lease {
     const lease = this.#leases.get(id);

@@ -10,12 +10,12 @@ import { parseService } from '../../../src/k8s/parse-service.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
 import { keyRange } from '../../../src/kvstore/key-range.ts';
-import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../../../src/kvstore/transport.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
+import { FaultyMemory } from '../../kvstore/support/faulty-memory.ts';
 import { settle } from '../../kvstore/support/settle.ts';
 import { plain } from '../../servicecache/support/plain.ts';
 
@@ -40,7 +40,7 @@ export class Agent {
   readonly nodes: NodeManager;
   readonly mesh: ClusterMesh;
   readonly rejections: Rejection[] = [];
-  readonly links: Map<string, MemoryBackend> = new Map();
+  readonly links: Map<string, FaultyMemory> = new Map();
   #own: OwnCluster | undefined;
 
   constructor(clock: Clock, makeMesh = (options: MeshOptions): ClusterMesh => new ClusterMesh(options)) {
@@ -71,7 +71,7 @@ export class Agent {
   }
 
   connect(name: string, server: MemoryServer): KvstoreBackend {
-    const backend = new MemoryBackend({ server, clock: this.clock, random });
+    const backend = new FaultyMemory({ server, clock: this.clock, random });
     this.links.set(name, backend);
     return backend;
   }

@@ -3,15 +3,16 @@ import type { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts'
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import type { Transport } from '../../../src/kvstore/transport.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
+import { FaultyLink } from '../../kvstore/support/faulty-link.ts';
 
 /** One address behind which another kvstore can come to stand, as behind a name that is moved. */
 export class MovableAddress {
-  #link: MemoryTransport;
+  #link: FaultyLink;
   readonly #clock: ManualClock;
 
   constructor(server: MemoryServer, clock: ManualClock) {
     this.#clock = clock;
-    this.#link = new MemoryTransport(server, clock);
+    this.#link = new FaultyLink(new MemoryTransport(server), clock);
   }
 
   /** A client of whatever is there, now and later. */
@@ -32,7 +33,7 @@ export class MovableAddress {
   /** Every connection breaks; the next one reaches this server. */
   moveTo(server: MemoryServer): void {
     const before = this.#link;
-    this.#link = new MemoryTransport(server, this.#clock);
+    this.#link = new FaultyLink(new MemoryTransport(server), this.#clock);
     before.cut();
   }
 }

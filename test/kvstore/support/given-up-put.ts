@@ -1,8 +1,8 @@
 import { KvstoreError } from '../../../src/kvstore/errors.ts';
-import type { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import type { FaultyLink } from './faulty-link.ts';
 
 /** The next put of this key runs into its deadline, and takes effect when the function given is called. */
-export function giveUpPut(link: MemoryTransport, key: string): () => Promise<unknown> {
+export function giveUpPut(link: FaultyLink, key: string): () => Promise<unknown> {
   const txn = link.txn.bind(link);
   let land: () => Promise<unknown> = () => Promise.reject(new Error('nothing was put'));
   link.txn = (request, options) => {

@@ -1,12 +1,14 @@
 import fc from 'fast-check';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/key-range.ts';
-import { MemoryServer, type ServerSnapshot } from '../../../src/kvstore/memory/memory-server.ts';
+import type { ServerSnapshot } from '../../../src/kvstore/memory/memory-server.ts';
 
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { NO_LEASE, type Transport, type WriteOperation } from '../../../src/kvstore/transport.ts';
 import { ListAndWatch } from '../../../src/kvstore/watch/list-and-watch.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
+import { FaultyLink } from './faulty-link.ts';
+import { FaultyServer } from './faulty-server.ts';
 import { advance, settle } from './settle.ts';
 import { WatchRecorder } from './watch-recorder.ts';
 
@@ -57,8 +59,8 @@ function operation([n, put]: readonly [number, boolean]): WriteOperation {
 
 class World {
   readonly clock = new ManualClock();
-  readonly server = new MemoryServer({ clock: this.clock });
-  readonly link = new MemoryTransport(this.server, this.clock);
+  readonly server = new FaultyServer({ clock: this.clock });
+  readonly link = new FaultyLink(new MemoryTransport(this.server), this.clock);
   readonly recorder: WatchRecorder;
   readonly ended = new AbortController();
   restored = false;
