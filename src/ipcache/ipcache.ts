@@ -129,19 +129,15 @@ export class IPCache {
   batch<T>(write: () => T): T {
     this.#hub.assertNotReplaying();
     const nested = this.#journal.inBatch;
-    const waiting = this.#waiting.image();
-    try {
-      const result = this.#journal.batch(() => {
+    const result = this.#waiting.batch(() =>
+      this.#journal.batch(() => {
         const written = write();
         if (!nested) this.#admit(true);
         return written;
-      });
-      if (!nested) this.#tell(true);
-      return result;
-    } catch (error) {
-      this.#waiting.restore(waiting);
-      throw error;
-    }
+      }),
+    );
+    if (!nested) this.#tell(true);
+    return result;
   }
 
   /** The effective entry of exactly this key, shadowed or not. */

@@ -1,4 +1,3 @@
-import { Map as ImmutableMap, OrderedSet } from 'immutable';
 import { compareWriters, sourceRank } from '../identity/source.ts';
 import { namesPod } from './claim-state.ts';
 import type { HeldClaim } from './entry-rows.ts';
@@ -9,11 +8,51 @@ export interface WaitingClaim extends HeldClaim {
   readonly key: string;
 }
 
-interface State {
-  /** For each key its claims, strongest first. */
-  readonly claims: ImmutableMap<string, readonly WaitingClaim[]>;
-  /** Keys by the rank of their strongest claim, in order of arrival. */
-  readonly keys: ImmutableMap<number, OrderedSet<string>>;
+interface Waiting {
+  /** Strongest first, at least one. */
+  readonly claims: readonly WaitingClaim[];
+  /** Rank of the strongest claim. */
+  readonly rank: number;
+  /** Orders the keys of a rank by arrival. */
+  readonly arrival: number;
+}
+
+/**
+ * Keys in order of arrival. The first one is found with a cursor that goes on from where it was: a new iterator would
+ * step over every key that has been taken out so far.
+ */
+class KeyQueue {
+  readonly #keys: Set<string>;
+  readonly #cursor: Iterator<string, undefined>;
+  #first: string | undefined;
+
+  constructor(keys: Iterable<string> = []) {
+    this.#keys = new Set(keys);
+    this.#cursor = this.#keys.values();
+  }
+
+  get size(): number {
+    return this.#keys.size;
+  }
+
+  /** The key that arrived first; there is one. */
+  first(): string | undefined {
+    this.#first ??= this.#cursor.next().value;
+    return this.#first;
+  }
+
+  values(): Iterable<string> {
+    return this.#keys.values();
+  }
+
+  add(key: string): void {
+    this.#keys.add(key);
+  }
+
+  delete(key: string): void {
+    this.#keys.delete(key);
+    if (key === this.#first) this.#first = undefined;
+  }
 }
 
 function isOf(claim: HeldClaim, writer: Writer): boolean {
@@ -26,7 +65,12 @@ function isOf(claim: HeldClaim, writer: Writer): boolean {
  */
 export class WaitingClaims {
   readonly #limit: number;
-  #state: State = { claims: ImmutableMap(), keys: ImmutableMap() };
+  readonly #waiting = new Map<string, Waiting>();
+  /** Keys by rank, in order of arrival. */
+  readonly #ranks = new Map<number, KeyQueue>();
+  /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
+  #before: { readonly key: string; readonly waiting: Waiting | undefined }[] | undefined;
+  #arrivals = 0;
   #dropped = 0;
 
   constructor(limit: number) {
@@ -35,10 +79,10 @@ export class WaitingClaims {
 
   /** Keys that wait. */
   get size(): number {
-    return this.#state.claims.size;
+    return this.#waiting.size;
   }
 
-  /** Claims that found no room even here. */
+  /** Claims that were dropped because too many keys waited. */
   get dropped(): number {
     return this.#dropped;
   }
@@ -46,7 +90,7 @@ export class WaitingClaims {
   /** Keeps a claim, instead of an earlier one of the same writer on the same key. */
   put(key: string, claim: HeldClaim): void {
     const others = this.#on(key).filter((other) => !isOf(other, claim));
-    if (others.length === 0 && !this.#state.claims.has(key) && this.size >= this.#limit) {
+    if (others.length === 0 && !this.#waiting.has(key) && this.size >= this.#limit) {
       this.#dropped++;
       return;
     }
@@ -66,14 +110,13 @@ export class WaitingClaims {
   withdraw(by: Writer): number {
     let withdrawn = 0;
     const writer = { source: by.source, owner: by.owner };
-    for (const key of this.#state.claims.keys()) if (this.remove(key, writer)) withdrawn++;
+    for (const key of this.#waiting.keys()) if (this.remove(key, writer)) withdrawn++;
     return withdrawn;
   }
 
   /** The key that is next to be let in. */
   next(): string | undefined {
-    const rank = this.#state.keys.keySeq().max();
-    return rank === undefined ? undefined : this.#state.keys.get(rank)?.first();
+    return this.#ranks.get(Math.max(...this.#ranks.keys()))?.first();
   }
 
   /** Takes out the claims on a key, strongest first. */
@@ -85,44 +128,72 @@ export class WaitingClaims {
 
   /** All that wait, in the order in which they would be let in. */
   *list(): Generator<WaitingClaim, void, void> {
-    const ranks = [...this.#state.keys.keys()].sort((a, b) => b - a);
-    for (const rank of ranks) {
-      for (const key of this.#state.keys.get(rank) ?? []) yield* this.#on(key);
+    for (const rank of [...this.#ranks.keys()].sort((a, b) => b - a)) {
+      for (const key of this.#ranks.get(rank)?.values() ?? []) yield* this.#on(key);
     }
   }
 
-  /** What waits now, to come back to with {@link WaitingClaims.restore}. Costs nothing: the state is immutable. */
-  image(): unknown {
-    return this.#state;
-  }
-
-  restore(image: unknown): void {
-    this.#state = image as State; // made by image()
+  /** Runs `write`, which may nest; when it throws, what it has changed here is taken back (I8). */
+  batch<T>(write: () => T): T {
+    const outermost = this.#before === undefined;
+    this.#before ??= [];
+    const mark = this.#before.length;
+    try {
+      return write();
+    } catch (error) {
+      this.#rollBack(mark);
+      throw error;
+    } finally {
+      if (outermost) this.#before = undefined;
+    }
   }
 
   #on(key: string): readonly WaitingClaim[] {
-    return this.#state.claims.get(key) ?? [];
+    return this.#waiting.get(key)?.claims ?? [];
   }
 
   #set(key: string, claims: readonly WaitingClaim[]): void {
-    const [before] = this.#on(key);
-    const [after] = claims;
-    let { keys } = this.#state;
-    if (before?.source !== after?.source) {
-      if (before !== undefined) keys = without(keys, sourceRank(before.source), key);
-      if (after !== undefined)
-        keys = keys.update(sourceRank(after.source), OrderedSet<string>(), (set) => set.add(key));
+    const waiting = this.#waiting.get(key);
+    const [strongest] = claims;
+    this.#before?.push({ key, waiting });
+    if (strongest === undefined) {
+      this.#place(key, undefined);
+      return;
     }
-    const all = this.#state.claims;
-    this.#state = { keys, claims: after === undefined ? all.delete(key) : all.set(key, claims) };
+    const rank = sourceRank(strongest.source);
+    const arrival = waiting?.rank === rank ? waiting.arrival : this.#arrivals++;
+    this.#place(key, { claims, rank, arrival });
   }
-}
 
-function without(
-  keys: ImmutableMap<number, OrderedSet<string>>,
-  rank: number,
-  key: string,
-): ImmutableMap<number, OrderedSet<string>> {
-  const left = keys.get(rank)?.delete(key);
-  return left === undefined || left.isEmpty() ? keys.delete(rank) : keys.set(rank, left);
+  #place(key: string, waiting: Waiting | undefined): void {
+    const before = this.#waiting.get(key);
+    if (before !== undefined && before.arrival !== waiting?.arrival) {
+      const left = this.#ranks.get(before.rank);
+      left?.delete(key);
+      if (left?.size === 0) this.#ranks.delete(before.rank);
+    }
+    if (waiting === undefined) {
+      this.#waiting.delete(key);
+      return;
+    }
+    this.#waiting.set(key, waiting);
+    const keys = this.#ranks.get(waiting.rank) ?? new KeyQueue();
+    keys.add(key);
+    this.#ranks.set(waiting.rank, keys);
+  }
+
+  /** Keys that come back have lost their place: their ranks are sorted again. */
+  #rollBack(mark: number): void {
+    const ranks = new Set<number>();
+    for (const { key, waiting } of this.#before?.splice(mark).reverse() ?? []) {
+      this.#place(key, waiting);
+      if (waiting !== undefined) ranks.add(waiting.rank);
+    }
+    const arrivalOf = (key: string): number => this.#waiting.get(key)?.arrival ?? 0;
+    for (const rank of ranks) {
+      const keys = [...(this.#ranks.get(rank)?.values() ?? [])];
+      if (keys.length > 0)
+        this.#ranks.set(rank, new KeyQueue(keys.sort((a, b) => arrivalOf(a) - arrivalOf(b))));
+    }
+  }
 }

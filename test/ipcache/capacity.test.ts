@@ -71,6 +71,30 @@ describe('a full cache', () => {
     expect(cache.status()).toMatchObject({ waiting: 1, dropped: 1, pressure: 1 });
   });
 
+  it('gives what waits its place back when a batch throws that let it in or moved it', () => {
+    const cache = new IPCache({ maxEntries: 1 });
+    cache.upsert('10.0.0.1', claim('k8s'));
+    for (const ip of ['10.0.0.2', '10.0.0.3', '10.0.0.4']) cache.upsert(ip, claim('k8s'));
+    const before = [...cache.waiting()];
+    const failing = (): void =>
+      cache.batch(() => {
+        cache.delete('10.0.0.2', { source: 'k8s' });
+        cache.upsert('10.0.0.2', claim('k8s'));
+        cache.upsert('10.0.0.3', claim('local'));
+        expect(Array.from(cache.waiting(), ({ key }) => key)).toEqual([
+          '10.0.0.3',
+          '10.0.0.3',
+          '10.0.0.4',
+          '10.0.0.2',
+        ]);
+        throw new Error('taken back');
+      });
+    expect(failing).toThrow('taken back');
+    expect([...cache.waiting()]).toEqual(before);
+    cache.delete('10.0.0.1', { source: 'k8s' });
+    expect(cache.get('10.0.0.2')).toBeDefined();
+  });
+
   it('keeps its invariants, holds as much as fits, and a batch that throws leaves nothing behind', () => {
     fc.assert(
       fc.property(history, fc.integer({ min: 1, max: 4 }), (operations, maxEntries) => {
@@ -78,9 +102,9 @@ describe('a full cache', () => {
         const folded = new FoldingListener();
         cache.subscribe(folded);
         for (const operation of operations) {
-          const before = [...cache.waiting()].length;
+          const before = [...cache.waiting()];
           const outcome = apply(cache, operation);
-          if (outcome === 'threw') expect([...cache.waiting()].length).toBe(before);
+          if (outcome === 'threw') expect([...cache.waiting()]).toEqual(before);
           expect([
             ...folded.complaints,
             ...foldEqualsDump(cache, folded),
