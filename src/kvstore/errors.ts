@@ -63,3 +63,8 @@ export function asKvstoreError(thrown: unknown): KvstoreError {
 export function abortedError(): KvstoreError {
   return new KvstoreError('aborted', 'the call was aborted');
 }
+
+/** The error of a call that was not answered in time. */
+export function deadlineError(): KvstoreError {
+  return new KvstoreError('deadline', 'no answer in time');
+}

@@ -132,9 +132,7 @@ export class RateLimit {
   /** How long it is until the next turn. */
   #wait(): number {
     const now = this.#clock.now();
-    const unused = Math.max(this.#next, now + Math.min(0, this.#step - 1000));
-    // The clock may be set back: that takes no longer than a turn.
-    this.#next = Math.min(unused, now + this.#step);
+    this.#next = Math.max(this.#next, now + Math.min(0, this.#step - 1000));
     return this.#next - now;
   }
 

@@ -86,6 +86,22 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
+  it.each([3_600_000, -3_600_000])(
+    'keeps a cluster whose file is being rewritten while the clock is set by %i ms (regression: set forward, it was removed)',
+    async (ms) => {
+      directory.write('a', config('1'));
+      await follower.start();
+      directory.write('a', { kind: 'other' });
+      await advance(clock, 3000);
+      clock.setWallTimeBy(ms);
+      await advance(clock, 5000);
+      directory.write('a', config('1'));
+      await advance(clock, 3000);
+      expect(did).toEqual(['add a']);
+      await follower.stop();
+    },
+  );
+
   it('is left alone after the end', async () => {
     await follower.start();
     await follower.stop();

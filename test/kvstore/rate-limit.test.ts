@@ -93,19 +93,6 @@ describe('a rate limit', () => {
     expect(clock.nextAt).toBeUndefined();
   });
 
-  it('does not stand still when the clock is set back', async () => {
-    const clock = new ManualClock();
-    let offset = 1e9;
-    const setBack = { now: () => clock.now() + offset, wallTime: () => 0, after: clock.after.bind(clock) };
-    const limit = new RateLimit({ qps: 10 }, setBack);
-    await limit.turn();
-    offset = 0;
-    let turns = 0;
-    void limit.turn().then(() => turns++);
-    await advance(clock, 100);
-    expect(turns).toBe(1);
-  });
-
   it('lets no more calls be under way than it may, and the next as soon as one is over', async () => {
     const limit = new RateLimit({ maxInflight: 2 }, new ManualClock());
     const over: (() => void)[] = [];

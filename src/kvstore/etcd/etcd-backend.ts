@@ -11,7 +11,7 @@ import { EtcdTransport } from './etcd-transport.ts';
 
 /** How an {@link EtcdBackend} differs from its defaults. */
 export interface EtcdBackendOptions {
-  /** Default: the system's. Deadlines of calls follow the system's clock in any case. */
+  /** Default: the system's. Deadlines of calls are timers of the runtime in any case. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;

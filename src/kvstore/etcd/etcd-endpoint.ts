@@ -1,6 +1,5 @@
 import {
   type ClientDuplexStream,
-  type CallOptions as GrpcCallOptions,
   type Client as GrpcClient,
   credentials as grpcCredentials,
   Metadata,
@@ -9,7 +8,7 @@ import {
 import { noop } from 'cockatiel';
 import { Etcd3, type IOptions } from 'etcd3';
 import type { ConnectionPool } from 'etcd3/lib/connection-pool.js';
-import { abortedError, KvstoreError } from '../errors.ts';
+import { abortedError, deadlineError, KvstoreError } from '../errors.ts';
 import { sharedSignal } from '../shared-signal.ts';
 import type { CallOptions } from '../transport.ts';
 import { DEADLINE_MS, type EtcdConfig, type EtcdTLS } from './etcd-config.ts';
@@ -137,17 +136,11 @@ export class EtcdEndpoint {
     service: EtcdService,
     method: string,
     decode: (answer: Buffer) => T,
-    grpcOptions: GrpcCallOptions = {},
   ): Promise<EtcdStream<T>> {
     const metadata = await this.#authenticated();
     const client = await this.#connection();
-    const stream = client.makeBidiStreamRequest(
-      `/etcdserverpb.${service}/${method}`,
-      asIs,
-      decode,
-      metadata,
-      grpcOptions,
-    );
+    const path = `/etcdserverpb.${service}/${method}`;
+    const stream = client.makeBidiStreamRequest(path, asIs, decode, metadata, {});
     this.#streams.add(stream);
     stream.once('status', () => this.#streams.delete(stream));
     return stream;
@@ -239,36 +232,42 @@ export class EtcdEndpoint {
 
   async #unary<T>(call: Call<T>, options: CallOptions = {}): Promise<T> {
     if (options.signal?.aborted === true) throw abortedError();
-    const begun = Date.now();
+    const begun = performance.now();
     const metadata = await this.#authenticated();
     return this.#send(call, metadata, options, begun);
   }
 
-  /** @param begun when the call was made: its deadline counts from there */
+  /**
+   * The deadline is a timer of its own. grpc-js takes deadlines as dates, and compares them with the system's time when
+   * the call is made and again when it is connected: setting the clock would end the call at once, or hours late.
+   *
+   * @param begun when the call was made, by `performance.now`: its deadline counts from there
+   */
   async #send<T>(
     { path, request, decode }: Call<T>,
     metadata: Metadata,
     { signal: given, deadlineMs = this.#config.deadlineMs ?? DEADLINE_MS }: CallOptions = {},
-    begun: number = Date.now(),
+    begun: number = performance.now(),
   ): Promise<T> {
     const signal = sharedSignal(given);
     const client = await this.#connection();
     return new Promise<T>((resolve, reject) => {
-      const call = client.makeUnaryRequest(
-        path,
-        asIs,
-        decode,
-        request,
-        metadata,
-        { deadline: begun + deadlineMs },
-        (error, answer) => {
-          signal?.removeEventListener('abort', abort);
-          if (signal?.aborted === true) reject(abortedError());
-          else if (error !== null || answer === undefined) reject(this.#failure(error));
-          else resolve(answer);
-        },
-      );
+      let isLate = false;
+      const call = client.makeUnaryRequest(path, asIs, decode, request, metadata, {}, (error, answer) => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', abort);
+        if (signal?.aborted === true) reject(abortedError());
+        else if (error === null && answer !== undefined) resolve(answer);
+        else reject(isLate ? deadlineError() : this.#failure(error));
+      });
       const abort = (): void => call.cancel();
+      const timer = setTimeout(
+        () => {
+          isLate = true;
+          call.cancel();
+        },
+        begun + deadlineMs - performance.now(),
+      );
       signal?.addEventListener('abort', abort, { once: true });
       if (signal?.aborted === true) abort();
     });

@@ -2,7 +2,7 @@ import { CompareResult, CompareTarget } from 'etcd3';
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
 import { bytesOfKey } from '../bytes.ts';
-import { asKvstoreError, KvstoreError } from '../errors.ts';
+import { asKvstoreError, deadlineError, KvstoreError } from '../errors.ts';
 import type {
   CallOptions,
   Compare,
@@ -218,11 +218,13 @@ export class EtcdTransport implements Transport {
 
   /** A stream for one question: a keepalive comes every few minutes. */
   async #keepAlive(endpoint: EtcdEndpoint, lease: LeaseID, options: CallOptions = {}): Promise<number> {
-    const deadline = Date.now() + (options.deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS);
-    const stream = await endpoint.stream('Lease', 'LeaseKeepAlive', decodeKeepAlive, { deadline });
+    const deadlineMs = options.deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS;
+    const stream = await endpoint.stream('Lease', 'LeaseKeepAlive', decodeKeepAlive);
     return new Promise<number>((resolve, reject) => {
+      const timer = setTimeout(() => failed(deadlineError()), deadlineMs);
       const abort = (): void => stream.cancel();
       const done = (): void => {
+        clearTimeout(timer);
         options.signal?.removeEventListener('abort', abort);
         stream.cancel();
       };

@@ -1,0 +1,47 @@
+import { Server, ServerCredentials, type ServerDuplexStream, type ServerUnaryCall } from '@grpc/grpc-js';
+
+const asIs = (bytes: Buffer): Buffer => bytes;
+const bytes = {
+  ...{ requestSerialize: asIs, requestDeserialize: asIs, responseSerialize: asIs, responseDeserialize: asIs },
+};
+
+/** How a {@link FakeServer} answers; nothing is answered to what is left out. */
+export interface FakeAnswers {
+  readonly keepAlive?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
+  readonly range?: () => Buffer;
+}
+
+/** A server that speaks gRPC, knows two methods of etcd's, and answers as the test wants. */
+export class FakeServer {
+  readonly #server = new Server();
+
+  constructor({ keepAlive = () => {}, range }: FakeAnswers) {
+    const stream = { requestStream: true, responseStream: true };
+    const unary = { requestStream: false, responseStream: false };
+    this.#server.addService(
+      {
+        keepAlive: { path: '/etcdserverpb.Lease/LeaseKeepAlive', ...stream, ...bytes },
+        range: { path: '/etcdserverpb.KV/Range', ...unary, ...bytes },
+      },
+      {
+        keepAlive,
+        range: (_call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, bytes: Buffer) => void) => {
+          if (range !== undefined) answer(null, range());
+        },
+      },
+    );
+  }
+
+  /** Gives its address. */
+  start(): Promise<string> {
+    return new Promise((resolve, reject) => {
+      this.#server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, port) =>
+        error === null ? resolve(`http://127.0.0.1:${port}`) : reject(error),
+      );
+    });
+  }
+
+  stop(): void {
+    this.#server.forceShutdown();
+  }
+}
