@@ -1,50 +1,70 @@
-import type { ListenerSet } from './listener-set.ts';
+import type { CallbackGuard } from './guard.ts';
 
 /**
- * Delivers to listeners, one delivery after the other: one that is asked for while another runs (a listener that
- * writes) waits until that one is through, so every listener is told everything in the order in which it happened.
+ * The deliveries of one engine, one after the other. A callback may do anything to the engine: what it causes is
+ * delivered when the delivery under way has reached everybody, a replay with all its steps being one delivery. So every
+ * listener receives everything in the order in which it happened. Holds only what callbacks of one delivery cause (I11).
  */
 export class DeliveryQueue {
+  /** Behind it every callback of the engine's user is called. */
+  readonly guard: CallbackGuard;
   readonly #waiting: (() => void)[] = [];
   #running = false;
 
-  /** Whether a delivery is under way: somebody down the stack is a listener. */
+  constructor(guard: CallbackGuard) {
+    this.guard = guard;
+  }
+
+  /** Whether a delivery is under way: the caller was called by a callback. */
   get running(): boolean {
     return this.#running;
   }
 
-  /** Runs `deliver` now, or after those that are under way. `deliver` must not throw. */
+  /** Runs `deliver` now, or in its turn when another delivery is under way. */
   run(deliver: () => void): void {
-    if (this.#running) {
-      this.#waiting.push(deliver);
-      return;
-    }
-    this.#running = true;
-    deliver();
-    if (this.#waiting.length > 0) this.#drain();
-    this.#running = false;
+    if (this.#running) this.#waiting.push(deliver);
+    else this.hold(deliver);
   }
 
   /**
-   * Tells `what` to those who are listeners now: at once, or after the deliveries under way. `call` is passed
-   * `what` so that it needs to be no closure. Never throws.
+   * Runs `work` at once and whole: the deliveries that it asks for begin when it has returned. What it throws reaches
+   * the caller after them.
    */
-  deliver<L extends object, W>(set: ListenerSet<L>, call: (listener: L, what: W) => void, what: W): void {
-    if (set.size === 0) return;
+  hold<T>(work: () => T): T {
+    if (this.#running) return work();
+    this.#running = true;
+    try {
+      return work();
+    } finally {
+      this.#finish();
+    }
+  }
+
+  /** Calls `call` with each of the `recipients` that is still active and `what`, now or in its turn. */
+  deliver<L, W>(recipients: readonly Recipient<L>[], call: (listener: L, what: W) => unknown, what: W): void {
     if (this.#running) {
-      const listeners = set.current;
-      this.#waiting.push(() => set.tell(call, what, listeners));
+      this.#waiting.push(() => this.#call(recipients, call, what));
       return;
     }
     this.#running = true;
-    set.tell(call, what);
-    if (this.#waiting.length > 0) this.#drain();
-    this.#running = false;
+    this.#call(recipients, call, what);
+    this.#finish();
+  }
+
+  #call<L, W>(recipients: readonly Recipient<L>[], call: (listener: L, what: W) => unknown, what: W): void {
+    for (const recipient of recipients) if (recipient.active) this.guard.call(call, recipient.listener, what);
   }
 
   /** Deliveries may ask for more while this runs. */
-  #drain(): void {
-    for (let i = 0; i < this.#waiting.length; i++) this.#waiting[i]?.();
-    this.#waiting.length = 0;
+  #finish(): void {
+    for (let i = 0; i < this.#waiting.length; i++) this.guard.call(this.#waiting[i]);
+    if (this.#waiting.length > 0) this.#waiting.length = 0;
+    this.#running = false;
   }
+}
+
+/** A listener and whether it is to be called still. */
+export interface Recipient<L> {
+  readonly listener: L;
+  readonly active: boolean;
 }

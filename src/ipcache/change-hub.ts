@@ -1,8 +1,9 @@
-import { assert } from '../base/assert.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
+import type { CallbackGuard } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { ChangeReader } from './change-reader.ts';
+
+import { type ChangeBatch, ChangeReader } from './change-reader.ts';
 import { RecentChanges } from './recent-changes.ts';
 import type { IPCacheSnapshot } from './snapshot.ts';
 import type { IPCacheChange, IPCacheListener, OwnerChange, OwnerListener } from './types.ts';
@@ -10,7 +11,7 @@ import type { IPCacheChange, IPCacheListener, OwnerChange, OwnerListener } from 
 /** Changes kept for readers that resume by revision: some seconds of a busy mesh, about 3 MB when it is full. */
 const RECENT_CHANGES = 16_384;
 
-/** How many prefixes a slow reader may be behind before it has to begin anew: about 10 MB. */
+/** How many prefixes a slow reader may be behind before it has to resync: about 10 MB. */
 const PENDING_PREFIXES = 65_536;
 
 /** How a reader of changes begins and ends. */
@@ -20,26 +21,22 @@ export interface ReadOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Who is told of changes, and in which order: everybody everything, one write after the other (I7). */
+/** Gives changes their revision, and delivers them to listeners and readers. */
 export class ChangeHub {
+  readonly #deliveries: DeliveryQueue;
   readonly #listeners: ListenerSet<IPCacheListener>;
   readonly #ownerListeners: ListenerSet<OwnerListener>;
-  readonly #namedPortsListeners: ListenerSet<{ changed(): void }>;
-  readonly #deliveries = new DeliveryQueue();
+  readonly #namedPortsListeners: ListenerSet<() => void>;
+  readonly #readers = new Set<ChangeReader>();
   /** Kept from the first reader on. */
   #recent: RecentChanges | undefined;
-  #replaying = false;
-  #faults = 0;
   #revision = 0;
 
-  constructor(onListenerFault: ((error: unknown) => void) | undefined) {
-    const onFault = (error: unknown): void => {
-      this.#faults++;
-      onListenerFault?.(error);
-    };
-    this.#listeners = new ListenerSet(onFault);
-    this.#ownerListeners = new ListenerSet(onFault);
-    this.#namedPortsListeners = new ListenerSet(onFault);
+  constructor(guard: CallbackGuard) {
+    this.#deliveries = new DeliveryQueue(guard);
+    this.#listeners = new ListenerSet(this.#deliveries);
+    this.#ownerListeners = new ListenerSet(this.#deliveries);
+    this.#namedPortsListeners = new ListenerSet(this.#deliveries);
   }
 
   get revision(): number {
@@ -48,75 +45,87 @@ export class ChangeHub {
 
   /** Listeners and readers of changes. */
   get listeners(): number {
-    return this.#listeners.size;
+    return this.#listeners.size + this.#readers.size;
   }
 
-  /** Calls that threw. */
-  get faults(): number {
-    return this.#faults;
+  /** Call before visible entries change: a replay under way shows those of its beginning. */
+  beforeChange(): void {
+    this.#listeners.beforeChange();
   }
 
-  /** Throws while entries are being replayed: what a listener writes then would be lost or doubled. */
-  assertNotReplaying(): void {
-    assert(!this.#replaying, 'a listener must not write while entries are being replayed to it');
-  }
-
-  /** Gives changes of one write or batch their revision and tells them. */
-  tellChanges(changes: readonly IPCacheChange[]): void {
-    this.#revision++;
-    this.#recent?.add(this.#revision, changes);
-    this.#deliveries.deliver(this.#listeners, tellChanges, changes);
-  }
-
-  tellOwnerChanges(changes: readonly OwnerChange[]): void {
-    this.#deliveries.deliver(this.#ownerListeners, tellOwnerChanges, changes);
-  }
-
-  tellNamedPortsChanged(): void {
-    this.#deliveries.deliver(this.#namedPortsListeners, tellChanged, undefined);
-  }
-
-  /** Gives a listener what there is, in parts, then `onSynced`, then every change. */
-  subscribe(listener: IPCacheListener, entries: Iterable<readonly IPCacheChange[]>): Unsubscribe {
-    this.#replaying = true;
-    try {
-      this.#listeners.guard(listener, () => {
-        for (const changes of entries) listener.onChanges(changes);
-        listener.onSynced?.();
-      });
-    } finally {
-      this.#replaying = false;
+  /** Delivers what one write or batch has changed. `changes` get the next revision. */
+  publish(
+    changes: readonly IPCacheChange[],
+    ownerChanges: readonly OwnerChange[],
+    namedPortsChanged: boolean,
+  ): void {
+    if (changes.length > 0) this.#record(changes);
+    if (ownerChanges.length === 0 && !namedPortsChanged) {
+      if (changes.length > 0) this.#listeners.notify(deliverChanges, changes);
+      return;
     }
-    return this.#listeners.add(listener);
+    // Held, so that what a listener of the first causes comes after the last.
+    this.#deliveries.hold(() => {
+      if (changes.length > 0) this.#listeners.notify(deliverChanges, changes);
+      if (ownerChanges.length > 0) this.#ownerListeners.notify(deliverOwnerChanges, ownerChanges);
+      if (namedPortsChanged) this.#namedPortsListeners.notify(deliverNamedPortsChange, undefined);
+    });
+  }
+
+  /** The listener receives what `visible` gives when its turn comes, in parts, then `onSynced`, then every change. */
+  subscribe(listener: IPCacheListener, visible: () => Iterable<readonly IPCacheChange[]>): Unsubscribe {
+    return this.#listeners.subscribe(listener, {
+      *steps() {
+        for (const changes of visible()) yield (one) => one.onChanges(changes);
+        yield (one) => one.onSynced?.();
+      },
+      ended: (one) => one.onEnded?.(),
+    });
   }
 
   subscribeOwners(listener: OwnerListener): Unsubscribe {
-    return this.#ownerListeners.add(listener);
+    return this.#ownerListeners.subscribe(listener);
   }
 
   onNamedPortsChange(listener: () => void): Unsubscribe {
-    return this.#namedPortsListeners.add({ changed: listener });
+    return this.#namedPortsListeners.subscribe(listener);
   }
 
-  /** A reader that begins where it left off, as long as what it missed is still there. */
-  read({ from, signal }: ReadOptions, snapshot: () => IPCacheSnapshot): ChangeReader {
+  /** A reader that goes on where it left off, if what it missed is still there. */
+  read(
+    { from, signal }: ReadOptions,
+    snapshot: () => IPCacheSnapshot,
+  ): AsyncIterableIterator<ChangeBatch, undefined> {
     this.#recent ??= new RecentChanges(RECENT_CHANGES, this.#revision);
     const missed = from !== undefined && from <= this.#revision ? this.#recent.since(from) : undefined;
-    const origin = { revision: () => this.#revision, snapshot };
-    const reader = new ChangeReader(origin, { limit: PENDING_PREFIXES, missed, signal });
-    reader.onEnd(this.#listeners.add(reader));
-    return reader;
+    const reader = new ChangeReader({
+      revision: () => this.#revision,
+      snapshot,
+      limit: PENDING_PREFIXES,
+      missed,
+      signal,
+      onEnd: () => this.#readers.delete(reader),
+    });
+    if (!reader.batches.closed) this.#readers.add(reader);
+    return reader.batches;
+  }
+
+  /** Readers collect at once, so that what they have is always that of the revision. */
+  #record(changes: readonly IPCacheChange[]): void {
+    this.#revision++;
+    this.#recent?.add(this.#revision, changes);
+    if (this.#readers.size > 0) for (const reader of this.#readers) reader.add(changes);
   }
 }
 
-function tellChanges(listener: IPCacheListener, changes: readonly IPCacheChange[]): void {
-  listener.onChanges(changes);
+function deliverChanges(listener: IPCacheListener, changes: readonly IPCacheChange[]): unknown {
+  return listener.onChanges(changes);
 }
 
-function tellOwnerChanges(listener: OwnerListener, changes: readonly OwnerChange[]): void {
-  listener.onOwnerChanges(changes);
+function deliverOwnerChanges(listener: OwnerListener, changes: readonly OwnerChange[]): unknown {
+  return listener.onOwnerChanges(changes);
 }
 
-function tellChanged(listener: { changed(): void }): void {
-  listener.changed();
+function deliverNamedPortsChange(listener: () => void): unknown {
+  return listener();
 }

@@ -21,8 +21,8 @@ export class ChangeJournal implements ClaimSink {
   #changes: IPCacheChange[] = NO_CHANGES;
   /** Hashes of the prefixes that the batch under way has changed. */
   readonly #hashes = new Set<number>();
-  /** Whether no prefix of the batch is known to come twice: numbers cost less to compare than texts. */
-  #distinct = true;
+  /** Whether the changes are known to be of different prefixes: numbers cost less to compare than texts. */
+  #distinct = false;
   #ownerChanges: OwnerChange[] = [];
   /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
   #before: Before[] | undefined;
@@ -54,10 +54,8 @@ export class ChangeJournal implements ClaimSink {
     // Most writes make one change, and its array goes to the listeners: an array of just one is the cheapest.
     if (this.#changes.length === 0) this.#changes = [change];
     else this.#changes.push(change);
-    if (this.#before === undefined) return;
-    const hash = prefixHash(key);
-    if (this.#hashes.has(hash)) this.#distinct = false;
-    else this.#hashes.add(hash);
+    if (this.#before === undefined) this.#distinct = false;
+    else this.#noteHash(prefixHash(key));
   }
 
   ownerChanged(
@@ -93,25 +91,30 @@ export class ChangeJournal implements ClaimSink {
     }
   }
 
-  /** Takes out the visible changes noted since the last time, net. */
-  takeChanges(batched: boolean): readonly IPCacheChange[] {
+  /** Takes out the visible changes noted since the last time, net: each prefix once (I8). */
+  takeChanges(): readonly IPCacheChange[] {
     if (this.#changes.length === 0) return NO_CHANGES;
     const changes = this.#changes;
     this.#changes = NO_CHANGES;
-    return batched && !this.#distinct ? netChanges(changes) : changes;
+    return changes.length === 1 || this.#distinct ? changes : netChanges(changes);
   }
 
   /** Takes out the changes of owners noted since the last time, net. */
-  takeOwnerChanges(batched: boolean): readonly OwnerChange[] {
+  takeOwnerChanges(): readonly OwnerChange[] {
     if (this.#ownerChanges.length === 0) return NO_OWNER_CHANGES;
     const changes = this.#ownerChanges;
     this.#ownerChanges = [];
-    return batched ? netOwnerChanges(changes) : changes;
+    return changes.length === 1 ? changes : netOwnerChanges(changes);
   }
 
   #begin(): void {
     this.#distinct = true;
     this.#hashes.clear();
+  }
+
+  #noteHash(hash: number): void {
+    if (this.#hashes.has(hash)) this.#distinct = false;
+    else this.#hashes.add(hash);
   }
 
   #rollBack(mark: number): void {

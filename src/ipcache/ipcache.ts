@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
@@ -49,8 +50,8 @@ const MANY_WAITING = 65_536;
  * CIDR. Overruled claims are kept and come into force when the stronger one goes, unless `retainOverruled` is
  * false: then there is one claim a key, and what is overruled or overwritten is forgotten.
  *
- * Synchronous and single-threaded: when a write returns, reads show it and listeners have been told, except
- * within a batch and within a listener's own call, where telling waits for the end of it. Writes cost O(1),
+ * Synchronous and single-threaded: when a write returns, reads show it and listeners have received it, except
+ * within a batch and within a callback, which they receive after it. Writes cost O(1),
  * lookups O(prefix lengths in use); none depends on the number of entries. Nothing here does I/O.
  */
 export class IPCache {
@@ -59,6 +60,7 @@ export class IPCache {
   readonly #snapshots: SnapshotKeeper;
   readonly #waiting: WaitingClaims;
   readonly #maxEntries: number;
+  readonly #guard: CallbackGuard;
   readonly #hub: ChangeHub;
   readonly #rejections: RejectionLog;
   readonly #outcomes = new OutcomeCounts();
@@ -76,8 +78,9 @@ export class IPCache {
     this.#snapshots = new SnapshotKeeper(this.#state);
     this.#journal.attach(this.#state, this.#snapshots);
     this.#waiting = new WaitingClaims(options.maxWaiting ?? Math.max(this.#maxEntries, MANY_WAITING));
-    this.#rejections = new RejectionLog(options.onReject);
-    this.#hub = new ChangeHub(options.onListenerFault);
+    this.#guard = new CallbackGuard(options.onListenerFault);
+    this.#rejections = new RejectionLog(options.onReject, this.#guard);
+    this.#hub = new ChangeHub(this.#guard);
   }
 
   /**
@@ -85,10 +88,10 @@ export class IPCache {
    * on it. The cache keeps `claim.k8s` itself: do not change it afterwards. See {@link UpsertOutcome}.
    */
   upsert(key: string, claim: Claim): UpsertOutcome {
-    this.#hub.assertNotReplaying();
+    this.#hub.beforeChange();
     const outcome = this.#upsert(key, claim);
     this.#outcomes.count(outcome);
-    this.#tell();
+    this.#publish();
     return outcome;
   }
 
@@ -97,11 +100,11 @@ export class IPCache {
    * See {@link DeleteOutcome}.
    */
   delete(key: string, by: DeleteOptions): DeleteOutcome {
-    this.#hub.assertNotReplaying();
+    this.#hub.beforeChange();
     const outcome = this.#delete(key, by);
     this.#admit();
     this.#outcomes.count(outcome === 'applied' ? 'deleted' : outcome);
-    this.#tell();
+    this.#publish();
     return outcome;
   }
 
@@ -127,7 +130,7 @@ export class IPCache {
    * part. Reads inside see what was written so far. `write` must be synchronous.
    */
   batch<T>(write: () => T): T {
-    this.#hub.assertNotReplaying();
+    this.#hub.beforeChange();
     const nested = this.#journal.inBatch;
     const result = this.#waiting.batch(() =>
       this.#journal.batch(() => {
@@ -136,7 +139,7 @@ export class IPCache {
         return written;
       }),
     );
-    if (!nested) this.#tell(true);
+    if (!nested) this.#publish();
     return result;
   }
 
@@ -218,12 +221,13 @@ export class IPCache {
   }
 
   /**
-   * Replays the visible entries to the listener, tells it `onSynced`, then every change from here on: nothing is
-   * lost or doubled in between. The listener must not write while the replay lasts. Not within a batch.
+   * The listener receives the visible entries, `onSynced`, then every change: nothing is lost or doubled in between.
+   * Within a callback the replay comes in its turn ({@link IPCacheListener}). Cost: one pass over the entries, in parts
+   * of 1024; the rest is read at once when a callback writes meanwhile. Not within a batch.
    */
   subscribe(listener: IPCacheListener): Unsubscribe {
     assert(!this.#journal.inBatch, 'subscribe: not within a batch');
-    return this.#hub.subscribe(listener, this.#replayChunks());
+    return this.#hub.subscribe(listener, () => this.#visibleEntries());
   }
 
   /** Tells when contested keys change hands, from here on; see {@link OwnerListener}. */
@@ -274,7 +278,7 @@ export class IPCache {
       outcomes: this.#outcomes.snapshot(),
       rejections: this.#rejections.status(),
       listeners: this.#hub.listeners,
-      listenerFaults: this.#hub.faults,
+      listenerFaults: this.#guard.faults,
       revision: this.#hub.revision,
     };
   }
@@ -339,17 +343,18 @@ export class IPCache {
     return 'invalid';
   }
 
-  /** Tells listeners what has been journalled, unless a batch goes on. */
-  #tell(batched = false): void {
+  /** Delivers what has been journalled, unless a batch goes on. */
+  #publish(): void {
     if (this.#journal.inBatch) return;
-    const changes = this.#journal.takeChanges(batched);
-    if (changes.length > 0) this.#hub.tellChanges(changes);
-    const ownerChanges = this.#journal.takeOwnerChanges(batched);
-    if (ownerChanges.length > 0) this.#hub.tellOwnerChanges(ownerChanges);
-    if (this.#namedPorts?.takeChanged()) this.#hub.tellNamedPortsChanged();
+    const changes = this.#journal.takeChanges();
+    const ownerChanges = this.#journal.takeOwnerChanges();
+    const namedPortsChanged = this.#namedPorts?.takeChanged() === true;
+    if (changes.length > 0 || ownerChanges.length > 0 || namedPortsChanged) {
+      this.#hub.publish(changes, ownerChanges, namedPortsChanged);
+    }
   }
 
-  *#replayChunks(): Generator<readonly IPCacheChange[], void, void> {
+  *#visibleEntries(): Generator<readonly IPCacheChange[], void, void> {
     const { table, rows } = this.#state;
     const key = prefixRegister();
     let chunk: IPCacheChange[] = [];

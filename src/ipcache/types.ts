@@ -73,15 +73,20 @@ export interface IPCacheChange {
 }
 
 /**
- * Told of every change, synchronously, after the state has changed, in order. On subscription it is first
- * given every visible entry as an `upsert` without `old`, then `onSynced`, then live changes.
+ * Receives every change, synchronously, after the state has changed, in order, each prefix at most once in a call. On
+ * subscription it receives every visible entry as an `upsert` without `old`, then `onSynced`, then changes.
  *
- * A listener that throws is counted and harms nobody (I7). It may read, write and unsubscribe; what it writes
- * is applied at once and told after the change that is being told.
+ * It may read, write, subscribe and unsubscribe, also in its replay. What it writes applies at once, and is delivered to
+ * everybody after the delivery under way; a replay is one delivery (SEMANTICS 9). It may not be asynchronous: a promise
+ * that it returns is not awaited. What it throws, and the rejection of such a promise, is counted, reported to
+ * `onListenerFault` and reaches nobody else (I7).
  */
 export interface IPCacheListener {
   onChanges(changes: readonly IPCacheChange[]): void;
+  /** The replay is complete. */
   onSynced?(): void;
+  /** The replay was not completed, because a call of it threw: the subscription has ended. */
+  onEnded?(): void;
 }
 
 /** The key that changed hands. */
@@ -95,7 +100,7 @@ export interface OwnerChange {
 }
 
 /**
- * Told when a **contested** key changes hands: a key for which some claim has been overruled, or replaced by
+ * Notified when a **contested** key changes hands: a key for which some claim has been overruled, or replaced by
  * another writer's, since it last was absent; and when a claim that had to wait for room gets a key. An uncontested key that comes and goes tells nothing, so a
  * listener costs nothing on the common path. Ownership may change where no attribute does.
  */

@@ -1,4 +1,6 @@
 import type { Clock, Random } from '../base/clock.ts';
+import { DeliveryQueue } from '../base/delivery-queue.ts';
+import { CallbackGuard } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type {
@@ -72,14 +74,15 @@ export class KvstoreClient implements KvstoreBackend {
   constructor(options: KvstoreClientOptions) {
     this.#options = options;
     this.#transport = options.transport;
-    this.#leaseListeners = new ListenerSet((error) => options.onListenerFault?.(error));
+    this.#leaseListeners = new ListenerSet(new DeliveryQueue(new CallbackGuard(options.onListenerFault)));
     this.#locks = new LockKeeper(options);
     this.#leases = new LeaseKeeper({
       transport: options.transport,
       clock: options.clock,
       random: options.random,
       ttlSeconds: options.leaseSeconds ?? LEASE_SECONDS,
-      onLost: (_lease, keys) => this.#leaseListeners.notify((listener) => listener.onLeaseLost(keys)),
+      onLost: (_lease, keys) =>
+        this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys),
     });
   }
 
@@ -196,7 +199,7 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   onLeaseLost(listener: LeaseLostListener): Unsubscribe {
-    return this.#leaseListeners.add(listener);
+    return this.#leaseListeners.subscribe(listener);
   }
 
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]> {

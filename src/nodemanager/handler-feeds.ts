@@ -1,8 +1,10 @@
 import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
+import type { CallbackGuard } from '../base/guard.ts';
+import { ListenerSet } from '../base/listener-set.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { NodeConfiguration } from './address-claims.ts';
-import { type AnnouncedNode, type FeedEnvironment, HandlerFeed } from './handler-feed.ts';
+import { type AnnouncedNode, HandlerFeed } from './handler-feed.ts';
 import type { HandlerStatus } from './handler-status.ts';
 import type { Node } from './node.ts';
 import type { HandlerFault, NodeHandler } from './node-handler.ts';
@@ -12,10 +14,25 @@ import type { NodeLane } from './node-lane.ts';
 export interface HandlerFeedsOptions {
   readonly clock: Clock;
   readonly random: Random;
+  readonly guard: CallbackGuard;
   onFault(fault: HandlerFault): void;
 }
 
-/** Somebody who waits until changes have been applied. */
+/** What a new handler is brought up to date with. */
+export interface FeedStart {
+  readonly configuration: NodeConfiguration;
+  readonly nodes: Iterable<AnnouncedNode>;
+  readonly revision: number;
+}
+
+/** A change of an announced node. */
+export interface NodeChange {
+  readonly node: string;
+  readonly old: Node | undefined;
+  readonly next: Node | undefined;
+  readonly revision: number;
+}
+
 interface Waiter {
   readonly revision: number;
   readonly lanes: Set<NodeLane>;
@@ -25,88 +42,55 @@ interface Waiter {
 /** `applied`: every handler has it. `closed`: the manager was closed before. */
 export type AppliedOutcome = 'applied' | 'closed';
 
-/**
- * The handlers and their feeds. Deliveries run one after the other: what a handler changes while it is being told
- * something is told after that, to all of them, in the same order.
- */
+/** The handlers, each with its feed: a feed is the listener of the one queue, and calls its handler when it may. */
 export class HandlerFeeds {
   readonly #options: HandlerFeedsOptions;
-  readonly #deliveries = new DeliveryQueue();
+  readonly #deliveries: DeliveryQueue;
+  readonly #feeds: ListenerSet<HandlerFeed>;
+  /** Also of those whose turn to start has not come yet. */
+  readonly #subscriptions = new Map<NodeHandler, Unsubscribe>();
   readonly #waiters = new Set<Waiter>();
-  /** Copy on write: a delivery goes to those who were there when it was asked for. */
-  #feeds: readonly HandlerFeed[] = [];
 
   constructor(options: HandlerFeedsOptions) {
     this.#options = options;
+    this.#deliveries = new DeliveryQueue(options.guard);
+    this.#feeds = new ListenerSet(this.#deliveries);
   }
 
   /** Adds a handler: configuration first, then every node. A handler that is here already starts anew. */
-  subscribe(
-    handler: NodeHandler,
-    concurrency: number,
-    start: () => { configuration: NodeConfiguration; nodes: Iterable<AnnouncedNode>; revision: number },
-  ): Unsubscribe {
-    const env: FeedEnvironment = {
-      clock: this.#options.clock,
-      random: this.#options.random,
+  subscribe(handler: NodeHandler, concurrency: number, start: () => FeedStart): Unsubscribe {
+    const { clock, random, onFault } = this.#options;
+    const onProgress = (lane: NodeLane): void => this.#progress(lane);
+    const feed = new HandlerFeed(handler, {
+      ...{ clock, random, onFault, onProgress, concurrency },
       deliveries: this.#deliveries,
-      concurrency,
-      onFault: (fault) => this.#options.onFault(fault),
-      onProgress: (lane) => this.#progress(lane),
-    };
-    const feed = new HandlerFeed(handler, env);
-    const earlier = this.#feeds.find((other) => other.handler === handler);
-    if (earlier !== undefined) this.#remove(earlier);
-    this.#deliveries.run(() => {
-      if (feed.stopped) return;
-      const { configuration, nodes, revision } = start();
-      // As they are now: what the handler changes meanwhile is told after this, to this feed too.
-      const known = Array.from(nodes, ({ fullName, announced }) => ({ fullName, announced }));
-      this.#feeds = [...this.#feeds, feed];
-      feed.configure(configuration);
-      for (const { fullName, announced } of known) feed.tell(fullName, undefined, announced, revision);
     });
-    return unsubscribeOnce(() => this.#remove(feed));
+    this.#subscriptions.get(handler)?.();
+    const end = this.#feeds.subscribe(feed, { steps: () => replay(start()), ended: () => {} });
+    const unsubscribe = unsubscribeOnce(() => {
+      end();
+      feed.stop();
+      if (this.#subscriptions.get(handler) === unsubscribe) this.#subscriptions.delete(handler);
+    });
+    this.#subscriptions.set(handler, unsubscribe);
+    return unsubscribe;
   }
 
-  /**
-   * Runs `work` whole before any handler is called: what it tells is told when it is through. So a handler that
-   * changes nodes in turn finds nothing half done.
-   */
-  after(work: () => void): void {
-    if (this.#deliveries.running) {
-      work();
-      return;
-    }
-    let failure: { readonly error: unknown } | undefined;
-    this.#deliveries.run(() => {
-      try {
-        work();
-      } catch (error) {
-        failure = { error };
-      }
-    });
-    if (failure !== undefined) throw failure.error;
+  /** Runs `work` whole before any handler is called, so that one that changes nodes in turn finds nothing half done. */
+  hold(work: () => void): void {
+    this.#deliveries.hold(work);
   }
 
-  tell(node: string, old: Node | undefined, next: Node | undefined, revision: number): void {
-    const feeds = this.#feeds;
-    this.#deliveries.run(() => {
-      for (const feed of feeds) feed.tell(node, old, next, revision);
-    });
+  change(change: NodeChange): void {
+    this.#feeds.notify((feed, { node, old, next, revision }) => feed.tell(node, old, next, revision), change);
   }
 
   configure(configuration: NodeConfiguration): void {
-    const feeds = this.#feeds;
-    this.#deliveries.run(() => {
-      for (const feed of feeds) feed.configure(configuration);
-    });
+    this.#feeds.notify((feed, next) => feed.configure(next), configuration);
   }
 
-  validate(node: string, announced: Node): void {
-    this.#deliveries.run(() => {
-      for (const feed of this.#feeds) feed.validate(node, announced);
-    });
+  validate(announced: Node): void {
+    this.#feeds.notify((feed, node) => feed.validate(node.fullName, node), announced);
   }
 
   /** Resolves when everything up to `revision` (of `node`, if one is named) has been applied by every handler. */
@@ -115,7 +99,7 @@ export class HandlerFeeds {
       // After what is being delivered right now: only then do its lanes exist.
       this.#deliveries.run(() => {
         const lanes = new Set<NodeLane>();
-        for (const feed of this.#feeds) {
+        for (const feed of this.#feeds.current) {
           for (const lane of feed.lanes) {
             if (lane.since <= revision && (node === undefined || lane.node === node)) lanes.add(lane);
           }
@@ -126,26 +110,20 @@ export class HandlerFeeds {
     });
   }
 
-  /** Stops every feed; handlers are told to delete `remove` before. Those who wait are told that it is closed. */
+  /** Ends every subscription; handlers are called to delete `remove` before. Waiters resolve to `closed`. */
   stop(remove: readonly AnnouncedNode[]): void {
     for (const waiter of this.#waiters) waiter.resolve('closed');
     this.#waiters.clear();
-    const feeds = this.#feeds;
-    this.#feeds = [];
-    for (const feed of feeds) feed.stop(remove);
+    for (const feed of this.#feeds.current) feed.stop(remove);
+    for (const unsubscribe of [...this.#subscriptions.values()]) unsubscribe();
   }
 
   status(): readonly HandlerStatus[] {
-    return this.#feeds.map((feed) => feed.status());
+    return this.current.map((feed) => feed.status());
   }
 
   get current(): readonly HandlerFeed[] {
-    return this.#feeds;
-  }
-
-  #remove(feed: HandlerFeed): void {
-    this.#feeds = this.#feeds.filter((other) => other !== feed);
-    feed.stop();
+    return this.#feeds.current;
   }
 
   #progress(lane: NodeLane): void {
@@ -155,4 +133,17 @@ export class HandlerFeeds {
       waiter.resolve('applied');
     }
   }
+}
+
+/** The steps of a replay of the nodes as they are now. */
+function replay({
+  configuration,
+  nodes,
+  revision,
+}: FeedStart): IterableIterator<(feed: HandlerFeed) => void> {
+  const steps = [(feed: HandlerFeed): void => feed.configure(configuration)];
+  for (const { fullName, announced } of nodes) {
+    steps.push((feed) => feed.tell(fullName, undefined, announced, revision));
+  }
+  return steps.values();
 }

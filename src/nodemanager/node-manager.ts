@@ -1,6 +1,7 @@
 import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
 import type { Random } from '../base/clock.ts';
+import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { Source } from '../identity/source.ts';
@@ -12,7 +13,7 @@ import type { Node, NodeName, NodeSpec } from './node.ts';
 import { NodeAddresses } from './node-addresses.ts';
 import { type NodeCheckpoint, nodesOfCheckpoint, specOfPlainNode } from './node-checkpoint.ts';
 import { NodeEntry } from './node-entry.ts';
-import type { HandlerFault, NodeHandler } from './node-handler.ts';
+import type { NodeHandler } from './node-handler.ts';
 import {
   configurationOf,
   type NodeManagerOptions,
@@ -56,6 +57,7 @@ export class NodeManager {
   readonly #nodes = new NodeTable();
   readonly #addresses: NodeAddresses;
   readonly #feeds: HandlerFeeds;
+  readonly #guard: CallbackGuard;
   readonly #rejections: RejectionLog;
   readonly #reject = (rejection: Rejection): void => this.#rejections.add(rejection);
   readonly #outcomes = new NodeOutcomeCounts();
@@ -67,7 +69,8 @@ export class NodeManager {
     this.#options = options;
     this.#retain = options.retainOverruled ?? true;
     this.#random = options.random ?? Math.random;
-    this.#rejections = new RejectionLog(options.onReject);
+    this.#guard = new CallbackGuard();
+    this.#rejections = new RejectionLog(options.onReject, this.#guard);
     this.#addresses = new NodeAddresses(options.ipcache, {
       rewrite: !this.#retain,
       configuration: configurationOf(options),
@@ -77,7 +80,8 @@ export class NodeManager {
     this.#feeds = new HandlerFeeds({
       clock: options.clock,
       random: this.#random,
-      onFault: (fault) => this.#report(fault),
+      guard: this.#guard,
+      onFault: (fault) => this.#guard.call(options.onHandlerFault, fault),
     });
   }
 
@@ -141,7 +145,7 @@ export class NodeManager {
     this.#assertNotWriting();
     if (this.#closed) return;
     const configuration = { ...this.configuration, ...changes };
-    this.#feeds.after(() => {
+    this.#feeds.hold(() => {
       const entries = [...this.#nodes.entries()];
       this.#addresses.updateAll(entries, configuration);
       this.#feeds.configure(configuration);
@@ -161,9 +165,10 @@ export class NodeManager {
     handler: NodeHandler,
     { concurrency = DEFAULT_CONCURRENCY }: NodeSubscribeOptions = {},
   ): Unsubscribe {
+    if (this.#closed) return unsubscribeOnce(() => {});
     return this.#feeds.subscribe(handler, concurrency, () => ({
       configuration: this.configuration,
-      nodes: this.#closed ? NONE : this.#nodes.entries(),
+      nodes: this.#nodes.entries(),
       revision: this.#revision,
     }));
   }
@@ -267,6 +272,7 @@ export class NodeManager {
       outcomes: this.#outcomes.seen(),
       rejections: this.#rejections.status(),
       handlers: this.#feeds.status(),
+      callbackFaults: this.#guard.faults,
     };
   }
 
@@ -305,7 +311,7 @@ export class NodeManager {
     if (entry === undefined) return 'not-found';
     if (node.source === 'k8s' && entry.effective?.source !== 'k8s' && this.#isLocal(node)) {
       this.close();
-      this.#options.onLocalNodeDeleted?.();
+      this.#guard.call(this.#options.onLocalNodeDeleted);
       return 'closed';
     }
     const before = entry.effective;
@@ -317,7 +323,7 @@ export class NodeManager {
   /** Claims addresses again that there was no room for, and has handlers look after the node. */
   #validate(entry: NodeEntry): void {
     if (this.#addresses.mayRefresh(entry)) this.#write(entry);
-    if (entry.announced !== undefined) this.#feeds.validate(entry.fullName, entry.announced);
+    if (entry.announced !== undefined) this.#feeds.validate(entry.announced);
   }
 
   #isLocal({ cluster, name }: NodeName): boolean {
@@ -337,7 +343,7 @@ export class NodeManager {
       changed.push(entry);
       if (before !== undefined && entry.effective === undefined) this.#nodes.remove(before);
     }
-    this.#feeds.after(() => {
+    this.#feeds.hold(() => {
       this.#addresses.updateAll(changed);
       for (const entry of changed) this.#announce(entry);
     });
@@ -352,7 +358,7 @@ export class NodeManager {
 
   /** Brings the IPCache up to date with the effective node, then the handlers. */
   #write(entry: NodeEntry): void {
-    this.#feeds.after(() => {
+    this.#feeds.hold(() => {
       this.#addresses.update(entry);
       this.#announce(entry);
     });
@@ -366,7 +372,12 @@ export class NodeManager {
     entry.announced = effective;
     if (announced?.equals(effective) === true) return; // it has changed back while it was held back
     this.#revision++;
-    this.#feeds.tell(entry.fullName, announced, effective, this.#revision);
+    this.#feeds.change({
+      node: entry.fullName,
+      old: announced,
+      next: effective,
+      revision: this.#revision,
+    });
   }
 
   #assertNotWriting(): void {
@@ -374,13 +385,5 @@ export class NodeManager {
       !this.#addresses.writing,
       'a listener of the IPCache must not change nodes that are being written',
     );
-  }
-
-  #report(fault: HandlerFault): void {
-    try {
-      this.#options.onHandlerFault?.(fault);
-    } catch {
-      // A broken report must not harm the nodes; the fault itself is counted by its feed.
-    }
   }
 }

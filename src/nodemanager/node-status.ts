@@ -87,6 +87,8 @@ export interface NodeManagerStatus {
   readonly outcomes: ReadonlyMap<CountedNodeOutcome, number>;
   readonly rejections: RejectionStatus;
   readonly handlers: readonly HandlerStatus[];
+  /** Faults of the callbacks of the options: `onReject`, `onHandlerFault`, `onLocalNodeDeleted`. */
+  readonly callbackFaults: number;
 }
 
 /** The part of the status that takes a pass over all nodes. */

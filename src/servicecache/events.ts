@@ -22,17 +22,21 @@ export interface ServiceEvent {
 }
 
 /**
- * Told of every change of an announced service, synchronously, after the state has changed, in order, at most
- * once per service and call. On subscription it is first given every announced service as an `update` without
- * `old…`, then `onSynced`, then live events. `onSynced` means that the replay is complete, not that the cache's
- * inputs are.
+ * Receives every change of an announced service, synchronously, after the state has changed, in order, each service at
+ * most once in a call. On subscription it receives every announced service as an `update` without `old…`, then
+ * `onSynced`, then live events. `onSynced` means that the replay is complete, not that the cache's inputs are.
  *
- * A listener that throws is counted and harms nobody (I7). It may read, write and unsubscribe; what it writes is
- * applied at once and told after the events that are being told.
+ * It may read, write, subscribe and unsubscribe, also in its replay. What it writes applies at once, and is delivered to
+ * everybody after the delivery under way; a replay is one delivery (SEMANTICS 9). It may not be asynchronous: a promise
+ * that it returns is not awaited. What it throws, and the rejection of such a promise, is counted, reported to
+ * `onListenerFault` and reaches nobody else (I7).
  */
 export interface ServiceListener {
   onEvents(events: readonly ServiceEvent[]): void;
+  /** The replay is complete. */
   onSynced?(): void;
+  /** The replay was not completed, because a call of it threw: the subscription has ended. */
+  onEnded?(): void;
   /** The cache was told that its inputs are complete (`markSynced`); once, after the events of that. */
   onInputsComplete?(): void;
 }

@@ -1,5 +1,8 @@
 import type { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
+import { DeliveryQueue } from '../base/delivery-queue.ts';
+import { CallbackGuard, type FaultListener } from '../base/guard.ts';
+import { ListenerSet } from '../base/listener-set.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type AnnouncedService, announcedPart, changeBetween } from './announcement.ts';
@@ -10,7 +13,6 @@ import {
   isSameOffer,
   remoteBackends,
 } from './cluster-service.ts';
-import { EventQueue } from './event-queue.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
 import { explainState, type ServiceExplanation } from './explain.ts';
 import { FrontendIndex, type FrontendMatch } from './frontend-index.ts';
@@ -45,10 +47,10 @@ export interface ServiceCacheOptions {
   readonly zone?: string | undefined;
   /** Which backends `select` gives; default {@link selectBackends}. */
   readonly selection?: BackendSelection | undefined;
-  /** Told of every refused input, after it was counted. */
+  /** Receives every rejected input, after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Told when a listener throws (I7). */
-  readonly onListenerFault?: ((error: unknown, listener: ServiceListener) => void) | undefined;
+  /** Receives what a listener, or `onReject`, has thrown or was rejected with (I7). */
+  readonly onListenerFault?: FaultListener | undefined;
 }
 
 /**
@@ -86,7 +88,9 @@ export class ServiceCache {
   readonly #clusterName: string;
   readonly #nodePort: NodePortOptions;
   readonly #rejections: RejectionLog;
-  readonly #queue: EventQueue;
+  readonly #guard: CallbackGuard;
+  readonly #deliveries: DeliveryQueue;
+  readonly #listeners: ListenerSet<ServiceListener>;
   readonly #table: ServiceTable;
   readonly #selection: BackendSelection;
   readonly #place: { readonly nodeName: string; readonly zone: string };
@@ -97,12 +101,11 @@ export class ServiceCache {
     this.#nodePort = familiesOf(options);
     this.#selection = options.selection ?? selectBackends;
     this.#place = { nodeName: options.nodeName ?? '', zone: options.zone ?? '' };
-    this.#rejections = new RejectionLog(options.onReject);
-    this.#queue = new EventQueue(options.onListenerFault);
-    this.#table = new ServiceTable(
-      (events) => this.#queue.push(events),
-      () => this.#queue.pushInputsComplete(),
-    );
+    this.#guard = new CallbackGuard(options.onListenerFault);
+    this.#rejections = new RejectionLog(options.onReject, this.#guard);
+    this.#deliveries = new DeliveryQueue(this.#guard);
+    this.#listeners = new ListenerSet(this.#deliveries);
+    this.#table = new ServiceTable((events, inputsComplete) => this.#publish(events, inputsComplete));
   }
 
   /**
@@ -202,7 +205,10 @@ export class ServiceCache {
    */
   subscribe(listener: ServiceListener): Unsubscribe {
     assert(!this.#table.inBatch, 'subscribe must not be called inside a batch');
-    return this.#queue.subscribe(listener, this.#replay(), this.#table.synced);
+    return this.#listeners.subscribe(listener, {
+      steps: () => this.#replay(),
+      ended: (one) => one.onEnded?.(),
+    });
   }
 
   /**
@@ -298,8 +304,8 @@ export class ServiceCache {
     return {
       ...countServices(this.#table.values()),
       synced: this.#table.synced,
-      listeners: this.#queue.listeners,
-      listenerFaults: this.#queue.faults,
+      listeners: this.#listeners.size,
+      listenerFaults: this.#guard.faults,
       rejections: this.#rejections.status(),
     };
   }
@@ -337,7 +343,32 @@ export class ServiceCache {
     return true;
   }
 
-  #replay(): readonly ServiceEvent[] {
-    return this.#table.sorted().flatMap(([, state]) => changeBetween(undefined, state) ?? []);
+  /** The steps of a replay of the state of now. */
+  #replay(): IterableIterator<(listener: ServiceListener) => unknown> {
+    const events = this.#table.sorted().flatMap(([, state]) => changeBetween(undefined, state) ?? []);
+    const steps: ((listener: ServiceListener) => unknown)[] = [(listener) => listener.onSynced?.()];
+    if (events.length > 0) steps.unshift((listener) => listener.onEvents(events));
+    if (this.#table.synced) steps.push(deliverInputsComplete);
+    return steps.values();
   }
+
+  #publish(events: readonly ServiceEvent[], inputsComplete: boolean): void {
+    if (!inputsComplete) {
+      this.#listeners.notify(deliverEvents, events);
+      return;
+    }
+    // Held, so that what a listener of the events causes comes after both.
+    this.#deliveries.hold(() => {
+      if (events.length > 0) this.#listeners.notify(deliverEvents, events);
+      this.#listeners.notify(deliverInputsComplete, undefined);
+    });
+  }
+}
+
+function deliverEvents(listener: ServiceListener, events: readonly ServiceEvent[]): unknown {
+  return listener.onEvents(events);
+}
+
+function deliverInputsComplete(listener: ServiceListener): unknown {
+  return listener.onInputsComplete?.();
 }

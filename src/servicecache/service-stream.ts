@@ -1,4 +1,4 @@
-import { CoalescingQueue } from '../base/coalescing-queue.ts';
+import { CoalescingReader } from '../base/coalescing-reader.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { AnnouncedService } from './announcement.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
@@ -76,7 +76,7 @@ function eventBetween(
  * Leaving the `for await` loop closes the stream. It never fails; one loop at a time.
  */
 export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Disposable {
-  readonly #queue = new CoalescingQueue<Latest>();
+  readonly #reader: CoalescingReader<Latest, StreamedServiceEvent>;
   /** What the consumer was given last, by service. */
   readonly #seen = new Map<string, AnnouncedService>();
   /** The last event of each service, while it is not acknowledged. */
@@ -84,28 +84,26 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   /** Services that were known when the inputs were complete: up to where each must be acknowledged. */
   readonly #awaited = new Map<string, number>();
   readonly #waiters: { readonly resolve: () => void; readonly reject: (error: Error) => void }[] = [];
-  readonly #unsubscribe: Unsubscribe;
-  readonly #signal: AbortSignal | undefined;
-  readonly #abort = (): void => this.close();
+  #unsubscribe: Unsubscribe | undefined;
   #sequence = 0;
   #inputsComplete = false;
 
   /** Subscribes at once. The stream closes when `signal` aborts. */
   constructor(source: ServiceSource, signal?: AbortSignal) {
+    this.#reader = new CoalescingReader({ take: () => this.#take(), onEnd: () => this.#end(), signal });
+    if (this.#reader.closed) return;
     this.#unsubscribe = source.subscribe({
       onEvents: (events) => {
         for (const event of events) this.#push(event);
+        this.#reader.wake();
       },
       onInputsComplete: () => this.#awaitAll(),
     });
-    this.#signal = signal;
-    if (signal?.aborted) this.close();
-    else signal?.addEventListener('abort', this.#abort);
   }
 
   /** How many services wait to be given. */
   get pending(): number {
-    return this.#queue.size;
+    return this.#reader.waiting.size;
   }
 
   /** How many services were given an event that is not acknowledged. */
@@ -120,21 +118,14 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
    */
   servicesSynced(): Promise<void> {
     if (this.#isSynced()) return Promise.resolve();
-    if (this.#queue.closed) return Promise.reject(new ServiceStreamClosedError());
+    if (this.#reader.closed) return Promise.reject(new ServiceStreamClosedError());
     return new Promise((resolve, reject) => {
       this.#waiters.push({ resolve, reject });
     });
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<StreamedServiceEvent, void, undefined> {
-    try {
-      for (let next = await this.#queue.take(); next !== undefined; next = await this.#queue.take()) {
-        const event = this.#give(next.key, next.value);
-        if (event !== undefined) yield event;
-      }
-    } finally {
-      this.close();
-    }
+  [Symbol.asyncIterator](): AsyncIterator<StreamedServiceEvent, undefined> {
+    return this.#reader;
   }
 
   /**
@@ -142,21 +133,32 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
    * given. Idempotent.
    */
   close(): void {
-    if (this.#queue.closed) return;
-    this.#unsubscribe();
-    this.#signal?.removeEventListener('abort', this.#abort);
-    this.#queue.close();
-    const error = new ServiceStreamClosedError();
-    for (const { reject } of this.#waiters.splice(0)) reject(error);
+    this.#reader.close();
   }
 
   [Symbol.dispose](): void {
     this.close();
   }
 
+  #end(): void {
+    this.#unsubscribe?.();
+    const error = new ServiceStreamClosedError();
+    for (const { reject } of this.#waiters.splice(0)) reject(error);
+  }
+
   #push({ action, id, service, endpoints }: ServiceEvent): void {
     const announced = action === 'delete' ? undefined : { service, endpoints };
-    this.#queue.push(serviceKey(id), { id, announced, sequence: ++this.#sequence });
+    this.#reader.waiting.set(serviceKey(id), { id, announced, sequence: ++this.#sequence });
+  }
+
+  /** The next event that says something new to the consumer. */
+  #take(): StreamedServiceEvent | undefined {
+    for (const [key, latest] of this.#reader.waiting) {
+      this.#reader.waiting.delete(key);
+      const event = this.#give(key, latest);
+      if (event !== undefined) return event;
+    }
+    return undefined;
   }
 
   /** Hands a service's latest state to the consumer, as an event if it is any news. */
@@ -177,7 +179,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   }
 
   #acknowledge(key: string, given: Given): void {
-    if (this.#queue.closed) return;
+    if (this.#reader.closed) return;
     if (this.#unacknowledged.get(key) === given) this.#unacknowledged.delete(key);
     this.#settle(key, given.sequence);
   }
@@ -194,7 +196,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   #awaitAll(): void {
     this.#inputsComplete = true;
     for (const [key, { sequence }] of this.#unacknowledged) this.#awaited.set(key, sequence);
-    for (const [key, { sequence }] of this.#queue.waiting()) this.#awaited.set(key, sequence);
+    for (const [key, { sequence }] of this.#reader.waiting) this.#awaited.set(key, sequence);
     this.#resolveIfSynced();
   }
 

@@ -9,6 +9,9 @@ import { TouchedKeys } from './touched-keys.ts';
 /** What a batch has touched: the states as they were, `undefined` where there was none. */
 type Undo = Map<string, ServiceState | undefined>;
 
+/** Receives the events of each change or batch, and whether it was that of `markSynced`. */
+type Publish = (events: readonly ServiceEvent[], inputsComplete: boolean) => void;
+
 /** Orders names by UTF-16 code unit. */
 function ascending(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
@@ -20,8 +23,7 @@ function ascending(a: string, b: string): number {
  */
 export class ServiceTable {
   readonly #states = new Map<string, ServiceState>();
-  readonly #tell: (events: readonly ServiceEvent[]) => void;
-  readonly #tellComplete: () => void;
+  readonly #publish: Publish;
   /** The innermost batch under way. */
   #undo: Undo | undefined;
   #synced = false;
@@ -29,10 +31,8 @@ export class ServiceTable {
   #snapshot: ImmutableMap<string, AnnouncedService> = ImmutableMap();
   readonly #forFrontends = new TouchedKeys();
 
-  /** `tell` gets the events of each change or batch, never an empty list; `tellComplete` is for `markSynced`. */
-  constructor(tell: (events: readonly ServiceEvent[]) => void, tellComplete: () => void) {
-    this.#tell = tell;
-    this.#tellComplete = tellComplete;
+  constructor(publish: Publish) {
+    this.#publish = publish;
   }
 
   get synced(): boolean {
@@ -69,7 +69,7 @@ export class ServiceTable {
       return;
     }
     const event = changeBetween(old, state);
-    if (event !== undefined) this.#tell([event]);
+    if (event !== undefined) this.#publish([event], false);
   }
 
   /** From now on every known service is announced. */
@@ -148,7 +148,7 @@ export class ServiceTable {
       const event = changeBetween(old, shared);
       if (event !== undefined) events.push(event);
     }
-    if (events.length > 0) this.#tell(events);
-    if (this.#synced && !wasSynced) this.#tellComplete();
+    const inputsComplete = this.#synced && !wasSynced;
+    if (events.length > 0 || inputsComplete) this.#publish(events, inputsComplete);
   }
 }

@@ -1,125 +1,241 @@
 import { describe, expect, it } from 'vitest';
+import { DeliveryQueue } from '../../src/base/delivery-queue.ts';
+import { CallbackGuard } from '../../src/base/guard.ts';
 import { ListenerSet } from '../../src/base/listener-set.ts';
+import type { Unsubscribe } from '../../src/base/subscription.ts';
 
-type Listener = () => void;
+type Listener = (what: string) => unknown;
 
-function listenerSet(): { set: ListenerSet<Listener>; faults: unknown[]; tell: () => void } {
-  const faults: unknown[] = [];
-  const set = new ListenerSet<Listener>((error) => faults.push(error));
-  return { set, faults, tell: () => set.notify((listener) => listener()) };
+/** A log of words that replays what was written, in the way of an engine. */
+class Log {
+  readonly faults: unknown[] = [];
+  readonly guard = new CallbackGuard((error) => this.faults.push(error));
+  readonly #queue = new DeliveryQueue(this.guard);
+  readonly listeners = new ListenerSet<Listener>(this.#queue);
+  /** How many words of replays were read, to see what is lazy. */
+  read = 0;
+  #words: readonly string[] = [];
+
+  write(...words: string[]): void {
+    this.#queue.hold(() => {
+      for (const word of words) {
+        this.listeners.beforeChange();
+        this.#words = [...this.#words, word];
+        this.listeners.notify((listener, what) => listener(what), word);
+      }
+    });
+  }
+
+  /** Live words only. */
+  follow(listener: Listener): Unsubscribe {
+    return this.listeners.subscribe(listener);
+  }
+
+  /** What was written, `.`, then live words; `ended` when the replay fails. */
+  subscribe(listener: Listener): Unsubscribe {
+    return this.listeners.subscribe(listener, {
+      steps: () => this.#replay(),
+      ended: (one) => one('ended'),
+    });
+  }
+
+  *#replay(): Generator<(listener: Listener) => unknown, undefined, void> {
+    for (let i = 0; i < this.#words.length; i++) {
+      const word = this.#words[i] ?? '';
+      this.read++;
+      yield (listener) => listener(word);
+    }
+    yield (listener) => listener('.');
+  }
 }
 
 describe('a listener set', () => {
   it('calls its listeners in order of subscription', () => {
-    const { set, tell } = listenerSet();
+    const log = new Log();
     const calls: string[] = [];
-    for (const name of ['a', 'b', 'c']) set.add(() => calls.push(name));
-    tell();
-    expect(calls).toEqual(['a', 'b', 'c']);
+    for (const name of ['a', 'b', 'c']) log.follow((what) => calls.push(`${name}:${what}`));
+    log.write('x', 'y');
+    expect(calls).toEqual(['a:x', 'b:x', 'c:x', 'a:y', 'b:y', 'c:y']);
   });
 
   it('I7 isolation: a listener that throws harms neither the others nor the caller, and is reported', () => {
-    const { set, faults, tell } = listenerSet();
+    const log = new Log();
     const calls: string[] = [];
     const error = new Error('broken');
-    set.add(() => calls.push('before'));
-    set.add(() => {
+    log.follow(() => calls.push('before'));
+    log.follow(() => {
       throw error;
     });
-    set.add(() => calls.push('after'));
-    tell();
-    tell();
+    log.follow(() => calls.push('after'));
+    log.write('x', 'y');
     expect(calls).toEqual(['before', 'after', 'before', 'after']);
-    expect(faults).toEqual([error, error]);
-  });
-
-  it('I7 isolation: a report that throws as well stops nobody', () => {
-    const calls: string[] = [];
-    const set = new ListenerSet<Listener>(() => {
-      throw new Error('the log is broken too');
-    });
-    set.add(() => {
-      throw new Error('broken');
-    });
-    set.add(() => calls.push('after'));
-    set.notify((listener) => listener());
-    expect(calls).toEqual(['after']);
+    expect(log.faults).toEqual([error, error]);
   });
 
   it('does not call a listener in the round in which it was added', () => {
-    const { set, tell } = listenerSet();
+    const log = new Log();
     const calls: string[] = [];
     let added = false;
-    set.add(() => {
-      calls.push('first');
-      if (!added) set.add(() => calls.push('late'));
+    log.follow((what) => {
+      calls.push(`first:${what}`);
+      if (!added) log.follow((late) => calls.push(`late:${late}`));
       added = true;
     });
-    tell();
-    expect(calls).toEqual(['first']);
-    tell();
-    expect(calls).toEqual(['first', 'first', 'late']);
+    log.write('x');
+    log.write('y');
+    expect(calls).toEqual(['first:x', 'first:y', 'late:y']);
   });
 
   it('does not call a listener any more once it is removed, not even in the same round', () => {
-    const { set, tell } = listenerSet();
+    const log = new Log();
     const calls: string[] = [];
-    set.add(() => off());
-    const off = set.add(() => calls.push('removed'));
-    set.add(() => calls.push('last'));
-    tell();
+    log.follow(() => off());
+    const off = log.follow(() => calls.push('removed'));
+    log.follow(() => calls.push('last'));
+    log.write('x');
     expect(calls).toEqual(['last']);
-    expect(set.size).toBe(2);
+    expect(log.listeners.size).toBe(2);
   });
 
   it('lets a listener remove itself while it is being called', () => {
-    const { set, tell } = listenerSet();
+    const log = new Log();
     const calls: string[] = [];
-    const off = set.add(() => {
+    const off = log.follow(() => {
       calls.push('once');
       off();
     });
-    set.add(() => calls.push('always'));
-    tell();
-    tell();
+    log.follow(() => calls.push('always'));
+    log.write('x', 'y');
     expect(calls).toEqual(['once', 'always', 'always']);
   });
 
-  it('keeps the listeners of a moment for a later delivery, without those that left meanwhile', () => {
-    const { set } = listenerSet();
-    const calls: string[] = [];
-    const off = set.add(() => calls.push('left'));
-    set.add(() => calls.push('stayed'));
-    const then = set.current;
-    off();
-    set.add(() => calls.push('came'));
-    set.notify((listener) => listener(), then);
-    expect(calls).toEqual(['stayed']);
-  });
-
-  it('has to forget an object as often as it was added', () => {
-    const { set, tell } = listenerSet();
+  it('has a subscription for each time that an object was added', () => {
+    const log = new Log();
     let calls = 0;
     const listener = (): void => {
       calls++;
     };
-    const first = set.add(listener);
-    const second = set.add(listener);
+    const first = log.follow(listener);
+    const second = log.follow(listener);
     first();
     first();
-    tell();
+    log.write('x');
     expect(calls).toBe(1);
     second();
-    tell();
+    log.write('y');
     expect(calls).toBe(1);
   });
 
   it('ends a subscription with the block that holds it', () => {
-    const { set } = listenerSet();
+    const log = new Log();
     {
-      using _subscription = set.add(() => {});
-      expect(set.size).toBe(1);
+      using _subscription = log.follow(() => {});
+      expect(log.listeners.size).toBe(1);
     }
-    expect(set.size).toBe(0);
+    expect(log.listeners.size).toBe(0);
+  });
+});
+
+describe('what callbacks cause', () => {
+  it('is delivered after what they are being called for, to everybody in the same order', () => {
+    const log = new Log();
+    const calls: string[] = [];
+    log.follow((what) => {
+      if (what === 'x') log.write('caused');
+    });
+    log.follow((what) => calls.push(what));
+    log.write('x', 'y');
+    expect(calls).toEqual(['x', 'y', 'caused']);
+  });
+
+  it('does not reach those who joined after it was caused, nor those who left before it came', () => {
+    const log = new Log();
+    const calls: string[] = [];
+    const off = log.follow(() => calls.push('left'));
+    log.follow((what) => {
+      if (what !== 'x') return;
+      log.write('caused');
+      off();
+      log.follow((late) => calls.push(`late:${late}`));
+      log.write('heard');
+    });
+    log.write('x');
+    expect(calls).toEqual(['left', 'late:heard']);
+  });
+});
+
+describe('a replay', () => {
+  it('comes first and whole: what its listener writes meanwhile comes after it', () => {
+    const log = new Log();
+    log.write('a', 'b');
+    const calls: string[] = [];
+    log.subscribe((what) => {
+      calls.push(what);
+      if (what === 'a') log.write('live');
+    });
+    expect(calls).toEqual(['a', 'b', '.', 'live']);
+  });
+
+  it('is that of its turn, when it is asked for by a callback', () => {
+    const log = new Log();
+    log.write('a');
+    const calls: string[] = [];
+    log.follow((what) => {
+      if (what !== 'x') return;
+      log.write('before');
+      log.subscribe((late) => calls.push(late));
+      expect(calls).toEqual([]);
+      log.write('between');
+    });
+    log.write('x');
+    log.write('after');
+    expect(calls).toEqual(['a', 'x', 'before', 'between', '.', 'after']);
+  });
+
+  it('does not come when its subscription has ended before its turn, and stops where it ends', () => {
+    const log = new Log();
+    log.write('a', 'b');
+    const calls: string[] = [];
+    log.follow(() => log.subscribe(() => calls.push('never'))());
+    log.follow((what) => {
+      if (what !== 'x') return;
+      const off = log.subscribe((late) => {
+        calls.push(late);
+        off();
+      });
+    });
+    log.write('x');
+    expect(calls).toEqual(['a']);
+    expect(log.listeners.size).toBe(2);
+  });
+
+  it('that fails ends the subscription, and its listener is told so (regression: it missed the rest)', () => {
+    const log = new Log();
+    log.write('a', 'b', 'c');
+    const calls: string[] = [];
+    const error = new Error('broken');
+    log.subscribe((what) => {
+      calls.push(what);
+      if (what === 'b') throw error;
+    });
+    log.write('live');
+    expect(calls).toEqual(['a', 'b', 'ended']);
+    expect(log.faults).toEqual([error]);
+    expect(log.listeners.size).toBe(0);
+  });
+
+  it('is read step by step while nothing changes, and at once before a change', () => {
+    const log = new Log();
+    log.write('a', 'b', 'c');
+    const read: number[] = [];
+    log.subscribe(() => read.push(log.read));
+    expect(read).toEqual([1, 2, 3, 3]);
+    log.read = 0;
+    const readAtOnce: number[] = [];
+    log.subscribe((what) => {
+      if (what === 'a') log.write('d');
+      readAtOnce.push(log.read);
+    });
+    expect(readAtOnce).toEqual([3, 3, 3, 3, 3]);
   });
 });

@@ -40,6 +40,19 @@ describe('a full cache', () => {
     expect(told.at(-1)).toEqual(['delete 10.0.0.1/32', 'upsert 10.0.0.2/32']);
   });
 
+  it('I8 names a prefix once where its counterpart takes the room (regression: ipcache-nested-subscribe, F)', () => {
+    const cache = new IPCache({ maxEntries: 1 });
+    cache.upsert('10.0.0.1', claim('k8s', 300));
+    expect(cache.upsert('10.0.0.1/32', claim('k8s', 400))).toBe('capacity');
+    const deliveries: string[] = [];
+    cache.subscribe({
+      onChanges: (changes) =>
+        deliveries.push(changes.map((c) => `${c.prefix}: ${c.old?.identity} to ${c.new?.identity}`).join()),
+    });
+    cache.delete('10.0.0.1', { source: 'k8s' });
+    expect(deliveries).toEqual(['10.0.0.1/32: undefined to 300', '10.0.0.1/32: 300 to 400']);
+  });
+
   it('forgets what waits when its writer deletes or withdraws it', () => {
     const cache = new IPCache({ maxEntries: 1 });
     cache.upsert('10.0.0.1', claim('k8s'));

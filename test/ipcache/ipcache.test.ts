@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { Claim, IPCacheChange, OwnerChange } from '../../src/ipcache/types.ts';
+import { FoldingListener } from './support/invariants.ts';
 
 const pod = (podName: string): Claim['k8s'] => ({ namespace: 'shop', podName });
 
@@ -231,12 +232,105 @@ describe('listeners', () => {
     expect(seen).toEqual([]);
   });
 
-  it('must not write while entries are being replayed to them; the attempt is a fault of theirs alone', () => {
+  it('may write while entries are replayed to them: the replay goes on as it was, the change follows', () => {
     const cache = new IPCache();
-    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
-    cache.subscribe({ onChanges: () => cache.withdraw({ source: 'kvstore' }) });
-    expect(cache.size).toBe(1);
-    expect(cache.status().listenerFaults).toBe(1);
+    for (let i = 0; i < 1500; i++)
+      cache.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: 300, source: 'k8s' });
+    const heard: string[] = [];
+    cache.subscribe({
+      onChanges: (changes) => {
+        heard.push(changes.length === 1 ? short(changes).join() : `${changes.length} entries`);
+        if (heard.length === 1) cache.delete('10.0.5.219', { source: 'k8s' });
+      },
+      onSynced: () => heard.push('synced'),
+    });
+    expect(heard).toEqual(['1024 entries', '476 entries', 'synced', '10.0.5.219/32,300,']);
+  });
+
+  it('ipcache-nested-subscribe: a subscription in a replay waits for its turn, and no write is lost', () => {
+    const cache = new IPCache();
+    for (let i = 0; i < 1500; i++)
+      cache.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: 300, source: 'k8s' });
+    const [folded, nested] = [new FoldingListener(), new FoldingListener()];
+    let first = true;
+    cache.subscribe({
+      onChanges: (changes) => {
+        folded.onChanges(changes);
+        if (!first) return;
+        first = false;
+        cache.subscribe(nested);
+        expect(nested.view.size).toBe(0);
+        cache.upsert('10.0.0.0', { identity: 999, source: 'k8s' });
+      },
+    });
+    for (const { view, complaints } of [folded, nested]) {
+      expect(view.get('10.0.0.0/32')?.identity).toBe(999);
+      expect([view.size, complaints]).toEqual([1500, []]);
+    }
+    expect([nested.synced, cache.status().listenerFaults]).toEqual([1, 0]);
+  });
+
+  it('async-and-throwing-listeners: a rejection is a fault of the listener, and ends no process', async () => {
+    const faults: unknown[] = [];
+    const cache = new IPCache({ onListenerFault: (error) => faults.push(error) });
+    const error = new Error('async listener');
+    cache.subscribe({
+      async onChanges() {
+        await Promise.resolve();
+        throw error;
+      },
+    });
+    cache.upsert('10.0.0.1', { identity: 300, source: 'k8s' });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(faults).toEqual([error]);
+    expect(cache.status()).toMatchObject({ listeners: 1, listenerFaults: 1 });
+  });
+
+  it('async-and-throwing-listeners: a fault in a replay ends the subscription, and its listener is told so', () => {
+    const cache = new IPCache();
+    for (let i = 0; i < 3000; i++)
+      cache.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: 300, source: 'k8s' });
+    const heard: string[] = [];
+    cache.subscribe({
+      onChanges: (changes) => {
+        heard.push(`${changes.length} entries`);
+        if (heard.length === 2) throw new Error('once');
+      },
+      onSynced: () => heard.push('synced'),
+      onEnded: () => heard.push('ended'),
+    });
+    cache.upsert('11.0.0.1', { identity: 1, source: 'k8s' });
+    expect(heard).toEqual(['1024 entries', '1024 entries', 'ended']);
+    expect(cache.status()).toMatchObject({ listeners: 0, listenerFaults: 1 });
+  });
+
+  it('of changes, owners and named ports are notified write by write, in this order (regression: owners mixed)', () => {
+    const cache = new IPCache();
+    const heard: string[] = [];
+    cache.upsert('10.0.0.1', { identity: 100, source: 'k8s' });
+    cache.subscribe({
+      onChanges: ([change]) => {
+        if (change?.new?.identity === 200) cache.upsert('10.0.0.1', { identity: 300, source: 'local' });
+      },
+    });
+    cache.subscribeOwners({
+      onOwnerChanges: (changes) => heard.push(changes.map(({ current }) => current?.source).join()),
+    });
+    cache.upsert('10.0.0.1', { identity: 200, source: 'kvstore' });
+    expect(heard).toEqual(['kvstore', 'local']);
+  });
+
+  it('throwing-on-reject: a callback that throws on a rejection is counted, and the write has its outcome', () => {
+    const cache = new IPCache({
+      onReject: () => {
+        throw new Error('my logger failed');
+      },
+      onListenerFault: () => {
+        throw new Error('and so does this');
+      },
+    });
+    expect(cache.upsert('10.0.0', { identity: 1, source: 'k8s' })).toBe('invalid');
+    expect(cache.status()).toMatchObject({ rejections: { total: 1 }, listenerFaults: 2 });
   });
 });
 

@@ -188,7 +188,7 @@ describe('a call that fails', () => {
     ]);
   });
 
-  it('does no harm when even the report of it fails', () => {
+  it('does no harm when even the report of it fails, which is counted', () => {
     const { manager, clock } = fresh({
       onHandlerFault: () => {
         throw new Error('the log is full');
@@ -205,6 +205,7 @@ describe('a call that fails', () => {
     expect(manager.nodeUpdated(node('a'))).toBe('applied');
     clock.advance(100);
     expect(attempts).toBe(2);
+    expect(manager.status().callbackFaults).toBe(1);
   });
 });
 
@@ -239,6 +240,55 @@ describe('stopping', () => {
     manager.nodeUpdated(node('a'));
     manager.nodeUpdated(node('b'));
     expect(told).toBe(1);
+  });
+
+  it('closed-nodemanager: a handler that comes to a closed manager is called for nothing', () => {
+    const { manager } = fresh();
+    manager.nodeUpdated(node('a'));
+    manager.close();
+    const calls: string[] = [];
+    manager.subscribe({
+      nodeAdd: () => void calls.push('add'),
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+      nodeConfigurationChanged: () => void calls.push('configuration'),
+    });
+    expect(calls).toEqual([]);
+    expect(manager.status().handlers).toEqual([]);
+  });
+
+  it('a handler that comes while the manager is closed by another one is called for nothing', () => {
+    const { manager } = fresh();
+    const calls: string[] = [];
+    const late = { nodeAdd: () => void calls.push('add'), nodeUpdate: () => {}, nodeDelete: () => {} };
+    manager.subscribe({
+      nodeAdd: () => {
+        manager.subscribe(late);
+        manager.close();
+      },
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+    });
+    manager.nodeUpdated(node('a'));
+    expect(calls).toEqual([]);
+    expect(manager.status().handlers).toEqual([]);
+  });
+
+  it('a handler that is subscribed twice by one callback has one subscription (regression: two)', () => {
+    const { manager } = fresh();
+    const calls: string[] = [];
+    const late = { nodeAdd: () => void calls.push('add'), nodeUpdate: () => {}, nodeDelete: () => {} };
+    manager.subscribe({
+      nodeAdd: () => {
+        manager.subscribe(late);
+        manager.subscribe(late);
+      },
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+    });
+    manager.nodeUpdated(node('a'));
+    expect(calls).toEqual(['add']);
+    expect(manager.status().handlers).toHaveLength(2);
   });
 
   it('with deleteOnClose tells each handler to delete what it knows, once', async () => {

@@ -1,8 +1,12 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import { describe, expect, it } from 'vitest';
-import type { ServicePort } from '../../src/servicecache/service.ts';
+import type { Service, ServicePort } from '../../src/servicecache/service.ts';
 import { parseServiceIDFrom } from '../../src/servicecache/service-id.ts';
 import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
+
+/** Service `x/<name>` with a label. */
+const labelled = (name: string, v: string): Service =>
+  service({ id: { namespace: 'x', name }, labels: ImmutableMap({ v }) });
 
 describe('a service is announced', () => {
   it('with its first endpoints, and then for every change', () => {
@@ -289,6 +293,83 @@ describe('listeners', () => {
     cache.updateService(service());
     cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
     expect(told).toEqual([]);
+  });
+
+  it('servicecache-write-in-replay: what a listener writes while it is replayed to comes after the replay', () => {
+    const cache = cacheOf();
+    for (const name of ['a', 'b']) cache.updateService(labelled(name, '1'));
+    cache.markSynced();
+    const heard: string[] = [];
+    cache.subscribe({
+      onEvents: (events) => {
+        for (const { id, service: now } of events) {
+          if (heard.length === 0) cache.updateService(labelled('b', '2'));
+          heard.push(`${id.name}=${now.labels.get('v')}`);
+        }
+      },
+      onSynced: () => heard.push('synced'),
+      onInputsComplete: () => heard.push('complete'),
+    });
+    expect(heard).toEqual(['a=1', 'b=1', 'synced', 'complete', 'b=2']);
+  });
+
+  it('hear once that the inputs are complete, also when they join while it is told (regression: twice)', () => {
+    const cache = cacheOf();
+    cache.updateService(service());
+    const heard: string[] = [];
+    cache.subscribe({
+      onEvents: () =>
+        cache.subscribe({
+          onEvents: () => heard.push('events'),
+          onInputsComplete: () => heard.push('complete'),
+        }),
+    });
+    cache.markSynced();
+    expect(heard).toEqual(['events', 'complete']);
+  });
+
+  it('lose their subscription with a fault in their replay, and are told so (regression: missed the rest)', () => {
+    const cache = cacheOf();
+    cache.updateService(service());
+    cache.markSynced();
+    const heard: string[] = [];
+    cache.subscribe({
+      onEvents: () => {
+        throw new Error('once');
+      },
+      onSynced: () => heard.push('synced'),
+      onEnded: () => heard.push('ended'),
+    });
+    cache.deleteService(SHOP);
+    expect(heard).toEqual(['ended']);
+    expect(cache.status()).toMatchObject({ listeners: 0, listenerFaults: 1 });
+  });
+
+  it('async-and-throwing-listeners: a rejection is a fault of the listener, and ends no process', async () => {
+    const faults: unknown[] = [];
+    const cache = cacheOf({ onListenerFault: (error) => faults.push(error) });
+    const error = new Error('async listener');
+    cache.subscribe({
+      async onEvents() {
+        await Promise.resolve();
+        throw error;
+      },
+    });
+    cache.updateService(service());
+    cache.markSynced();
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(faults).toEqual([error]);
+    expect(cache.status()).toMatchObject({ listeners: 1, listenerFaults: 1 });
+  });
+
+  it('throwing-on-reject: a callback that throws on a rejection is counted, and harms nobody', () => {
+    const cache = cacheOf({
+      onReject: () => {
+        throw new Error('my logger failed');
+      },
+    });
+    expect(cache.mergeExternalServiceUpdate(offer('own', ['10.0.0.1']))).toBe('invalid');
+    expect(cache.status()).toMatchObject({ rejections: { total: 1 }, listenerFaults: 1 });
   });
 
   it('cannot subscribe in a batch, which may yet be taken back', () => {

@@ -1,5 +1,7 @@
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
+import { DeliveryQueue } from '../../base/delivery-queue.ts';
+import { CallbackGuard } from '../../base/guard.ts';
 import { ListenerSet } from '../../base/listener-set.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Unsubscribe } from '../../base/subscription.ts';
@@ -79,7 +81,7 @@ export class IdentityAllocator {
     this.#options = options;
     this.#keys = new IdentityKeys(options);
     this.#pool = new IdentityPool(options.range, options.random);
-    this.#listeners = new ListenerSet(() => {});
+    this.#listeners = new ListenerSet(new DeliveryQueue(new CallbackGuard()));
     this.#store = new WatchStore({
       decode: decodeIdentity,
       rejections: options.rejections,
@@ -117,13 +119,15 @@ export class IdentityAllocator {
     unsubscribe();
   }
 
-  /** The replay, then changes. A listener that throws harms nobody. */
+  /** The replay, then changes. A fault of a listener reaches nobody else; one in its replay ends the subscription. */
   subscribe(listener: IdentityListener): Unsubscribe {
-    const unsubscribe = this.#listeners.add(listener);
-    for (const [id, labels] of this.cache.entries()) {
-      this.#listeners.guard(listener, (one) => one.onIdentity(id as NumericIdentity, labels));
-    }
-    return unsubscribe;
+    const known = [...this.cache.entries()];
+    const steps = known.map(
+      ([id, labels]) =>
+        (one: IdentityListener): void =>
+          one.onIdentity(id as NumericIdentity, labels),
+    );
+    return this.#listeners.subscribe(listener, { steps: () => steps.values(), ended: () => {} });
   }
 
   /** Another cluster's identities are looked up too, from now on. Ends with the function returned. */
@@ -269,8 +273,8 @@ export class IdentityAllocator {
     const before = this.cache.lookupByID(id);
     this.cache.upsert(id, labels);
     if (before !== undefined && formatLabels(before) === formatLabels(labels)) return;
-    if (before !== undefined) this.#listeners.notify((listener) => listener.onIdentityGone(id, before));
-    this.#listeners.notify((listener) => listener.onIdentity(id, labels));
+    if (before !== undefined) this.#listeners.notify((one, gone) => one.onIdentityGone(id, gone), before);
+    this.#listeners.notify((one, known) => one.onIdentity(id, known), labels);
   }
 
   /** A master key is gone. If this node uses it, it is written again: somebody has collected too much. */
@@ -279,7 +283,7 @@ export class IdentityAllocator {
     const id = parseIdentityText(String(number));
     if (labels === undefined || id === undefined) return;
     this.cache.delete(id);
-    this.#listeners.notify((listener) => listener.onIdentityGone(id, labels));
+    this.#listeners.notify((one, gone) => one.onIdentityGone(id, gone), labels);
     const local = this.#local.get(formatLabels(labels));
     if (local?.id === id) void this.#sync(local);
   }

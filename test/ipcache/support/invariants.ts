@@ -31,6 +31,8 @@ export class FoldingListener implements IPCacheListener {
 
   onChanges(changes: readonly IPCacheChange[]): void {
     if (changes.length === 0) this.complaints.push('told of nothing');
+    if (new Set(changes.map(({ prefix }) => prefix)).size < changes.length)
+      this.complaints.push(`I8: a prefix twice in one delivery: ${changes.map(({ prefix }) => prefix)}`);
     for (const change of changes) {
       const known = this.view.get(change.prefix);
       if (!sameEntry(known, change.old))
