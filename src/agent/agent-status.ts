@@ -29,8 +29,8 @@ export interface ClusterStatus {
   readonly keys: Readonly<Partial<Record<MeshResource, number>>>;
   /** Resources that have not been complete yet. */
   readonly missing: readonly MeshResource[];
-  /** Values refused since the cluster joined. */
-  readonly refused: number;
+  /** Values rejected since the cluster joined. */
+  readonly rejected: number;
   /** Whether its kvstore answers now. */
   readonly connected: boolean;
   readonly failures: number;
@@ -67,7 +67,7 @@ export interface AgentStatus {
     readonly unknown: number;
     readonly listenerFaults: number;
   };
-  readonly refused: {
+  readonly rejected: {
     readonly total: number;
     readonly byReason: Readonly<Record<string, number>>;
     /** The last ones, oldest first. */
@@ -84,7 +84,7 @@ export interface StatusParts {
     readonly services: ServiceCache;
   };
   readonly followed: Followed | undefined;
-  readonly refused: RejectionStatus;
+  readonly rejected: RejectionStatus;
   readonly syncedMs: number | undefined;
   readonly folder?: ConfigFollowerStatus | undefined;
 }
@@ -115,14 +115,14 @@ export function clusterStatuses({ own, ownID, mesh }: Followed): readonly Cluste
   const state = ready ? 'ready' : 'watching';
   const first: ClusterStatus = {
     ...{ name, own: true, id: ownID, state, ready, keys: heldKeys(resources), missing: missingOf(resources) },
-    ...{ refused: rejections.total, connected: isWatching(resources), failures: 0 },
+    ...{ rejected: rejections.total, connected: isWatching(resources), failures: 0 },
     lastFailure: watchFailure(resources),
   };
   const others = mesh.status().clusters.map(
     ({ config, resources, rejections, name, state, ready, ...how }): ClusterStatus => ({
       ...{ name, own: false, id: config?.id ?? 0, state, ready, connected: how.connected },
       ...{ failures: how.failures, lastFailure: watchFailure(resources) ?? how.lastFailure },
-      ...{ keys: heldKeys(resources), missing: missingOf(resources), refused: rejections.total },
+      ...{ keys: heldKeys(resources), missing: missingOf(resources), rejected: rejections.total },
     }),
   );
   return [first, ...others];
@@ -143,7 +143,7 @@ export function agentStatus({
   options,
   engines,
   followed,
-  refused,
+  rejected,
   syncedMs,
   folder,
 }: StatusParts): AgentStatus {
@@ -166,10 +166,10 @@ export function agentStatus({
     },
     nodes: { nodes: nodes.nodes, overruled: nodes.overruledClaims, heldBack: nodes.heldBack },
     services: { announced, backends, contested, unknown, listenerFaults },
-    refused: {
-      total: refused.total,
-      byReason: Object.fromEntries(refused.byReason),
-      recent: refused.recent.map(({ message }) => message),
+    rejected: {
+      total: rejected.total,
+      byReason: Object.fromEntries(rejected.byReason),
+      recent: rejected.recent.map(({ message }) => message),
     },
   };
 }

@@ -65,8 +65,8 @@ export class Agent implements Knowledge, PlayStage {
   readonly #context: AgentContext;
   readonly #recorded: RecordedMesh;
   readonly #gate: TurnGate;
-  readonly #refused: RejectionReport;
-  readonly #refuse: (rejection: Rejection) => void;
+  readonly #rejected: RejectionReport;
+  readonly #reject: (rejection: Rejection) => void;
   #followed: Followed | undefined;
   #etcd: EtcdBackend | undefined;
   #folder: ConfigFollower | undefined;
@@ -80,10 +80,10 @@ export class Agent implements Knowledge, PlayStage {
     this.#context = context;
     this.#gate = new TurnGate({ clock, nextTurn: setImmediate });
     this.#recorded = new RecordedMesh(clock, random);
-    this.#refused = new RejectionReport(log);
-    const onReject = (rejection: Rejection): void => this.#refused.add(rejection);
+    this.#rejected = new RejectionReport(log, clock);
+    const onReject = (rejection: Rejection): void => this.#rejected.add(rejection);
     const onListenerFault = (error: unknown): void => log.error({ err: error }, 'a listener has failed');
-    this.#refuse = onReject;
+    this.#reject = onReject;
     this.ipcache = new IPCache({ onReject, onListenerFault });
     this.services = new ServiceCache({ clusterName, onReject, onListenerFault });
     this.nodes = new NodeManager({
@@ -162,7 +162,7 @@ export class Agent implements Knowledge, PlayStage {
       options: this.#options,
       engines: this,
       followed: this.#followed,
-      refused: this.#refused.status(),
+      rejected: this.#rejected.status(),
       syncedMs: this.#syncedMs,
       folder: this.#folder?.status(),
     });
@@ -177,19 +177,20 @@ export class Agent implements Knowledge, PlayStage {
     await this.#etcd?.close();
     await this.#recorded.close();
     this.nodes.close();
+    this.#rejected.flush();
   }
 
   async #readInputs(signal: AbortSignal): Promise<void> {
     const { load, manifests, clusterName } = this.#options;
-    for (const path of load) await this.#recorded.load(path, this.#refuse, signal);
+    for (const path of load) await this.#recorded.load(path, this.#reject, signal);
     const { clusters } = this.#recorded;
     if (clusters.length > 0 && !clusters.includes(clusterName)) {
       const names = clusters.join(', ');
       this.#context.log.warn(`no key is of the own cluster ${clusterName} (--cluster); there are ${names}`);
     }
-    await this.#recorded.complete(this.#refuse);
+    await this.#recorded.complete(this.#reject);
     for (const path of manifests) {
-      for await (const manifest of readManifests(path, this.#refuse)) applyManifest(manifest, this.services);
+      for await (const manifest of readManifests(path, this.#reject)) applyManifest(manifest, this.services);
     }
   }
 
@@ -234,7 +235,7 @@ export class Agent implements Knowledge, PlayStage {
     const { remoteNodeIdentities } = network;
     const { clock, random } = this.#context;
     const { ipcache, nodes, services } = this;
-    const onReject = this.#refuse;
+    const onReject = this.#reject;
     const gate = this.#gate;
     const { backend, id: ownID } = await this.#openOwn(signal);
     const own = new OwnCluster({
@@ -261,7 +262,7 @@ export class Agent implements Knowledge, PlayStage {
     const { clock, random } = this.#context;
     const outcome = await mesh.add(cluster, () => new MemoryBackend({ server, clock, random }));
     if (outcome === 'added' || outcome === 'reconnected') return true;
-    this.#refuse(
+    this.#reject(
       rejection('invalid-cluster', 'store', cluster, `cannot be followed as a remote cluster: ${outcome}`),
     );
     return false;

@@ -5,7 +5,7 @@ import { parseService } from '../k8s/parse-service.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { Manifest } from './manifests.ts';
 
-/** Puts one kind of object into the cache; gives what was refused of it. */
+/** Puts one kind of object into the cache; gives what was rejected of it. */
 type Apply = (manifest: Manifest, services: ServiceCache) => readonly Rejection[];
 
 const applyService: Apply = ({ object, at }, services) => {
@@ -43,12 +43,12 @@ const IMPLIED_API_VERSIONS: ReadonlyMap<unknown, string> = new Map([
   ['EndpointSlice', 'discovery.k8s.io/v1'],
 ]);
 
-/** Puts a Service, Endpoints or EndpointSlice into the cache; what is refused is counted there (I12). */
+/** Puts a Service, Endpoints or EndpointSlice into the cache; what is rejected is counted there (I12). */
 export function applyManifest(manifest: Manifest, services: ServiceCache): void {
   const { kind, apiVersion = IMPLIED_API_VERSIONS.get(kind) ?? 'v1' } = manifest.object;
   const apply = typeof apiVersion === 'string' ? READERS.get(`${groupOf(apiVersion)}/${kind}`) : undefined;
   if (apply !== undefined) {
-    for (const refused of apply(manifest, services)) services.reject(refused);
+    for (const rejected of apply(manifest, services)) services.reject(rejected);
     return;
   }
   const named = typeof apiVersion === 'string' && apiVersion !== 'v1' ? `${apiVersion} ${kind}` : kind;

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
-import { showValue } from '../base/rejection.ts';
+import { showValue } from '../base/show-value.ts';
 import { InputError, unreadable } from './input-error.ts';
 import { isRecord } from './record.ts';
 

@@ -3,7 +3,7 @@ import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
 import type { AgentStatus, ClusterStatus } from './agent-status.ts';
 import { type Answer, type Knowledge, listServices } from './answers.ts';
 import { entryText, type IdentityName } from './change-text.ts';
-import { refusedText } from './rejection-report.ts';
+import { rejectedText } from './rejection-report.ts';
 import { ascending, prefixOfKey } from './state-document.ts';
 import { alignColumns, printable, type Terminal } from './terminal.ts';
 
@@ -14,12 +14,12 @@ export function totalsText({ ipcache, nodes, services }: Knowledge): string {
   return `${entries - shadowed} prefixes, ${nodes.size} nodes, ${announced} services with ${backends} backends`;
 }
 
-function clusterRow({ name, own, id, state, keys, refused }: ClusterStatus): readonly string[] {
+function clusterRow({ name, own, id, state, keys, rejected }: ClusterStatus): readonly string[] {
   const held = [keys.nodes, keys.services, keys.identities, keys.ip].map((count) => String(count ?? '-'));
-  return [`${name}${own ? ' (own)' : ''}`, String(id), state, ...held, String(refused)];
+  return [`${name}${own ? ' (own)' : ''}`, String(id), state, ...held, String(rejected)];
 }
 
-const CLUSTER_HEADER = ['CLUSTER', 'ID', 'STATE', 'NODES', 'SERVICES', 'IDENTITIES', 'IPS', 'REFUSED'];
+const CLUSTER_HEADER = ['CLUSTER', 'ID', 'STATE', 'NODES', 'SERVICES', 'IDENTITIES', 'IPS', 'REJECTED'];
 
 function clusterLines(clusters: readonly ClusterStatus[]): readonly string[] {
   return alignColumns([CLUSTER_HEADER, ...clusters.map((cluster) => clusterRow(cluster).map(printable))]);
@@ -47,9 +47,9 @@ export function clustermeshAnswer(_knowledge: Knowledge, status: AgentStatus): A
 /** How the agent stands, for `dpcache status`. */
 export function statusAnswer(knowledge: Knowledge, status: AgentStatus): Answer {
   const { overruled, shadowed } = status.ipcache;
-  const refused = refusedText({
-    total: status.refused.total,
-    byReason: new Map(Object.entries(status.refused.byReason)),
+  const rejected = rejectedText({
+    total: status.rejected.total,
+    byReason: new Map(Object.entries(status.rejected.byReason)),
   });
   const failed = status.clusters.filter(({ lastFailure }) => lastFailure !== undefined);
   const lines = [
@@ -58,8 +58,8 @@ export function statusAnswer(knowledge: Knowledge, status: AgentStatus): Answer 
     ...status.configProblems.map(printable),
     '',
     `${totalsText(knowledge)}; ${overruled} claims overruled, ${shadowed} CIDRs hidden by an IP.`,
-    `${refused[0]?.toUpperCase()}${refused.slice(1)}.`,
-    ...status.refused.recent.map((message) => `  ${printable(message)}`),
+    `${rejected[0]?.toUpperCase()}${rejected.slice(1)}.`,
+    ...status.rejected.recent.map((message) => `  ${printable(message)}`),
   ];
   return { json: status, lines, found: true };
 }
@@ -116,11 +116,11 @@ export function showState(knowledge: Knowledge, status: AgentStatus, terminal: T
     for (const line of lines) terminal.line(`  ${line}`);
     terminal.line();
   };
-  const { cluster, clusters, kvstore, syncedMs = 0, refused } = status;
+  const { cluster, clusters, kvstore, syncedMs = 0, rejected } = status;
   const complete = clusters.every(({ ready }) => ready) ? 'complete' : 'incomplete';
   const title = `What is where, as seen from cluster ${printable(cluster)}`;
   section(title, [
-    `${totalsText(knowledge)}; ${refused.total} refused`,
+    `${totalsText(knowledge)}; ${rejected.total} rejected`,
     `kvstore ${kvstore}, ${complete} after ${syncedMs} ms`,
   ]);
   section('Clusters', clusterLines(clusters));

@@ -1,37 +1,28 @@
 import { CallbackGuard } from './guard.ts';
+import { cutText, showValue } from './show-value.ts';
 
-/** One refused input: which part refused it, why, and what it said. Plain data, fit for logs and status. */
+/** One rejected input: why, where and what. Plain data for logs and status, of at most some 1,000 characters. */
 export interface Rejection {
   /** A short, stable reason for counting, such as `invalid-prefix`. */
   readonly reason: string;
-  /** The field that is wrong, as the writer would know it: `identity`, `frontends.10.0.0.1`. */
+  /** The field that is wrong, by its path in the input: `identity`, `frontends.10.0.0.1`. Cut to 256 characters. */
   readonly field: string;
   /** The offending value as text, cut to 120 characters. */
   readonly value: string;
-  /** Where it came from, when there is something to say: a kvstore key, `file.yaml:12`, a service. */
+  /** Where it came from, when that is known: a kvstore key, `file.yaml:12`, a service. Cut to 256 characters. */
   readonly at?: string;
   /** One sentence for a person. */
   readonly message: string;
 }
 
-const VALUE_LENGTH = 120;
+/** What an input says of itself (keys, names of fields, texts) is repeated in a rejection up to this length. */
+const QUOTED_LENGTH = 256;
 const RECENT = 16;
 
-function describe(value: unknown): string {
-  try {
-    return JSON.stringify(value) ?? String(value);
-  } catch {
-    return `[${typeof value}]`; // cyclic, a bigint, a hostile toJSON: asking it more may throw again
-  }
-}
-
-/** Shows any value as short text; never throws, whatever it is given. */
-export function showValue(value: unknown): string {
-  const text = describe(value);
-  return text.length > VALUE_LENGTH ? `${text.slice(0, VALUE_LENGTH - 1)}…` : text;
-}
-
-/** Builds a {@link Rejection}; the message is made from field, value and `why` so that no field is ever unnamed. */
+/**
+ * Builds a {@link Rejection}; the message contains field, value and `why`. Texts are cut: an input decides how long they
+ * are, and a rejection may be kept, sent and logged.
+ */
 export function rejection(
   reason: string,
   field: string,
@@ -40,13 +31,14 @@ export function rejection(
   at?: string,
 ): Rejection {
   const shown = showValue(value);
-  const message = `${at === undefined ? '' : `${at}: `}${field} ${shown}: ${why}`;
-  return at === undefined
-    ? { reason, field, value: shown, message }
-    : { reason, field, value: shown, at, message };
+  const path = cutText(field, QUOTED_LENGTH);
+  const place = at === undefined ? undefined : cutText(at, QUOTED_LENGTH);
+  const prefix = place === undefined ? '' : `${place}: `;
+  const message = `${prefix}${path} ${shown}: ${cutText(why, QUOTED_LENGTH)}`;
+  return { reason, field: path, value: shown, ...(place === undefined ? {} : { at: place }), message };
 }
 
-/** What a {@link RejectionLog} has seen. */
+/** What a {@link RejectionLog} has counted. */
 export interface RejectionStatus {
   readonly total: number;
   /** Count by reason. */
@@ -56,7 +48,7 @@ export interface RejectionStatus {
 }
 
 /**
- * Counts refused input by reason and remembers the last few, so that nothing is dropped in silence (I12).
+ * Counts rejected input by reason and keeps the last few, so that nothing is dropped silently (I12).
  * Bounded: reasons are a small fixed vocabulary of the code, and 16 rejections are kept.
  */
 export class RejectionLog {

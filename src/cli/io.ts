@@ -11,7 +11,7 @@ export interface CommandIO {
 
 /** Exit statuses, as `--help` explains them. */
 export const EXIT = {
-  /** Done; refused items are reported, and are no failure. */
+  /** Done; rejected items are reported, and are no failure. */
   ok: 0,
   /** Something could not be read, or what was asked for is not there. */
   failed: 1,

@@ -79,7 +79,7 @@ function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): RateLimit
   return { ...before, ...options };
 }
 
-/** Why flags that are right one by one do not go together, if so: what would be ignored is refused instead (I12). */
+/** Why flags that are right one by one do not go together, if so: what would be ignored is rejected instead (I12). */
 function contradiction(flags: MeshFlags): string | undefined {
   const { kvstore, kvstoreConfig, kvstoreOpt, clustermeshConfig, load = [] } = flags;
   const own = kvstore === 'etcd';

@@ -6,7 +6,7 @@ import { addQuestionCommands } from './question-commands.ts';
 import { version } from './version.ts';
 
 const EXIT_STATUSES = `
-Exit status: 0 done, and items that were refused are reported on stderr; 1 an input cannot be read, a cluster
+Exit status: 0 done, and items that were rejected are reported on stderr; 1 an input cannot be read, a cluster
 is not complete, or what was asked for is not there; 2 the command line is wrong.`;
 
 /** After an error: how the command is used in one line, so that the error stays in sight. */

@@ -64,7 +64,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   question(clustermesh, 'status', 'every cluster: connected, complete, counts, failures').action(
     (flags: QuestionFlags) => answer(flags, clustermeshAnswer),
   );
-  question(program, 'status', 'how the agent stands: clusters, counts, what was refused').action(
+  question(program, 'status', 'how the agent stands: clusters, counts, what was rejected').action(
     (flags: QuestionFlags) => answer(flags, statusAnswer),
   );
 }

@@ -1,4 +1,5 @@
-import { type Rejection, rejection, showValue } from '../base/rejection.ts';
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { showValue } from '../base/show-value.ts';
 import type { NodeAddress, NodeSpec } from './node.ts';
 import type { PlainNode } from './plain-node.ts';
 

@@ -9,7 +9,7 @@ type Stand = Partial<Pick<ClusterStatus, 'connected' | 'ready' | 'lastFailure'>>
 function cluster(name: string, stand: Stand = {}): ClusterStatus {
   return {
     ...{ name, own: false, id: 2, state: 'ready', ready: true, connected: true },
-    ...{ keys: {}, missing: [], refused: 0, failures: 0, lastFailure: undefined, ...stand },
+    ...{ keys: {}, missing: [], rejected: 0, failures: 0, lastFailure: undefined, ...stand },
   };
 }
 

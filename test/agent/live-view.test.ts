@@ -125,7 +125,7 @@ describe('the example script', () => {
     await settle();
     expect(said).toHaveLength(steps.length);
     expect(failures).toEqual([]);
-    expect(logged).toEqual([expect.stringMatching(/refused .*10.20.3.41: IP "10.20.3.410"/)]);
+    expect(logged).toEqual([expect.stringMatching(/rejected .*10.20.3.41: IP "10.20.3.410"/)]);
     const after = stateDocument(agent.contents());
     expect(after.ipcache['10.10.0.12/32']).toEqual({
       ...before.ipcache['10.10.0.12/32'],

@@ -3,20 +3,22 @@ import { describe, expect, it } from 'vitest';
 import { type Manifest, parseManifests, readManifests } from '../../src/agent/manifests.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
-function parse(text: string): { manifests: readonly Manifest[]; refused: readonly string[] } {
-  const refused: string[] = [];
-  const manifests = [...parseManifests(text, 'file.yaml', ({ message }) => refused.push(message))];
-  return { manifests, refused };
+function parse(text: string): { manifests: readonly Manifest[]; rejected: readonly string[] } {
+  const rejected: string[] = [];
+  const manifests = [...parseManifests(text, 'file.yaml', ({ message }) => rejected.push(message))];
+  return { manifests, rejected };
 }
 
 describe('manifests', () => {
   it('may hold several documents, empty ones too, each with its line', () => {
-    const { manifests, refused } = parse('---\nkind: Service\n---\n---\n# nothing\n---\n\nkind: Endpoints\n');
+    const { manifests, rejected } = parse(
+      '---\nkind: Service\n---\n---\n# nothing\n---\n\nkind: Endpoints\n',
+    );
     expect(manifests).toEqual([
       { at: 'file.yaml:2', object: { kind: 'Service' } },
       { at: 'file.yaml:8', object: { kind: 'Endpoints' } },
     ]);
-    expect(refused).toEqual([]);
+    expect(rejected).toEqual([]);
   });
 
   it('may be JSON', () => {
@@ -62,17 +64,17 @@ describe('manifests', () => {
     ['kind: List\nitems: {}', /^file.yaml:\d: items \{\}: a list must have items$/],
     ['kind: List\nitems: [7]', /^file.yaml:\d: items\[0\] 7: not a Kubernetes object$/],
   ])('go on after %j, and say what is wrong with it', (text, message) => {
-    const { manifests, refused } = parse(`kind: Service\n---\n${text}\n---\nkind: Service\n`);
+    const { manifests, rejected } = parse(`kind: Service\n---\n${text}\n---\nkind: Service\n`);
     expect(manifests).toHaveLength(2);
-    expect(refused).toHaveLength(1);
-    expect(refused[0]).toMatch(message);
+    expect(rejected).toHaveLength(1);
+    expect(rejected[0]).toMatch(message);
   });
 
-  it('refuse a document that would grow without end', () => {
+  it('reject a document that would grow without end', () => {
     const levels = Array.from({ length: 12 }, (_, i) => `l${i + 1}: &l${i + 1} [${`*l${i},`.repeat(9)}]`);
-    const { manifests, refused } = parse(`l0: &l0 x\n${levels.join('\n')}\n`);
+    const { manifests, rejected } = parse(`l0: &l0 x\n${levels.join('\n')}\n`);
     expect(manifests).toEqual([]);
-    expect(refused[0]).toMatch(/Excessive alias count/);
+    expect(rejected[0]).toMatch(/Excessive alias count/);
   });
 });
 

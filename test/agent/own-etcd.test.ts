@@ -12,7 +12,7 @@ it('an own kvstore that does not answer is told at once, once, and given up afte
   const log = createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) });
   const { signal } = new AbortController();
   const asked = readClusterID(backend, 'own', { log, clock, random: () => 0.5, signal });
-  const refused = expect(asked).rejects.toThrow(
+  const rejected = expect(asked).rejects.toThrow(
     /^the kvstore of cluster own does not answer: .*; check the endpoints and certificates of --kvstore-config$/,
   );
   await clock.advance(1);
@@ -20,6 +20,6 @@ it('an own kvstore that does not answer is told at once, once, and given up afte
     expect.stringMatching(/^warn {2}the kvstore of cluster own does not answer, and is asked for 30 s: /),
   ]);
   await clock.advance(60_000);
-  await refused;
+  await rejected;
   expect(logged).toHaveLength(1);
 });

@@ -8,35 +8,35 @@ interface Read {
   readonly keys: readonly Omit<RecordedKey, 'at'>[];
   /** Lines of the keys. */
   readonly lines: readonly string[];
-  readonly refused: readonly string[];
+  readonly rejected: readonly string[];
 }
 
 async function read(text: string): Promise<Read> {
   const path = join(temporaryFolder({ 'mesh.jsonl': text }), 'mesh.jsonl');
   const keys: Omit<RecordedKey, 'at'>[] = [];
   const lines: string[] = [];
-  const refused: string[] = [];
+  const rejected: string[] = [];
   for await (const key of readRecordedKeys(path, ({ message }) =>
-    refused.push(message.slice(path.length + 1)),
+    rejected.push(message.slice(path.length + 1)),
   )) {
     const { at, ...rest } = key;
     keys.push(rest);
     lines.push(at.slice(path.length + 1));
   }
-  return { keys, lines, refused };
+  return { keys, lines, rejected };
 }
 
 const GOOD = '{"store":"atlantic","key":"cilium/.heartbeat","value":"2026-11-20T12:00:00Z"}';
 
 describe('a recorded mesh', () => {
   it('is read in order, a key a line; empty lines, line ends of Windows and unknown fields do not matter', async () => {
-    const { keys, lines, refused } = await read(
+    const { keys, lines, rejected } = await read(
       `\uFEFF${GOOD}\r\n\n   \n{"store":"a","key":"k","value":"","lease":7}\n${GOOD}`,
     );
     const heartbeat = { store: 'atlantic', key: 'cilium/.heartbeat', value: '2026-11-20T12:00:00Z' };
     expect(keys).toEqual([heartbeat, { store: 'a', key: 'k', value: '' }, heartbeat]);
     expect(lines).toEqual(['1', '4', '5']);
-    expect(refused).toEqual([]);
+    expect(rejected).toEqual([]);
   });
 
   it.each([
@@ -54,16 +54,16 @@ describe('a recorded mesh', () => {
     ['{"store":"a","key":"k","value":{"IP":"10.1.2.3"}}', /^2: value \{"IP":"10.1.2.3"\}: must be text$/],
     ['{"__proto__":{"store":"a"},"key":"k","value":"v"}', /^2: store undefined: must be text$/],
   ])('goes on after the line %s, and says what is wrong with it', async (line, message) => {
-    const { keys, refused } = await read(`${GOOD}\n${line}\n${GOOD}\n`);
+    const { keys, rejected } = await read(`${GOOD}\n${line}\n${GOOD}\n`);
     expect(keys).toHaveLength(2);
-    expect(refused).toHaveLength(1);
-    expect(refused[0]).toMatch(message);
+    expect(rejected).toHaveLength(1);
+    expect(rejected[0]).toMatch(message);
   });
 
   it('that is cut off in the middle of a line loses that line only', async () => {
-    const { keys, refused } = await read(`${GOOD}\n${GOOD.slice(0, -9)}`);
+    const { keys, rejected } = await read(`${GOOD}\n${GOOD.slice(0, -9)}`);
     expect(keys).toHaveLength(1);
-    expect(refused).toHaveLength(1);
+    expect(rejected).toHaveLength(1);
   });
 
   it.each([

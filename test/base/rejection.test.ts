@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { CallbackGuard } from '../../src/base/guard.ts';
-import { type Rejection, RejectionLog, rejection, showValue } from '../../src/base/rejection.ts';
+import { type Rejection, RejectionLog, rejection } from '../../src/base/rejection.ts';
+import { showValue } from '../../src/base/show-value.ts';
+import { cpuTime } from './support/cpu-time.ts';
 
 describe('a rejection', () => {
   it('names the place, the field, the value and the reason in one sentence', () => {
@@ -18,6 +20,19 @@ describe('a rejection', () => {
     const refused = rejection('invalid-prefix', 'ip', 7, 'not text');
     expect(refused).toEqual({ reason: 'invalid-prefix', field: 'ip', value: '7', message: 'ip 7: not text' });
   });
+
+  it('repeats at most 256 characters of a field, of a place and of a reason, and 120 of a value', () => {
+    const [at, field, value, why] = ['a', 'f', 'v', 'w'].map((letter) => letter.repeat(1_400_000));
+    const rejected = rejection('too-large', field ?? '', value, why ?? '', at);
+    expect(rejected).toEqual({
+      reason: 'too-large',
+      at: `${'a'.repeat(255)}…`,
+      field: `${'f'.repeat(255)}…`,
+      value: `"${'v'.repeat(118)}…`,
+      message: `${'a'.repeat(255)}…: ${'f'.repeat(255)}… "${'v'.repeat(118)}…: ${'w'.repeat(255)}…`,
+    });
+    expect(rejection('r', 'f'.repeat(256), 1, 'w')).toMatchObject({ field: 'f'.repeat(256) });
+  });
 });
 
 describe('a shown value', () => {
@@ -32,8 +47,13 @@ describe('a shown value', () => {
     ['null', null, 'null'],
     ['undefined', undefined, 'undefined'],
     ['an object', { a: 1 }, '{"a":1}'],
+    ['true', true, 'true'],
+    ['a list', [1, [], {}], '[1,[],{}]'],
+    ['fields', { a: 'b', 'c"': null }, '{"a":"b","c\\"":null}'],
     ['a bigint', 10n, '[bigint]'],
-    ['a cycle', cyclic, '[object]'],
+    ['a function', () => 1, '[function]'],
+    ['a cycle', cyclic, '[[[[[[[[…]]]]]]]]'],
+    ['what it inherits', Object.create({ inherited: 1 }), '{}'],
     ['a symbol', Symbol('s'), 'Symbol(s)'],
     ['a __proto__ key', JSON.parse('{"__proto__":1}'), '{"__proto__":1}'],
   ])('is short text: %s', (_, value, text) => expect(showValue(value)).toBe(text));
@@ -44,6 +64,14 @@ describe('a shown value', () => {
       'an object without prototype that writes nothing',
       (): unknown => Object.assign(Object.create(null), { toJSON: () => undefined }),
     ],
+    [
+      'a getter that throws',
+      (): unknown => ({
+        get a(): never {
+          throw new Error('asked');
+        },
+      }),
+    ],
     ['a revoked proxy', (): unknown => revoked.proxy],
   ])('never throws, for %s neither', (_, value) => expect(typeof showValue(value())).toBe('string'));
 
@@ -52,6 +80,17 @@ describe('a shown value', () => {
     expect(showValue('x'.repeat(1000))).toMatch(/…$/);
     expect(showValue('x'.repeat(118))).toHaveLength(120);
     expect(showValue('x'.repeat(118))).toMatch(/"$/);
+    expect(showValue({ ['n'.repeat(1000)]: 1 })).toHaveLength(120);
+    expect(showValue(Array.from({ length: 500 }, (_, i) => ({ i })))).toHaveLength(120);
+  });
+
+  it('costs no more when the value is larger', () => {
+    const large = Array.from({ length: 50 }, () => 'x'.repeat(1_000_000));
+    const row = [large, large, large];
+    const time = cpuTime(() => {
+      for (let i = 0; i < 1000; i++) showValue([row, row, { row, large }]);
+    });
+    expect(time).toBeLessThan(1000);
   });
 });
 

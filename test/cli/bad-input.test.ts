@@ -27,7 +27,7 @@ async function once(lines: readonly string[], manifests?: string): Promise<Comma
   return { ...run, stderr: run.stderr.replaceAll(`${folder}/`, '') };
 }
 
-describe('an item that is no good is refused with its place and field, counted, and the rest goes on', () => {
+describe('an item that is no good is rejected with its place and field, counted, and the rest goes on', () => {
   it.each([
     ['a line that is no JSON', '{"store":"own"', /mesh.jsonl:5: line ".*": not JSON/],
     ['a line of a wrong type', '[1,2]', /mesh.jsonl:5: line \[1,2\]: not an object/],
@@ -262,8 +262,9 @@ describe('an item that is no good is refused with its place and field, counted, 
       '--load',
       join(folder, 'mesh.jsonl'),
     );
+    expect(stderr.trimEnd().split('\n').at(-1)).toBe('warn  480 more of reason invalid-key');
     expect(stderr.trimEnd().split('\n')).toHaveLength(21);
-    expect(JSON.parse(stdout).refused).toMatchObject({ total: 500, byReason: { 'invalid-key': 500 } });
+    expect(JSON.parse(stdout).rejected).toMatchObject({ total: 500, byReason: { 'invalid-key': 500 } });
   });
 });
 
@@ -277,7 +278,7 @@ describe('the log', () => {
       level: 'warn',
       time: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
       rejection: { reason: 'malformed-line', field: 'line', at: `${load}:5` },
-      msg: expect.stringContaining(`refused (malformed-line) ${load}:5: line`),
+      msg: expect.stringContaining(`rejected (malformed-line) ${load}:5: line`),
     });
   });
 
@@ -288,7 +289,7 @@ describe('the log', () => {
     expect(stderr.trimEnd()).not.toMatch(/[\p{Cc}\u202E]/u);
   });
 
-  it('may be silent; what was refused is in the status all the same', async () => {
+  it('may be silent; what was rejected is in the status all the same', async () => {
     const load = join(temporaryFolder({ 'mesh.jsonl': bad }), 'mesh.jsonl');
     const { stdout, stderr } = await dpcache(
       'status',
@@ -300,7 +301,7 @@ describe('the log', () => {
       'silent',
     );
     expect(stderr).toBe('');
-    expect(stdout).toContain('1 item was refused: 1 malformed-line.');
+    expect(stdout).toContain('1 item was rejected: 1 malformed-line.');
   });
 });
 

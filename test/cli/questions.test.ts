@@ -102,13 +102,13 @@ describe('dpcache service list and node list', () => {
 });
 
 describe('dpcache status', () => {
-  it('shows clusters, counts and what was refused', async () => {
+  it('shows clusters, counts and what was rejected', async () => {
     const rows = await lines('status');
     expect(rows[1]).toMatch(/^atlantic \(own\) +1 +ready +4 +- +5 +86 +0$/);
     expect(rows.join('\n')).toContain(
       '339 prefixes, 12 nodes, 5 services with 156 backends; 0 claims overruled, 3 CIDRs hidden',
     );
-    expect(rows.at(-1)).toBe('Nothing was refused.');
+    expect(rows.at(-1)).toBe('Nothing was rejected.');
     expect(await json('status')).toMatchObject({
       cluster: 'atlantic',
       clusterID: 1,
@@ -117,7 +117,7 @@ describe('dpcache status', () => {
         { name: 'baltic', id: 2, state: 'ready', keys: { nodes: 4, services: 4, identities: 5, ip: 86 } },
         { name: 'caspian', id: 3 },
       ],
-      refused: { total: 0 },
+      rejected: { total: 0 },
     });
   });
 });

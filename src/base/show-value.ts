@@ -1,0 +1,64 @@
+/** So many characters of a value are shown. */
+const VALUE_LENGTH = 120;
+
+/** Deeper objects are shown as `…`: they may hold themselves. */
+const DEPTH = 8;
+
+/** The first `length` characters of a text; one that is cut ends in `…`. */
+export function cutText(text: string, length: number): string {
+  return text.length > length ? `${text.slice(0, length - 1)}…` : text;
+}
+
+/** Writes a value as JSON until there is more text than is shown: costs no more for a value that is larger. */
+class ValueWriter {
+  text = '';
+
+  get full(): boolean {
+    return this.text.length > VALUE_LENGTH;
+  }
+
+  write(value: unknown, depth: number): void {
+    if (typeof value === 'string') this.text += JSON.stringify(value.slice(0, VALUE_LENGTH));
+    else if (typeof value === 'bigint' || typeof value === 'function') this.text += `[${typeof value}]`;
+    else if (typeof value !== 'object' || value === null) this.text += String(value);
+    else if (depth === DEPTH) this.text += '…';
+    else if (Array.isArray(value)) this.#list(value, depth);
+    else this.#fields(value, depth);
+  }
+
+  #list(items: readonly unknown[], depth: number): void {
+    this.text += '[';
+    for (let i = 0; i < items.length && !this.full; i++) {
+      if (i > 0) this.text += ',';
+      this.write(items[i], depth + 1);
+    }
+    this.text += ']';
+  }
+
+  #fields(object: object, depth: number): void {
+    this.text += '{';
+    let first = true;
+    for (const name in object) {
+      if (this.full) break;
+      if (!Object.hasOwn(object, name)) continue;
+      this.text += `${first ? '' : ','}${JSON.stringify(cutText(name, VALUE_LENGTH))}:`;
+      first = false;
+      this.write(Reflect.get(object, name), depth + 1);
+    }
+    this.text += '}';
+  }
+}
+
+/**
+ * Shows any value as text of at most 120 characters, as JSON where it is data. Never throws and never calls `toJSON`,
+ * whatever it is given. Cost: bounded, but for an object's names, which the engine may collect first.
+ */
+export function showValue(value: unknown): string {
+  const writer = new ValueWriter();
+  try {
+    writer.write(value, 0);
+  } catch {
+    return `[${typeof value}]`; // a hostile proxy or getter: asking it more may throw again
+  }
+  return cutText(writer.text, VALUE_LENGTH);
+}
