@@ -99,8 +99,8 @@ export class NodeAddresses {
       });
       if (configuration !== this.#configuration) this.#kept = new WeakMap();
       this.#configuration = configuration;
-      // In a single slot one of them may have taken what another one had just written, and nobody tells.
-      if (this.#options.rewrite) for (const entry of entries) this.#verify(entry);
+      // One of them may have taken what another one had just written: the net change of owner does not name the latter.
+      for (const entry of entries) this.#verify(entry);
     } finally {
       this.#end();
     }

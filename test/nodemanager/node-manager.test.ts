@@ -199,6 +199,24 @@ describe('an address that a stronger source holds', () => {
 });
 
 describe('an address that two nodes have', () => {
+  it("and that both get in one withdrawal is the stronger one's: the other is held back (regression: was told)", () => {
+    const { manager, ipcache } = fresh();
+    const { handler, take } = recorder();
+    manager.subscribe(handler);
+    const shared = addresses('InternalIP:10.0.0.1');
+    manager.nodeUpdated(node('a', { source: 'local' }));
+    manager.nodeUpdated(node('b', { source: 'local' }));
+    manager.nodeUpdated(node('b', { source: 'k8s', addresses: shared }));
+    manager.nodeUpdated(node('a', { source: 'clustermesh', addresses: shared }));
+    ipcache.upsert('10.0.0.1', { source: 'restored', identity: 100 });
+    take();
+    manager.withdraw({ source: 'local' });
+    expect(take()).toEqual(['update b']);
+    expect(manager.explain('east/a')?.lostAddresses).toMatchObject([{ ip: '10.0.0.1', stronger: true }]);
+    manager.nodeDeleted({ cluster: 'east', name: 'b', source: 'k8s' });
+    expect([...take()].sort()).toEqual(['delete b', 'update a']);
+  });
+
   it.each([true, false])('stays with the other when one goes (retainOverruled %s)', (retainOverruled) => {
     const { manager, ipcache } = fresh({ retainOverruled });
     for (const name of ['a', 'b']) {
