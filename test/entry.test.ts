@@ -14,7 +14,6 @@ import {
   type NodeHandler,
   type NodeIDPair,
   NodeIDs,
-  NodeIDsExhaustedError,
   NodeManager,
   type NodeSpec,
   nodeFullName,
@@ -163,7 +162,7 @@ describe("the package's entry is enough", () => {
     const [handler]: readonly HandlerStatus[] = nodes.status().handlers;
     const [failure]: readonly HandlerFailure[] = handler?.failing ?? [];
     expect([handler?.name, failure?.call]).toEqual(['node-ids', 'add']);
-    expect(failure?.error).toBeInstanceOf(NodeIDsExhaustedError);
+    expect(failure?.error.code).toBe('node-ids-exhausted');
     const [lost]: readonly LostAddress[] = nodes.explain('east/a')?.lostAddresses ?? [];
     expect(lost).toMatchObject({ ip: '10.1.0.1', holder: { source: 'local' }, stronger: false });
     nodes.close();

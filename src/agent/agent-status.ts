@@ -1,10 +1,10 @@
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
+import type { ResourceStatuses } from '../clustermesh/cluster-stores.ts';
 import type { ConfigFollowerStatus } from '../clustermesh/config-follower.ts';
 import type { OwnCluster } from '../clustermesh/own-cluster.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import type { MeshResource } from '../kvstore/codec/keys.ts';
-import type { WatchStoreStatus } from '../kvstore/store/watch-store.ts';
+import { MESH_RESOURCES, type MeshResource } from '../kvstore/codec/keys.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { AgentOptions } from './options.ts';
@@ -89,24 +89,24 @@ export interface StatusParts {
   readonly folder?: ConfigFollowerStatus | undefined;
 }
 
-type Resources = ReadonlyMap<MeshResource, WatchStoreStatus>;
-
-function heldKeys(resources: Resources): ClusterStatus['keys'] {
-  return Object.fromEntries([...resources].map(([resource, { keys }]) => [resource, keys]));
+function heldKeys(resources: ResourceStatuses): ClusterStatus['keys'] {
+  return Object.fromEntries(Object.entries(resources).map(([resource, { keys }]) => [resource, keys]));
 }
 
-function missingOf(resources: Resources): readonly MeshResource[] {
-  return [...resources].filter(([, { synced }]) => !synced).map(([resource]) => resource);
+function missingOf(resources: ResourceStatuses): readonly MeshResource[] {
+  return MESH_RESOURCES.filter((resource) => resources[resource]?.synced === false);
 }
 
-function isWatching(resources: Resources): boolean {
-  return [...resources.values()].some(({ watch }) => watch?.state === 'watching');
+function isWatching(resources: ResourceStatuses): boolean {
+  return Object.values(resources).some(({ watch }) => watch?.state === 'watching');
 }
 
 /** What the watches of a cluster that is followed, and out of reach now, have failed at. */
-function watchFailure(resources: Resources): string | undefined {
+function watchFailure(resources: ResourceStatuses): string | undefined {
   if (isWatching(resources)) return undefined;
-  return [...resources.values()].map(({ watch }) => watch?.lastFailure?.message).find(Boolean);
+  return Object.values(resources)
+    .map(({ watch }) => watch?.lastFailure?.message)
+    .find(Boolean);
 }
 
 /** Every cluster that is followed, the own one first. */
@@ -156,7 +156,9 @@ export function agentStatus({
     kvstore: options.kvstore,
     syncedMs,
     clusters: followed === undefined ? [] : clusterStatuses(followed),
-    configProblems: [...(folder?.problems ?? [])].map(([name, why]) => `${name || 'the folder'}: ${why}`),
+    configProblems: Object.entries(folder?.problems ?? {}).map(
+      ([name, why]) => `${name || 'the folder'}: ${why}`,
+    ),
     ipcache: {
       prefixes: ipcache.entries - ipcache.shadowed,
       shadowed: ipcache.shadowed,
@@ -168,7 +170,7 @@ export function agentStatus({
     services: { announced, backends, contested, unknown, listenerFaults },
     rejected: {
       total: rejected.total,
-      byReason: Object.fromEntries(rejected.byReason),
+      byReason: rejected.byReason,
       recent: rejected.recent.map(({ message }) => message),
     },
   };

@@ -227,7 +227,9 @@ export class Agent implements Knowledge, PlayStage {
   /** Configurations that cannot be used, each of which is a cluster that is missing. */
   #folderProblems(): readonly string[] {
     const path = this.#options.clustermeshConfig ?? '';
-    return [...(this.#folder?.status().problems ?? [])].map(([name, why]) => problemText(path, name, why));
+    return Object.entries(this.#folder?.status().problems ?? {}).map(([name, why]) =>
+      problemText(path, name, why),
+    );
   }
 
   async #follow(signal: AbortSignal): Promise<Followed> {

@@ -73,7 +73,7 @@ export class RejectionReport {
 /** `3 items were rejected: 2 malformed-line, 1 unknown-kind`, or that nothing was. */
 export function rejectedText({ total, byReason }: Pick<RejectionStatus, 'total' | 'byReason'>): string {
   if (total === 0) return 'nothing was rejected';
-  const counts = [...byReason].sort(([, a], [, b]) => b - a);
+  const counts = Object.entries(byReason).sort(([, a], [, b]) => b - a);
   const reasons = counts.map(([reason, count]) => `${count} ${reason}`).join(', ');
   return `${total} ${total === 1 ? 'item was' : 'items were'} rejected: ${reasons}`;
 }

@@ -47,10 +47,7 @@ export function clustermeshAnswer(_knowledge: Knowledge, status: AgentStatus): A
 /** How the agent stands, for `dpcache status`. */
 export function statusAnswer(knowledge: Knowledge, status: AgentStatus): Answer {
   const { overruled, shadowed } = status.ipcache;
-  const rejected = rejectedText({
-    total: status.rejected.total,
-    byReason: new Map(Object.entries(status.rejected.byReason)),
-  });
+  const rejected = rejectedText(status.rejected);
   const failed = status.clusters.filter(({ lastFailure }) => lastFailure !== undefined);
   const lines = [
     ...clusterLines(status.clusters),

@@ -42,7 +42,7 @@ export function rejection(
 export interface RejectionStatus {
   readonly total: number;
   /** Count by reason. */
-  readonly byReason: ReadonlyMap<string, number>;
+  readonly byReason: Readonly<Record<string, number>>;
   /** The last 16, oldest first. */
   readonly recent: readonly Rejection[];
 }
@@ -72,6 +72,6 @@ export class RejectionLog {
   }
 
   status(): RejectionStatus {
-    return { total: this.#total, byReason: new Map(this.#byReason), recent: this.#recent };
+    return { total: this.#total, byReason: Object.fromEntries(this.#byReason), recent: this.#recent };
   }
 }

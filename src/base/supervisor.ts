@@ -1,18 +1,7 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
 import type { Clock, Random } from './clock.ts';
+import { type Failure, failureOf } from './failure.ts';
 import { sleep } from './sleep.ts';
-
-/** Something that failed, for a status. */
-export interface Failure {
-  readonly message: string;
-  /** Wall time, milliseconds since the epoch. */
-  readonly at: number;
-}
-
-/** The {@link Failure} for a thrown value. */
-export function failureOf(thrown: unknown, clock: Clock): Failure {
-  return { message: thrown instanceof Error ? thrown.message : String(thrown), at: clock.wallTime() };
-}
 
 /** Options of {@link Supervisor}. */
 export interface SupervisorOptions {

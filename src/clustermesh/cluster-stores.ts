@@ -42,6 +42,9 @@ export interface FollowRequest {
   readonly endOnDivergence: boolean;
 }
 
+/** How each resource that is followed is doing. */
+export type ResourceStatuses = Readonly<Partial<Record<MeshResource, WatchStoreStatus>>>;
+
 type AnyStore = Pick<WatchStore<unknown>, 'run' | 'drain' | 'status' | 'synced' | 'isSynced'>;
 
 /**
@@ -104,8 +107,8 @@ export class ClusterStores {
     await Promise.all([...this.#stores.values()].map((store) => store.synced));
   }
 
-  status(): ReadonlyMap<MeshResource, WatchStoreStatus> {
-    return new Map([...this.#stores].map(([resource, store]) => [resource, store.status()]));
+  status(): ResourceStatuses {
+    return Object.fromEntries([...this.#stores].map(([resource, store]) => [resource, store.status()]));
   }
 
   /** What the handshake said of the cluster; heeded from the next key on. */

@@ -40,7 +40,7 @@ export interface ConfigFollowerStatus {
   readonly clusters: number;
   readonly scans: number;
   /** What is wrong now: file name, or empty for the directory itself, → sentence. */
-  readonly problems: ReadonlyMap<string, string>;
+  readonly problems: Readonly<Record<string, string>>;
 }
 
 /**
@@ -78,9 +78,14 @@ export class ConfigFollower {
   }
 
   status(): ConfigFollowerStatus {
+    const { clusters } = this.#state;
+    return { clusters: clusters.size, scans: this.#scans, problems: Object.fromEntries(this.#problems()) };
+  }
+
+  #problems(): ReadonlyMap<string, string> {
     const problems = new Map(this.#state.problems);
     if (this.#unreadable !== undefined) problems.set('', this.#unreadable);
-    return { clusters: this.#state.clusters.size, scans: this.#scans, problems };
+    return problems;
   }
 
   #onChange(): void {
@@ -110,7 +115,7 @@ export class ConfigFollower {
 
   async #scanNow(): Promise<void> {
     const { source, clock, mesh } = this.#options;
-    const before = this.status().problems;
+    const before = this.#problems();
     this.#scans++;
     let unsettled = true;
     try {
@@ -136,7 +141,7 @@ export class ConfigFollower {
   }
 
   #report(before: ReadonlyMap<string, string>): void {
-    for (const [name, why] of this.status().problems) {
+    for (const [name, why] of this.#problems()) {
       if (before.get(name) !== why) this.#options.onProblem?.(name, why);
     }
   }

@@ -3,9 +3,7 @@ import { RejectionLog, type RejectionStatus } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
-import type { MeshResource } from '../kvstore/codec/keys.ts';
-import type { WatchStoreStatus } from '../kvstore/store/watch-store.ts';
-import { ClusterStores } from './cluster-stores.ts';
+import { ClusterStores, type ResourceStatuses } from './cluster-stores.ts';
 import type { MeshEngines } from './engines.ts';
 import type { SyncProgress } from './sync-deadline.ts';
 
@@ -24,7 +22,7 @@ export interface OwnClusterOptions {
 export interface OwnClusterStatus {
   readonly name: string;
   readonly ready: boolean;
-  readonly resources: ReadonlyMap<MeshResource, WatchStoreStatus>;
+  readonly resources: ResourceStatuses;
   readonly rejections: RejectionStatus;
 }
 

@@ -8,8 +8,6 @@ import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/num
 import { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
-import type { MeshResource } from '../kvstore/codec/keys.ts';
-import type { WatchStoreStatus } from '../kvstore/store/watch-store.ts';
 import {
   type ClusterEffect,
   type ClusterInput,
@@ -18,7 +16,7 @@ import {
   NEW_CLUSTER,
   stepCluster,
 } from './cluster-machine.ts';
-import { ClusterStores } from './cluster-stores.ts';
+import { ClusterStores, type ResourceStatuses } from './cluster-stores.ts';
 import { NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 import { followCluster, readHandshake } from './follow-cluster.ts';
@@ -59,7 +57,7 @@ export interface RemoteClusterStatus {
   /** Undefined while it has not been read, and in clusters older than 1.13. */
   readonly config: ClusterConfig | undefined;
   /** Per resource: whether it is `synced`, counts, and how far its watch has come. */
-  readonly resources: ReadonlyMap<MeshResource, WatchStoreStatus>;
+  readonly resources: ResourceStatuses;
   readonly rejections: RejectionStatus;
   /** Whether its services were taken back because it could not be reached for too long. */
   readonly servicesExpired: boolean;

@@ -266,9 +266,9 @@ export class IPCache {
       entries: this.size,
       shadowed: this.#state.shadowed,
       overruledClaims: this.#state.overruled.count,
-      maxEntries: this.#maxEntries,
+      maxEntries: this.#maxEntries === Number.POSITIVE_INFINITY ? 'unlimited' : this.#maxEntries,
       highWater: this.#state.highWater,
-      pressure: this.size / this.#maxEntries,
+      pressure: this.size >= this.#maxEntries ? 1 : this.size / this.#maxEntries,
       waiting: this.#waiting.size,
       dropped: this.#waiting.dropped,
       ipv4: familyCounts(this.#state.table, 4),
@@ -407,10 +407,10 @@ export class IPCache {
 
 function familyCounts(table: PrefixTable, family: Family): FamilyCounts {
   const bits = addressBits(family);
-  const cidrs = new Map<number, number>();
+  const cidrs: Record<string, number> = {};
   for (let length = 0; length <= bits; length++) {
     const count = table.countOf(family, length, 'cidr');
-    if (count > 0) cidrs.set(length, count);
+    if (count > 0) cidrs[length] = count;
   }
   return { endpoints: table.countOf(family, bits, 'endpoint'), cidrs };
 }

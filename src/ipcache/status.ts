@@ -35,7 +35,7 @@ export interface FamilyCounts {
   /** Endpoint IPs. */
   readonly endpoints: number;
   /** CIDRs by prefix length; lengths without any are left out. */
-  readonly cidrs: ReadonlyMap<number, number>;
+  readonly cidrs: Readonly<Record<string, number>>;
 }
 
 /** Counts and refused input of an `IPCache`, as plain data (I12). */
@@ -46,8 +46,7 @@ export interface IPCacheStatus {
   readonly shadowed: number;
   /** Claims kept while a stronger one is in force. */
   readonly overruledClaims: number;
-  /** `Infinity` when there is no limit. */
-  readonly maxEntries: number;
+  readonly maxEntries: number | 'unlimited';
   /** The most keys that were ever held at once. */
   readonly highWater: number;
   /** How full it is, 0 to 1; 0 when there is no limit. */
@@ -61,7 +60,7 @@ export interface IPCacheStatus {
   /** Bytes held by tables and rows; metadata objects, overruled claims and snapshots not counted. */
   readonly bytes: number;
   /** Effective entries per source. */
-  readonly entriesBySource: ReadonlyMap<Source, number>;
+  readonly entriesBySource: Readonly<Partial<Record<Source, number>>>;
   /** Outcomes since the cache was made; those of a batch that was taken back count too. */
   readonly outcomes: Readonly<Record<CountedOutcome, number>>;
   readonly rejections: RejectionStatus;

@@ -63,11 +63,11 @@ export class WriterTable {
   }
 
   /** Claims in force per source. */
-  entriesBySource(): ReadonlyMap<Source, number> {
-    const counts = new Map<Source, number>();
+  entriesBySource(): Readonly<Partial<Record<Source, number>>> {
+    const counts: Partial<Record<Source, number>> = {};
     for (const [source, ids] of this.#ids) {
       const total = [...ids.values()].reduce((sum, id) => sum + this.claimsOf(id), 0);
-      if (total > 0) counts.set(source, total);
+      if (total > 0) counts[source] = total;
     }
     return counts;
   }

@@ -1,5 +1,5 @@
+import type { Failure } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { KvstoreError } from './errors.ts';
 import type { CallOptions, EndpointStatus, KeyValue, ResponseHeader } from './transport.ts';
 
 /** Which keys to list. */
@@ -104,7 +104,7 @@ export interface WatchStatus {
   readonly listings: number;
   readonly resumptions: number;
   readonly failures: number;
-  readonly lastFailure: KvstoreError | undefined;
+  readonly lastFailure: Failure | undefined;
   /** Bytes received and not yet read: bounded (I11). */
   readonly queuedBytes: number;
 }
@@ -135,7 +135,7 @@ export interface BackendStatus {
   readonly leases: number;
   readonly leasesLost: number;
   readonly watches: readonly WatchStatus[];
-  readonly lastFailure: KvstoreError | undefined;
+  readonly lastFailure: Failure | undefined;
 }
 
 /**

@@ -1,9 +1,9 @@
 import type { Clock } from '../base/clock.ts';
+import { type Failure, failureOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
 import type { KvstoreBackend } from './backend.ts';
 import { HEARTBEAT_KEY } from './codec/keys.ts';
 import { encodeTimestamp } from './codec/timestamp.ts';
-import { asKvstoreError, type KvstoreError } from './errors.ts';
 import type { EndpointStatus } from './transport.ts';
 
 /** How healthy a kvstore looks from here. */
@@ -16,7 +16,7 @@ export interface KvstoreHealthStatus {
    */
   readonly heartbeat: 'never' | 'fresh' | 'stale';
   readonly endpoints: readonly EndpointStatus[];
-  readonly lastFailure: KvstoreError | undefined;
+  readonly lastFailure: Failure | undefined;
 }
 
 /** What a {@link KvstoreHealth} is made of. */
@@ -35,7 +35,7 @@ export class KvstoreHealth {
   readonly #options: KvstoreHealthOptions;
   #quorum: KvstoreHealthStatus['quorum'] = 'unknown';
   #endpoints: readonly EndpointStatus[] = [];
-  #lastFailure: KvstoreError | undefined;
+  #lastFailure: Failure | undefined;
   #beat = 0;
   #beatAt = 0;
 
@@ -77,7 +77,7 @@ export class KvstoreHealth {
     } catch (error) {
       if (signal?.aborted === true) return;
       this.#quorum = 'failing';
-      this.#lastFailure = asKvstoreError(error);
+      this.#lastFailure = failureOf(error, clock);
     }
   }
 }
@@ -86,7 +86,7 @@ export class KvstoreHealth {
 export interface HeartbeatStatus {
   readonly beats: number;
   readonly failures: number;
-  readonly lastFailure: KvstoreError | undefined;
+  readonly lastFailure: Failure | undefined;
 }
 
 /** Writes the heartbeat every minute, under the session's lease: the sign that somebody is in charge. */
@@ -95,7 +95,7 @@ export class Heartbeat {
   readonly #clock: Clock;
   #beats = 0;
   #failures = 0;
-  #lastFailure: KvstoreError | undefined;
+  #lastFailure: Failure | undefined;
 
   constructor(backend: KvstoreBackend, clock: Clock) {
     this.#backend = backend;
@@ -118,7 +118,7 @@ export class Heartbeat {
       } catch (error) {
         if (signal.aborted) return;
         this.#failures++;
-        this.#lastFailure = asKvstoreError(error);
+        this.#lastFailure = failureOf(error, this.#clock);
       }
       await sleep(this.#clock, HEARTBEAT_INTERVAL_MS, signal);
     }

@@ -1,5 +1,6 @@
 import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
+import { type Failure, failureOf } from '../base/failure.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -68,7 +69,7 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #watches = new Set<ListAndWatch>();
   readonly #closed = new AbortController();
   #header: ResponseHeader | undefined;
-  #lastFailure: KvstoreError | undefined;
+  #lastFailure: Failure | undefined;
   #connected = false;
 
   constructor(options: KvstoreClientOptions) {
@@ -278,7 +279,7 @@ export class KvstoreClient implements KvstoreBackend {
       return answer;
     } catch (thrown) {
       const error = this.#asFailure(thrown, signal);
-      if (error.code !== 'aborted') this.#lastFailure = error;
+      if (error.code !== 'aborted') this.#lastFailure = failureOf(error, this.#options.clock);
       if (error.code === 'unavailable' || error.code === 'deadline') this.#connected = false;
       throw error;
     }

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../base/clock.ts';
+import { type Failure, failureOf } from '../base/failure.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import type { HandlerResult } from './node-handler.ts';
 
@@ -23,7 +24,7 @@ export class ConfigurationTurn {
   #running = false;
   #stopped = false;
   #failures = 0;
-  #error: unknown;
+  #error: Failure | undefined;
 
   constructor(options: ConfigurationTurnOptions) {
     this.#options = options;
@@ -38,8 +39,8 @@ export class ConfigurationTurn {
   }
 
   /** The failures in a row and the last error, while there are any. */
-  get failure(): { readonly failures: number; readonly error: unknown } | undefined {
-    return this.#failures === 0 ? undefined : { failures: this.#failures, error: this.#error };
+  get failure(): { readonly failures: number; readonly error: Failure } | undefined {
+    return this.#error === undefined ? undefined : { failures: this.#failures, error: this.#error };
   }
 
   /** Tells a new one, at once: it may be what makes the next try succeed. */
@@ -93,7 +94,7 @@ export class ConfigurationTurn {
   #fail(error: unknown): void {
     if (this.#stopped) return;
     this.#failures++;
-    this.#error = error;
+    this.#error = failureOf(error, this.#options.clock);
     this.#timer = this.#options.clock.after(this.#options.onFailure(error, this.#failures), () => {
       this.#timer = undefined;
       this.#options.resume();

@@ -1,6 +1,7 @@
 import { type Backoff, backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { DeliveryQueue } from '../base/delivery-queue.ts';
+import { failureOf } from '../base/failure.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import { ConfigurationTurn } from './configuration-turn.ts';
 import type { HandlerFailure, HandlerStatus } from './handler-status.ts';
@@ -143,7 +144,7 @@ export class HandlerFeed {
     if (failure !== undefined) failing.push({ call: 'configuration', node: undefined, ...failure });
     for (const lane of this.#lanes.values()) {
       const call = (lane.running ?? lane.nextStep())?.call;
-      if (lane.failures > 0 && call !== undefined) {
+      if (lane.error !== undefined && call !== undefined) {
         failing.push({ call, node: lane.node, error: lane.error, failures: lane.failures });
       }
     }
@@ -293,7 +294,7 @@ export class HandlerFeed {
 
   #fail(lane: NodeLane, step: NodeStep, error: unknown): void {
     if (this.stopped) return;
-    lane.failed(step, error);
+    lane.failed(step, failureOf(error, this.#env.clock));
     const retryInMs = this.#report(step.call, lane.node, error, lane.failures);
     lane.timer = this.#env.clock.after(retryInMs, () => {
       lane.timer = undefined;

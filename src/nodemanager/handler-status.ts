@@ -1,3 +1,4 @@
+import type { Failure } from '../base/failure.ts';
 import type { NodeCall } from './node-handler.ts';
 
 /** What a handler has not managed so far. */
@@ -5,7 +6,7 @@ export interface HandlerFailure {
   readonly call: NodeCall;
   /** Full name of the node; undefined for the configuration. */
   readonly node: string | undefined;
-  readonly error: unknown;
+  readonly error: Failure;
   /** How often it has failed in a row. */
   readonly failures: number;
 }

@@ -1,4 +1,5 @@
 import type { Timer } from '../base/clock.ts';
+import type { Failure } from '../base/failure.ts';
 import type { Node } from './node.ts';
 
 /** One call to make for a node. */
@@ -38,7 +39,7 @@ export class NodeLane {
   /** Set while waiting for the next try. */
   timer: Timer | undefined;
   failures = 0;
-  error: unknown;
+  error: Failure | undefined;
   /** Revision of the earliest change that is not applied; infinite when there is none. */
   since: number = Number.POSITIVE_INFINITY;
   /** What the handler was to have when the running call began. */
@@ -91,7 +92,7 @@ export class NodeLane {
     this.#passed(this.told === this.#goal);
   }
 
-  failed(step: NodeStep, error: unknown): void {
+  failed(step: NodeStep, error: Failure): void {
     this.running = undefined;
     this.#passed(false);
     this.failures++;

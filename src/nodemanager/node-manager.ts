@@ -269,7 +269,7 @@ export class NodeManager {
       closed: this.#closed,
       nodes: this.#nodes.size,
       revision: this.#revision,
-      outcomes: this.#outcomes.seen(),
+      outcomes: this.#outcomes.snapshot(),
       rejections: this.#rejections.status(),
       handlers: this.#feeds.status(),
       callbackFaults: this.#guard.faults,

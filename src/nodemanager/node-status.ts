@@ -68,7 +68,7 @@ function handlerState(feed: HandlerFeed, fullName: string): NodeHandlerState {
   if (lane === undefined) return { handler, applied: true };
   const call = (lane.running ?? lane.nextStep())?.call;
   const { failures, error } = lane;
-  return { handler, applied: false, ...(call && { call }), ...(failures > 0 && { failures, error }) };
+  return { handler, applied: false, ...(call && { call }), ...(error && { failures, error }) };
 }
 
 /** Counts, and everything that is not as it should be, as plain data (I12). */
@@ -76,15 +76,15 @@ export interface NodeManagerStatus {
   readonly closed: boolean;
   readonly nodes: number;
   /** Effective nodes per source. */
-  readonly nodesBySource: ReadonlyMap<Source, number>;
+  readonly nodesBySource: Readonly<Partial<Record<Source, number>>>;
   /** Claims kept while a stronger one is in force. */
   readonly overruledClaims: number;
   readonly revision: number;
   /** Full names of the nodes of whose last change handlers were not told. */
   readonly heldBack: readonly string[];
   /** Addresses that nodes want and the IPCache gives to somebody else, by full name. */
-  readonly lostAddresses: ReadonlyMap<string, readonly LostAddress[]>;
-  readonly outcomes: ReadonlyMap<CountedNodeOutcome, number>;
+  readonly lostAddresses: Readonly<Record<string, readonly LostAddress[]>>;
+  readonly outcomes: Readonly<Record<CountedNodeOutcome, number>>;
   readonly rejections: RejectionStatus;
   readonly handlers: readonly HandlerStatus[];
   /** Faults of the callbacks of the options: `onReject`, `onHandlerFault`, `onLocalNodeDeleted`. */
@@ -96,16 +96,16 @@ export function countNodes(
   entries: Iterable<NodeEntry>,
   addresses: NodeAddresses,
 ): Pick<NodeManagerStatus, 'nodesBySource' | 'overruledClaims' | 'heldBack' | 'lostAddresses'> {
-  const nodesBySource = new Map<Source, number>();
+  const nodesBySource: Partial<Record<Source, number>> = {};
   const lostAddresses = new Map<string, readonly LostAddress[]>();
   const heldBack: string[] = [];
   let overruledClaims = 0;
   for (const entry of entries) {
     const source = entry.effective?.source;
-    if (source !== undefined) nodesBySource.set(source, (nodesBySource.get(source) ?? 0) + 1);
+    if (source !== undefined) nodesBySource[source] = (nodesBySource[source] ?? 0) + 1;
     overruledClaims += entry.overruled.length;
     if (entry.announced !== entry.effective) heldBack.push(entry.fullName);
     if (entry.lost !== undefined) lostAddresses.set(entry.fullName, addresses.lost(entry));
   }
-  return { nodesBySource, overruledClaims, heldBack, lostAddresses };
+  return { nodesBySource, overruledClaims, heldBack, lostAddresses: Object.fromEntries(lostAddresses) };
 }

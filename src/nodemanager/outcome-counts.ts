@@ -17,9 +17,8 @@ export class NodeOutcomeCounts {
     this.#counts[outcome]++;
   }
 
-  /** Those that came at all. */
-  seen(): ReadonlyMap<CountedNodeOutcome, number> {
-    const counts = Object.entries(this.#counts) as [CountedNodeOutcome, number][]; // keys of the record above
-    return new Map(counts.filter(([, count]) => count > 0));
+  /** The counts so far: a copy. */
+  snapshot(): Readonly<Record<CountedNodeOutcome, number>> {
+    return { ...this.#counts };
   }
 }

@@ -103,7 +103,7 @@ describe('a rejection log', () => {
     for (const [index, reason] of ['a', 'b', 'a'].entries()) log.add(refuse(reason, index));
     const { total, byReason } = log.status();
     expect(total).toBe(3);
-    expect(Object.fromEntries(byReason)).toEqual({ a: 2, b: 1 });
+    expect(byReason).toEqual({ a: 2, b: 1 });
     expect(seen.map(({ value }) => value)).toEqual(['0', '1', '2']);
   });
 
@@ -133,7 +133,7 @@ describe('a rejection log', () => {
     const before = log.status();
     log.add(refuse('b', 2));
     expect(before.total).toBe(1);
-    expect([...before.byReason.keys()]).toEqual(['a']);
+    expect(before.byReason).toEqual({ a: 1 });
     expect(before.recent).toHaveLength(1);
   });
 });

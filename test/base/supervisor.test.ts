@@ -25,9 +25,16 @@ describe('a task that is kept', () => {
     });
     await settle();
     expect(tasks.status()).toEqual({
-      tasks: [{ name: 'loop', state: 'waiting', failures: 1, lastFailure: { message: 'fault 1', at: 0 } }],
+      tasks: [
+        {
+          name: 'loop',
+          state: 'waiting',
+          failures: 1,
+          lastFailure: { code: 'Error', message: 'fault 1', at: 0 },
+        },
+      ],
       failures: 1,
-      lastFailure: { message: 'fault 1', at: 0 },
+      lastFailure: { code: 'Error', message: 'fault 1', at: 0 },
     });
     await advance(clock, 10_000);
     await over;

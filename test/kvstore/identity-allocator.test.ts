@@ -142,7 +142,7 @@ describe('the identity allocator', () => {
     const { id } = await a.allocator.allocate(WEB);
     await b.backend.update(identityKey(id), bytesOfText('k8s:app=other;'));
     await advance(clock, SYNC_INTERVAL_MS);
-    expect(a.rejections.status().byReason.get('identity-conflict')).toBe(1);
+    expect(a.rejections.status().byReason['identity-conflict']).toBe(1);
   });
 
   it('a number that a slave key gives and that stands for other labels is not taken (regression: it was, for both)', async () => {
@@ -151,7 +151,7 @@ describe('the identity allocator', () => {
     const given = await b.allocator.allocate(DB);
     expect(given.id).not.toBe(id);
     expect(await a.allocator.allocate(DB)).toEqual({ id: given.id, isNew: false });
-    expect(b.rejections.status().byReason.get('identity-conflict')).toBe(1);
+    expect(b.rejections.status().byReason['identity-conflict']).toBe(1);
   });
 
   it('a release that cannot reach the kvstore is made up for', async () => {

@@ -78,7 +78,7 @@ describe('a checkpoint', () => {
   ])('that is %s is refused and counted', (_, value) => {
     const { manager } = fresh();
     expect(manager.restore(value)).toBe(0);
-    expect(manager.status().rejections.byReason.get('invalid-checkpoint')).toBe(1);
+    expect(manager.status().rejections.byReason['invalid-checkpoint']).toBe(1);
   });
 
   it('with bad nodes gives the good ones; the others are refused with their field', () => {

@@ -77,7 +77,7 @@ describe('a node', () => {
     expect(manager.nodeUpdated(spec)).toBe('applied');
     expect(Array.from(ipcache.entries(), ({ key }) => key)).toEqual(['10.0.0.1']);
     const { rejections } = manager.status();
-    expect(rejections.byReason.get('invalid-address')).toBe(2);
+    expect(rejections.byReason['invalid-address']).toBe(2);
     expect(rejections.recent.map(({ message }) => message)).toEqual([
       'node east/a: addresses.0 "10.0.0": is no IP address',
       'node east/a: ipv4HealthIP "x": is no IP address',

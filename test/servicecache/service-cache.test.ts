@@ -123,7 +123,7 @@ describe('remote clusters', () => {
     cache.updateService(service({ global: true }));
     expect(cache.mergeExternalServiceUpdate(offer('own', ['10.9.0.1']))).toBe('invalid');
     expect(cache.mergeExternalServiceDelete({ cluster: 'own', ...SHOP })).toBe('invalid');
-    expect(cache.status().rejections.byReason.get('own-cluster')).toBe(2);
+    expect(cache.status().rejections.byReason['own-cluster']).toBe(2);
     expect(cache.explain(SHOP)?.backends).toEqual([]);
   });
 

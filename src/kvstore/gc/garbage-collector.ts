@@ -1,10 +1,10 @@
 import type { Clock } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { IdentityRange } from '../../identity/numeric-identity.ts';
 import type { KvstoreBackend } from '../backend.ts';
 import { textOfBytes } from '../bytes.ts';
 import { IDENTITY_LOCKS_PREFIX, identityValuePrefix } from '../codec/keys.ts';
-import { asKvstoreError, type KvstoreError } from '../errors.ts';
 import { IDENTITY_LISTING_PREFIX, staleIdentities } from './stale-identities.ts';
 import { staleRound } from './stale-round.ts';
 
@@ -32,7 +32,7 @@ export interface GarbageCollectorStatus {
   /** Stale for the first time in the last round. */
   readonly stale: number;
   readonly failures: number;
-  readonly lastFailure: KvstoreError | undefined;
+  readonly lastFailure: Failure | undefined;
 }
 
 const REMOVALS_PER_SECOND = 20;
@@ -44,7 +44,7 @@ export class GarbageCollector {
   #rounds = 0;
   #removed = 0;
   #failures = 0;
-  #lastFailure: KvstoreError | undefined;
+  #lastFailure: Failure | undefined;
 
   constructor(options: GarbageCollectorOptions) {
     this.#options = options;
@@ -93,7 +93,7 @@ export class GarbageCollector {
   #failed(thrown: unknown, signal: AbortSignal): void {
     if (signal.aborted) return;
     this.#failures++;
-    this.#lastFailure = asKvstoreError(thrown);
+    this.#lastFailure = failureOf(thrown, this.#options.clock);
   }
 }
 

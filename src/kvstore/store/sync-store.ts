@@ -1,5 +1,6 @@
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random, Timer } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { KvstoreBackend } from '../backend.ts';
 import { equalBytes } from '../bytes.ts';
@@ -31,7 +32,7 @@ export interface SyncStoreStatus {
   readonly pending: number;
   readonly writes: number;
   readonly failures: number;
-  readonly lastFailure: KvstoreError | undefined;
+  readonly lastFailure: Failure | undefined;
   /** Whether the canary has been written. */
   readonly canaryWritten: boolean;
 }
@@ -78,7 +79,7 @@ export class SyncStore {
   #canaryWritten = false;
   #writes = 0;
   #failures = 0;
-  #lastFailure: KvstoreError | undefined;
+  #lastFailure: Failure | undefined;
   /** Workers that have nothing to do. */
   readonly #idle = new Set<() => void>();
 
@@ -289,7 +290,7 @@ export class SyncStore {
 
   #noteFailure(error: KvstoreError): void {
     this.#failures++;
-    this.#lastFailure = error;
+    this.#lastFailure = failureOf(error, this.#options.clock);
   }
 
   /**

@@ -2,6 +2,7 @@ import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { assert } from '../../base/assert.ts';
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
@@ -82,7 +83,7 @@ export class ListAndWatch implements Watch {
   #resumptions = 0;
   #failures = 0;
   #failuresInRow = 0;
-  #lastFailure: KvstoreError | undefined;
+  #lastFailure: Failure | undefined;
 
   constructor(options: ListAndWatchOptions) {
     assert(options.prefix.endsWith('/'), `a watched prefix must end in "/": ${options.prefix}`);
@@ -199,7 +200,7 @@ export class ListAndWatch implements Watch {
   async #failed(error: KvstoreError): Promise<void> {
     this.#failures++;
     this.#failuresInRow++;
-    this.#lastFailure = error;
+    this.#lastFailure = failureOf(error, this.#options.clock);
     const forbidden = error.code === 'forbidden';
     this.#enter(forbidden ? 'forbidden' : 'waiting');
     const { clock, random } = this.#options;

@@ -1,0 +1,18 @@
+import type { Clock } from './clock.ts';
+
+/** Something that failed, as plain data for a status. */
+export interface Failure {
+  /** The `code` of the error, such as `unavailable`; its name where it has none, such as `TypeError`. */
+  readonly code: string;
+  readonly message: string;
+  /** Wall time, milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/** The {@link Failure} for a thrown value. */
+export function failureOf(thrown: unknown, clock: Pick<Clock, 'wallTime'>): Failure {
+  const at = clock.wallTime();
+  if (!(thrown instanceof Error)) return { code: typeof thrown, message: String(thrown), at };
+  const code = 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : thrown.name;
+  return { code, message: thrown.message, at };
+}
