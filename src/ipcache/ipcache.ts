@@ -36,7 +36,7 @@ import type {
 } from './types.ts';
 import { type WaitingClaim, WaitingClaims } from './waiting-claims.ts';
 
-/** How many entries a replay hands to a new listener at a time. */
+/** Most entries of one call in a replay. */
 const REPLAY_CHUNK = 1024;
 
 /** Keys that may wait for room in a small cache; a large one lets as many wait as it holds. */
@@ -60,6 +60,7 @@ export class IPCache {
   readonly #snapshots: SnapshotKeeper;
   readonly #waiting: WaitingClaims;
   readonly #maxEntries: number;
+  readonly #replayChunk: number;
   readonly #guard: CallbackGuard;
   readonly #hub: ChangeHub;
   readonly #rejections: RejectionLog;
@@ -70,6 +71,7 @@ export class IPCache {
 
   constructor(options: IPCacheOptions = {}) {
     this.#maxEntries = options.maxEntries ?? Number.POSITIVE_INFINITY;
+    this.#replayChunk = options.replayChunk ?? REPLAY_CHUNK;
     const newTable = (): PrefixTable => new HashPrefixTable(options.hashSeed);
     this.#state = new ClaimState(newTable, this.#journal, {
       retainOverruled: options.retainOverruled ?? true,
@@ -362,7 +364,7 @@ export class IPCache {
       if (rows.has(slot, FLAG.shadowed)) continue;
       table.keyOf(slot, key);
       chunk.push(prefixChange(key, undefined, rows.entry(slot)));
-      if (chunk.length < REPLAY_CHUNK) continue;
+      if (chunk.length < this.#replayChunk) continue;
       yield chunk;
       chunk = [];
     }

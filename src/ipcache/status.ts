@@ -1,3 +1,4 @@
+import type { FaultListener } from '../base/guard.ts';
 import type { Rejection, RejectionStatus } from '../base/rejection.ts';
 import type { Source } from '../identity/source.ts';
 import type { DeleteOutcome, UpsertOutcome } from './types.ts';
@@ -21,10 +22,12 @@ export interface IPCacheOptions {
    * ones that collide; leave it out for runs that repeat exactly.
    */
   readonly hashSeed?: number | undefined;
-  /** Told of every refused input, for logs. Must not throw. */
+  /** Most entries of one call in a replay, at least 1; 1024 by default. */
+  readonly replayChunk?: number | undefined;
+  /** Receives every rejected input, for logs. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Told what a listener threw. Must not throw. */
-  readonly onListenerFault?: ((error: unknown) => void) | undefined;
+  /** Receives what a listener, or `onReject`, has thrown or was rejected with (I7). */
+  readonly onListenerFault?: FaultListener | undefined;
 }
 
 /** What calls of `upsert`, `delete` and `withdraw` came to; `deleted` counts claims taken away. */
@@ -65,7 +68,7 @@ export interface IPCacheStatus {
   readonly outcomes: Readonly<Record<CountedOutcome, number>>;
   readonly rejections: RejectionStatus;
   readonly listeners: number;
-  /** Calls of listeners that threw. */
+  /** Faults of listeners and of `onReject`. */
   readonly listenerFaults: number;
   readonly revision: number;
 }
