@@ -1,6 +1,5 @@
 import type { ServiceEvent, ServiceListener } from '../../../src/servicecache/events.ts';
-import { serviceKey } from '../../../src/servicecache/service-id.ts';
-import { plain, text } from './plain.ts';
+import { nameOf, plain, text } from './plain.ts';
 
 /**
  * A listener that folds what it is told, and writes down every breach of the contract: `old…` that is not what
@@ -14,7 +13,7 @@ export class FoldingListener implements ServiceListener {
   synced = 0;
 
   onEvents(events: readonly ServiceEvent[]): void {
-    const keys = events.map((event) => serviceKey(event.id));
+    const keys = events.map((event) => nameOf(event.id));
     if (new Set(keys).size !== keys.length) this.breaches.push(`a service twice in one call: ${keys.join()}`);
     for (const event of events) this.#fold(event);
   }
@@ -40,7 +39,7 @@ export class FoldingListener implements ServiceListener {
   }
 
   #fold(event: ServiceEvent): void {
-    const key = serviceKey(event.id);
+    const key = nameOf(event.id);
     const known = this.#folded.get(key);
     this.#events.push(event);
     if (event.oldService !== known?.service || event.oldEndpoints !== known?.endpoints) {

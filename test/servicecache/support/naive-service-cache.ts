@@ -1,8 +1,8 @@
 import type { Backend, EndpointSlice } from '../../../src/servicecache/backend.ts';
 import type { ClusterService, ClusterServiceKey } from '../../../src/servicecache/cluster-service.ts';
 import type { Service } from '../../../src/servicecache/service.ts';
-import { type ServiceID, serviceKey } from '../../../src/servicecache/service-id.ts';
-import { plain } from './plain.ts';
+import type { ServiceID } from '../../../src/servicecache/service-id.ts';
+import { nameOf, plain } from './plain.ts';
 
 interface NaiveClaim {
   readonly cluster: string;
@@ -37,24 +37,24 @@ export class NaiveServiceCache {
     const reachable =
       service.addressing !== 'unassigned' || (this.#nodePorts && service.externalIPs.size > 0);
     const supported = service.type !== 'ExternalName' && service.type !== 'unknown';
-    if (reachable && supported) this.#services.set(serviceKey(service.id), this.#served(service));
-    else this.#services.delete(serviceKey(service.id));
+    if (reachable && supported) this.#services.set(nameOf(service.id), this.#served(service));
+    else this.#services.delete(nameOf(service.id));
     this.#settle();
   }
 
   deleteService(id: ServiceID): void {
-    this.#services.delete(serviceKey(id));
+    this.#services.delete(nameOf(id));
     this.#settle();
   }
 
   updateEndpoints(slice: EndpointSlice): void {
-    const key = serviceKey(slice.service);
+    const key = nameOf(slice.service);
     this.#slices.set(key, (this.#slices.get(key) ?? new Map()).set(slice.name, slice));
     this.#settle();
   }
 
   deleteEndpoints(id: ServiceID, sliceName: string): void {
-    this.#slices.get(serviceKey(id))?.delete(sliceName);
+    this.#slices.get(nameOf(id))?.delete(sliceName);
     this.#settle();
   }
 
@@ -64,14 +64,14 @@ export class NaiveServiceCache {
       this.mergeExternalServiceDelete(offer);
       return;
     }
-    const key = serviceKey(offer);
+    const key = nameOf(offer);
     this.#offers.set(key, (this.#offers.get(key) ?? new Map()).set(offer.cluster, offer));
     this.#settle();
   }
 
   mergeExternalServiceDelete(offer: ClusterServiceKey): void {
     if (offer.cluster === this.#clusterName || offer.cluster === '') return;
-    this.#offers.get(serviceKey(offer))?.delete(offer.cluster);
+    this.#offers.get(nameOf(offer))?.delete(offer.cluster);
     this.#settle();
   }
 

@@ -23,3 +23,8 @@ export function plain(value: unknown): unknown {
 export function text(value: unknown): string {
   return JSON.stringify(plain(value));
 }
+
+/** Names a service. Written down again: the models share nothing with the engine. */
+export function nameOf({ namespace, name }: { readonly namespace: string; readonly name: string }): string {
+  return `${namespace}/${name}`;
+}
