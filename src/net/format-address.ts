@@ -12,7 +12,7 @@ function formatIPv4(word: number): string {
 
 // The groups being formatted, and the codes of the text; formatting never yields.
 const groups = new Uint16Array(8);
-const codes: number[] = new Array<number>('ffff:'.length * 8).fill(0);
+const codes: number[] = [];
 const COLON = 58;
 const DIGITS: readonly number[] = Array.from('0123456789abcdef', (digit) => digit.charCodeAt(0));
 

@@ -11,9 +11,9 @@ function decimalDigit(code: number): number {
   return (code - ZERO) >>> 0;
 }
 
-/** The value of a hexadecimal digit's code, or -1. */
+/** The value of a hexadecimal digit's code, or a number below 0. */
 function hexDigit(code: number): number {
-  if (code >= ZERO && code <= 57) return code - ZERO;
+  if (code <= 57) return code - ZERO;
   const lower = code | 0x20;
   return lower >= 97 && lower <= 102 ? lower - 87 : -1;
 }
@@ -37,7 +37,7 @@ function scanOctets(text: string, from: number, out: AddressWords): number {
       octet = octet < 0 ? digit : octet * 10 + digit;
       if (octet > 255) return -1;
     } else if (code === DOT) {
-      if (octet < 0 || dots === 3) return -1;
+      if (octet < 0) return -1;
       word = (word << 8) | octet;
       dots++;
       octet = -1;
@@ -67,30 +67,30 @@ export function scanIPv4(text: string, out: AddressWords): number {
 
 // The eight groups of the address being scanned. Parsing never yields, so one buffer serves every call.
 const groups = new Uint16Array(8);
-// What a dotted tail was, likewise.
-const tail: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
 /** Moves the groups after `::` (at index `gap`) to the end and zeroes what the `::` stands for. */
 function spreadGap(count: number, gap: number): boolean {
   if (gap < 0) return count === 8;
-  if (count === 8) return false; // '::' must stand for at least one group
+  if (count >= 8) return false; // '::' must stand for at least one group
   groups.copyWithin(8 - (count - gap), gap, count);
   groups.fill(0, gap, 8 - (count - gap));
   return true;
 }
 
-/** Colon-separated groups, at most one `::`, optionally a dotted tail; fills `groups`. Zone ids are refused. */
-function scanGroups(text: string, to: number): boolean {
+/**
+ * Colon-separated groups, at most one `::`, optionally a dotted tail; fills `groups`, which takes no more than eight.
+ * Zone ids are refused. Never reads behind the text: that would be slow.
+ */
+function scanGroups(text: string, to: number, tail: AddressWords): boolean {
   let count = 0;
   let gap = -1;
   let i = 0;
-  if (text.charCodeAt(i) === COLON) {
-    if (i + 1 >= to || text.charCodeAt(i + 1) !== COLON) return false;
+  if (text.charCodeAt(0) === COLON) {
+    if (text.charCodeAt(1) !== COLON) return false;
     gap = 0;
-    i += 2;
+    i = 2;
   }
   while (i < to) {
-    if (count === 8) return false;
     const start = i;
     let value = 0;
     for (; i < to; i++) {
@@ -99,7 +99,7 @@ function scanGroups(text: string, to: number): boolean {
       value = (value << 4) | digit;
     }
     if (i < to && text.charCodeAt(i) === DOT) {
-      if (count > 6 || scanOctets(text, start, tail) !== to) return false;
+      if (scanOctets(text, start, tail) !== to) return false;
       groups[count++] = tail.w0 >>> 16;
       groups[count++] = tail.w0 & 0xffff;
       break;
@@ -128,7 +128,7 @@ function group(index: number): number {
  * needs its length for that (see `parsePrefix`). False, with `out` undefined, when it is none.
  */
 export function scanIPv6(text: string, to: number, out: AddressWords): boolean {
-  if (to < 2 || !scanGroups(text, to)) return false;
+  if (!scanGroups(text, to, out)) return false;
   out.family = 6;
   out.w0 = (group(0) << 16) | group(1);
   out.w1 = (group(2) << 16) | group(3);
@@ -137,9 +137,9 @@ export function scanIPv6(text: string, to: number, out: AddressWords): boolean {
   return true;
 }
 
-/** Whether the words are `::ffff:a.b.c.d`. */
+/** Whether the words of an IPv6 address are `::ffff:a.b.c.d`. */
 export function isMapped(words: AddressWords): boolean {
-  return words.family === 6 && words.w0 === 0 && words.w1 === 0 && words.w2 === 0xffff;
+  return words.w0 === 0 && words.w1 === 0 && words.w2 === 0xffff;
 }
 
 /** Turns mapped words into the IPv4 address they hold, in place. The caller has checked `isMapped`. */

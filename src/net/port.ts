@@ -18,7 +18,7 @@ export function protocolName(number: number): string {
 
 /** Whether `value` is a port number, 0–65535. */
 export function isPort(value: unknown): value is number {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 0xffff;
+  return typeof value === 'number' && (value & 0xffff) === value;
 }
 
 /** A port and its IANA protocol number. */

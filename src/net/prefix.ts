@@ -40,7 +40,7 @@ const MAPPED_BITS = 96; // ::ffff:0:0/96 holds the IPv4 addresses
 /** A decimal prefix length without sign or leading zeros, or -1. */
 function scanLength(text: string, from: number): number {
   const digits = text.length - from;
-  if (digits < 1 || digits > 3 || (digits > 1 && text.charCodeAt(from) === 48)) return -1;
+  if (digits < 1 || (digits > 1 && text.charCodeAt(from) === 48)) return -1;
   let length = 0;
   for (let i = from; i < text.length; i++) {
     const digit = (text.charCodeAt(i) - 48) >>> 0;
@@ -49,9 +49,6 @@ function scanLength(text: string, from: number): number {
   }
   return length;
 }
-
-/** The longest text that can be a key: eight groups with a dotted tail, and `/128`. */
-const LONGEST_TEXT = 'ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255/128'.length;
 
 /**
  * Parses an endpoint IP or a CIDR into `out` in canonical form (SEMANTICS 2.1): host bits are zeroed, an
@@ -76,7 +73,6 @@ export function parsePrefix(text: string, out: PrefixRegister): boolean {
 }
 
 function parseIPv6Prefix(text: string, out: PrefixRegister): boolean {
-  if (text.length > LONGEST_TEXT) return false;
   const slash = text.indexOf('/');
   if (!scanIPv6(text, slash < 0 ? text.length : slash, out)) return false;
   if (slash < 0) {
@@ -196,7 +192,7 @@ export function formatKey(key: Readonly<PrefixRegister>): string {
  * one spelling only (no leading zeros): an IPv4 address that was accepted is canonical, and nothing need be made.
  */
 export function formatKeyOf(text: string, key: Readonly<PrefixRegister>): string {
-  return key.form === 'endpoint' && key.family === 4 && !text.includes(':') ? text : formatKey(key);
+  return key.form === 'endpoint' && !text.includes(':') ? text : formatKey(key);
 }
 
 /** The canonical text of an address or CIDR in its own form, or `undefined` when `text` is neither. */

@@ -9,7 +9,7 @@ const config: ViteUserConfig = defineConfig({
   test: {
     include: [...(ROOMS[MUTATED_ROOM]?.tests ?? [])],
     setupFiles: ['test/mutate/property-setup.ts'],
-    testTimeout: 20_000,
+    testTimeout: 60_000,
     reporters: [new LoadFailures()],
   },
 });

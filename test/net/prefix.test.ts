@@ -1,8 +1,19 @@
 import fc from 'fast-check';
 import ipaddr from 'ipaddr.js';
 import { describe, expect, it } from 'vitest';
-import { comparePrefixes, containsWords, Prefix, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
-import { addressText, cidrText } from './support/arbitraries.ts';
+import {
+  canonicalAddress,
+  canonicalKey,
+  comparePrefixes,
+  containsWords,
+  copyRegister,
+  formatKey,
+  formatKeyOf,
+  Prefix,
+  parsePrefix,
+  prefixRegister,
+} from '../../src/net/prefix.ts';
+import { addressText, almostAddressText, cidrText, ipv6Groups } from './support/arbitraries.ts';
 
 function parse(text: string): Prefix {
   const prefix = Prefix.parse(text);
@@ -80,10 +91,30 @@ describe('a prefix', () => {
     );
   });
 
+  it('contains an address that differs from its own at some bit exactly if it is no longer than that', () => {
+    const bit = fc.integer({ min: 0, max: 127 });
+    const near = fc.integer({ min: -2, max: 3 });
+    fc.assert(
+      fc.property(
+        ipv6Groups,
+        bit,
+        fc.oneof(near, fc.integer({ min: -127, max: 128 })),
+        (groups, bit, more) => {
+          const length = Math.min(Math.max(bit + more, 0), 128);
+          const text = (values: readonly number[]): string => values.map((n) => n.toString(16)).join(':');
+          const other = groups.map((value, i) => (i === bit >> 4 ? value ^ (0x8000 >> (bit & 15)) : value));
+          const [net, address] = [parse(`${text(groups)}/${length}`), parse(text(other))];
+          if (address.family === 6) expect(net.contains(address)).toBe(length <= bit);
+        },
+      ),
+    );
+  });
+
   it('contains another exactly if that one begins with its bits', () => {
     fc.assert(
       fc.property(anyPrefix, anyPrefix, (a, b) => {
         expect(a.contains(b)).toBe(naiveContains(naive(a), naive(b)));
+        expect(a.contains(parse(a.toString()))).toBe(true);
       }),
     );
   });
@@ -113,6 +144,7 @@ describe('a prefix', () => {
         expect(Math.sign(comparePrefixes(a, b))).toBe(Math.sign(naiveCompare(naive(a), naive(b))));
         expect(Math.sign(comparePrefixes(a, b)) + Math.sign(comparePrefixes(b, a))).toBe(0);
         expect(comparePrefixes(a, b) === 0).toBe(a.toString() === b.toString());
+        expect(a.equals(b)).toBe(a.toString() === b.toString());
         if (comparePrefixes(a, b) <= 0 && comparePrefixes(b, c) <= 0)
           expect(comparePrefixes(a, c)).toBeLessThanOrEqual(0);
       }),
@@ -165,12 +197,66 @@ describe('a prefix', () => {
     ['10.1.2.3/99999999999999999999', 'many digits'],
     ['fe80::1%eth0/64', 'a zone id'],
     ['10.1/16', 'a short address'],
+    ['256', 'a number above an octet'],
+    ['108', 'a number'],
+    ['.18', 'a dot and a number'],
+    ['fd00::/', 'no length, IPv6'],
+    ['fd00::/a', 'a letter for a length'],
+    ['10.1.2.3/:', 'the character after the digits for a length'],
+    ['10.1.2.3:8', 'a port'],
+    ['10.1.2.3 8', 'white space for a slash'],
   ])('%j is refused: %s', (text) => {
     expect(Prefix.parse(text)).toBeUndefined();
   });
 });
 
 describe('a key', () => {
+  it('is accepted or refused as address and length are, when it is nearly right', () => {
+    const almostLength = fc.string({ unit: fc.constantFrom(...'0123689ax:/'), maxLength: 3 });
+    const almostKey = fc.oneof(
+      almostAddressText,
+      fc.tuple(fc.oneof(addressText, cidrText), almostLength).map(([text, length]) => `${text}/${length}`),
+    );
+    fc.assert(
+      fc.property(almostKey, (text) => {
+        const [, address = '', length] = /^([^/]*)(?:\/(0|[1-9][0-9]*))?$/.exec(text) ?? [];
+        const canonical = canonicalAddress(address);
+        const most = address.includes(':') ? 128 : 32;
+        const legal = canonical !== undefined && Number(length ?? 0) <= most;
+        expect(Prefix.parse(text) !== undefined).toBe(legal);
+        expect(canonicalKey(text)).toBe(
+          legal ? (length === undefined ? canonical : parse(text).toString()) : undefined,
+        );
+      }),
+    );
+  });
+
+  it('is written the same whether or not its text is at hand', () => {
+    fc.assert(
+      fc.property(fc.oneof(addressText, cidrText), (text) => {
+        const register = prefixRegister();
+        expect(parsePrefix(text, register)).toBe(true);
+        expect(formatKeyOf(text, register)).toBe(formatKey(register));
+        // The longest match of an address may be a CIDR.
+        expect(formatKeyOf(text, { ...register, form: 'cidr' })).toBe(parse(text).toString());
+      }),
+    );
+  });
+
+  it('is 0.0.0.0 in a new register', () => {
+    const register = prefixRegister();
+    expect(parsePrefix('0.0.0.0', register) && register).toEqual(prefixRegister());
+  });
+
+  it('that was copied is kept', () => {
+    const register = prefixRegister();
+    parsePrefix('fd00:1:2:3:4:5:6:7/120', register);
+    const copy = copyRegister(register);
+    expect(copy).toEqual(register);
+    parsePrefix('10.1.2.3', register);
+    expect(formatKey(copy)).toBe('fd00:1:2:3:4:5:6:0/120');
+  });
+
   it('written as an address and as its full-length CIDR is one prefix in two forms', () => {
     const register = prefixRegister();
     expect(parsePrefix('10.1.2.3', register) && { ...register }).toMatchObject({

@@ -10,7 +10,7 @@ export const ipv4Text: fc.Arbitrary<string> = fc
 
 const group = fc.oneof(
   { weight: 3, arbitrary: fc.constant(0) },
-  { weight: 1, arbitrary: fc.constant(0xffff) },
+  { weight: 1, arbitrary: fc.constantFrom(0xf, 0x10, 0xff, 0x100, 0xfff, 0x1000, 0xffff) },
   { weight: 2, arbitrary: fc.integer({ min: 0, max: 0xffff }) },
 );
 
@@ -47,7 +47,7 @@ export const almostAddressText: fc.Arbitrary<string> = fc
       fc.tuple(
         fc.nat(),
         fc.constantFrom('insert', 'remove', 'replace'),
-        fc.constantFrom(...'0123459afgAF:./%- \u0130'),
+        fc.constantFrom(...'0123459afgAF@`:./%- \u0130'),
       ),
       {
         maxLength: 3,
