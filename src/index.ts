@@ -16,6 +16,7 @@ export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
 export type { AddClusterOutcome, ClusterMeshOptions, ClusterMeshStatus } from './clustermesh/cluster-mesh.ts';
 export { ClusterMesh } from './clustermesh/cluster-mesh.ts';
+export type { RemoteClusterState, RemoteClusterStatus } from './clustermesh/cluster-status.ts';
 export type { ConfigFile, ConfigListing } from './clustermesh/config-directory.ts';
 export type {
   ConfigFollowerOptions,
@@ -24,15 +25,11 @@ export type {
 } from './clustermesh/config-follower.ts';
 export { ConfigFollower } from './clustermesh/config-follower.ts';
 export type { IPSink, MeshEngines, NodeSink, ServiceSink } from './clustermesh/engines.ts';
+export type { ConnectKvstore } from './clustermesh/followed-cluster.ts';
 export type { GlobalServices } from './clustermesh/global-services.ts';
 export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-cluster.ts';
 export { OwnCluster } from './clustermesh/own-cluster.ts';
-export type {
-  ConnectKvstore,
-  RemoteClusterState,
-  RemoteClusterStatus,
-} from './clustermesh/remote-cluster.ts';
-export type { SyncDeadline, SyncProgress } from './clustermesh/sync-deadline.ts';
+export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';
 // ── What the engines tell: a datapath, and recording ones ──────────────────────────────────────────────────
 export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';
 export { connectDatapath } from './datapath/datapath.ts';

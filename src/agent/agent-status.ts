@@ -1,8 +1,7 @@
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
-import type { ResourceStatuses } from '../clustermesh/cluster-stores.ts';
 import type { ConfigFollowerStatus } from '../clustermesh/config-follower.ts';
-import type { OwnCluster } from '../clustermesh/own-cluster.ts';
+import type { OwnCluster, OwnClusterStatus } from '../clustermesh/own-cluster.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { MESH_RESOURCES, type MeshResource } from '../kvstore/codec/keys.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
@@ -23,8 +22,10 @@ export interface ClusterStatus {
   /** 0 when it has none, or is not known yet. */
   readonly id: number;
   readonly state: string;
-  /** Whether everything of it has been complete once. */
+  /** Whether what is known of it is complete and follows its kvstore now. */
   readonly ready: boolean;
+  /** While it is not, but was before: when that was, ISO 8601. What was known then is served. */
+  readonly knownAt: string | undefined;
   /** Keys that are held, by resource; a resource that is not followed is left out. */
   readonly keys: Readonly<Partial<Record<MeshResource, number>>>;
   /** Resources that have not been complete yet. */
@@ -33,8 +34,12 @@ export interface ClusterStatus {
   readonly rejected: number;
   /** Whether its kvstore answers now. */
   readonly connected: boolean;
+  /** Since when `connected` is what it is, ISO 8601. */
+  readonly connectedSince: string;
   readonly failures: number;
+  /** It may have been overcome since. */
   readonly lastFailure: string | undefined;
+  readonly lastFailureAt: string | undefined;
 }
 
 /** How an agent stands, as plain data: fit for JSON. */
@@ -89,53 +94,58 @@ export interface StatusParts {
   readonly folder?: ConfigFollowerStatus | undefined;
 }
 
-function heldKeys(resources: ResourceStatuses): ClusterStatus['keys'] {
-  return Object.fromEntries(Object.entries(resources).map(([resource, { keys }]) => [resource, keys]));
+function isoTime(at: number | undefined): string | undefined {
+  return at === undefined ? undefined : new Date(at).toISOString();
 }
 
-function missingOf(resources: ResourceStatuses): readonly MeshResource[] {
-  return MESH_RESOURCES.filter((resource) => resources[resource]?.synced === false);
+function statusOfCluster(cluster: OwnClusterStatus, own: boolean, id: number): ClusterStatus {
+  const { name, state, ready, connected, failures, lastFailure, resources } = cluster;
+  const held = Object.entries(resources).map(([resource, { keys }]) => [resource, keys] as const);
+  return {
+    ...{ name, own, id, state, ready, connected, failures, lastFailure },
+    rejected: cluster.rejections.total,
+    knownAt: isoTime(cluster.knownAt),
+    connectedSince: new Date(cluster.connectedSince).toISOString(),
+    lastFailureAt: isoTime(cluster.lastFailureAt),
+    keys: Object.fromEntries(held),
+    missing: MESH_RESOURCES.filter((resource) => resources[resource]?.synced === false),
+  };
 }
 
-function isWatching(resources: ResourceStatuses): boolean {
-  return Object.values(resources).some(({ watch }) => watch?.state === 'watching');
-}
-
-/** What the watches of a cluster that is followed, and out of reach now, have failed at. */
-function watchFailure(resources: ResourceStatuses): string | undefined {
-  if (isWatching(resources)) return undefined;
-  return Object.values(resources)
-    .map(({ watch }) => watch?.lastFailure?.message)
-    .find(Boolean);
+/** A cluster that is followed, by its name. */
+export function clusterStatus({ own, ownID, mesh }: Followed, name: string): ClusterStatus | undefined {
+  if (own.names.includes(name)) return statusOfCluster(own.status(), true, ownID);
+  const status = mesh.statusOf(name);
+  return status && statusOfCluster(status, false, status.config?.id ?? 0);
 }
 
 /** Every cluster that is followed, the own one first. */
-export function clusterStatuses({ own, ownID, mesh }: Followed): readonly ClusterStatus[] {
-  const { name, ready, resources, rejections } = own.status();
-  const state = ready ? 'ready' : 'watching';
-  const first: ClusterStatus = {
-    ...{ name, own: true, id: ownID, state, ready, keys: heldKeys(resources), missing: missingOf(resources) },
-    ...{ rejected: rejections.total, connected: isWatching(resources), failures: 0 },
-    lastFailure: watchFailure(resources),
-  };
-  const others = mesh.status().clusters.map(
-    ({ config, resources, rejections, name, state, ready, ...how }): ClusterStatus => ({
-      ...{ name, own: false, id: config?.id ?? 0, state, ready, connected: how.connected },
-      ...{ failures: how.failures, lastFailure: watchFailure(resources) ?? how.lastFailure },
-      ...{ keys: heldKeys(resources), missing: missingOf(resources), rejected: rejections.total },
-    }),
-  );
-  return [first, ...others];
+export function clusterStatuses(followed: Followed): readonly ClusterStatus[] {
+  const names = [...followed.own.names, ...followed.mesh.names];
+  return names.flatMap((name) => clusterStatus(followed, name) ?? []);
+}
+
+/** How a cluster stands, for people: `unreachable, serving what was known at 2026-11-20T12:00:00.000Z`. */
+export function standingText({ state, ready, connected, knownAt, missing }: ClusterStatus): string {
+  if (ready) return 'connected, complete';
+  const reached = knownAt === undefined ? 'not connected' : 'unreachable';
+  const how =
+    state === 'no-configuration' ? 'no configuration in its kvstore' : connected ? 'connected' : reached;
+  const lacks = missing.length === 0 ? '' : `, ${missing.join(', ')} missing`;
+  return `${how}${knownAt === undefined ? '' : `, serving what was known at ${knownAt}`}${lacks}`;
+}
+
+/** The same with the latest failure. */
+export function troubleText(cluster: ClusterStatus): string {
+  const why = cluster.lastFailure === undefined ? '' : `: ${cluster.lastFailure}`;
+  return `${standingText(cluster)}${why}`;
 }
 
 /** What is not complete, a sentence for each cluster. */
 export function missingClusters(clusters: readonly ClusterStatus[]): readonly string[] {
   return clusters
     .filter(({ ready }) => !ready)
-    .map(({ name, missing, lastFailure }) => {
-      const why = lastFailure === undefined ? '' : `: ${lastFailure}`;
-      return `cluster ${name} is not complete, ${missing.join(', ')} missing${why}`;
-    });
+    .map((cluster) => `cluster ${cluster.name} is not complete, ${troubleText(cluster)}`);
 }
 
 /** Collects the status. Cost: one pass over services and nodes. */

@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
+import { unsubscribeOnce } from '../base/subscription.ts';
 import { TurnGate } from '../base/turn-gate.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import { OwnCluster } from '../clustermesh/own-cluster.ts';
-import { waitForClusters } from '../clustermesh/sync-deadline.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
@@ -17,13 +17,14 @@ import { ServiceCache } from '../servicecache/service-cache.ts';
 import {
   type AgentStatus,
   agentStatus,
+  clusterStatus,
   clusterStatuses,
   type Followed,
   missingClusters,
 } from './agent-status.ts';
 import type { Knowledge } from './answers.ts';
 import { applyManifest } from './apply-manifest.ts';
-import { ClusterReport } from './cluster-report.ts';
+import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
 import { ConfigFolder } from './config-folder.ts';
 import { InputError, unreadable } from './input-error.ts';
 import { labelName } from './label-name.ts';
@@ -54,6 +55,21 @@ const FAILURES = { memory: 1, etcd: 3 };
 
 function problemText(folder: string, name: string, why: string): string {
   return `--clustermesh-config ${join(folder, name)}: ${why}`;
+}
+
+/** The clusters, with one stream of changes. */
+function reported(followed: Followed): ReportedClusters {
+  const { own, mesh } = followed;
+  return {
+    names: [...own.names, ...mesh.names],
+    statusOf: (name) => clusterStatus(followed, name),
+    onChange: (callback) => {
+      const subscriptions = [own.onChange(callback), mesh.onChange(callback)];
+      return unsubscribeOnce(() => {
+        for (const unsubscribe of subscriptions) unsubscribe();
+      });
+    },
+  };
 }
 
 /** The engines and what feeds them, wired together. */
@@ -113,15 +129,12 @@ export class Agent implements Knowledge, PlayStage {
     if (clustermeshConfig !== undefined) await this.#followFolder(clustermeshConfig, followed.mesh);
     const kind = kvstore === 'etcd' || clustermeshConfig !== undefined ? 'etcd' : 'memory';
     const { own, mesh } = followed;
-    const patience = { clock, deadlineMs: PATIENCE_MS[kind], failures: FAILURES[kind], signal };
-    await Promise.all([
-      waitForClusters(() => [own.progress()], own.synced(), patience),
-      mesh.clustersSynced(patience),
-    ]);
+    const patience = { deadlineMs: PATIENCE_MS[kind], failures: FAILURES[kind], signal };
+    await Promise.all([own.syncedWithin(patience), mesh.clustersSynced(patience)]);
     this.services.markSynced();
     this.#etcd?.bootstrapped();
     this.#syncedMs = clock.now() - begun;
-    this.#report = new ClusterReport(() => clusterStatuses(followed), this.#context.log, clock);
+    this.#report = new ClusterReport(reported(followed), this.#context.log, clock);
     this.#report.start();
     return [...this.#folderProblems(), ...missingClusters(clusterStatuses(followed))];
   }
@@ -243,9 +256,7 @@ export class Agent implements Knowledge, PlayStage {
     const own = new OwnCluster({
       clusterName,
       engines: { ipcache, nodes, remoteNodeIdentities },
-      backend,
-      gate,
-      onReject,
+      ...{ backend, clock, random, gate, onReject },
     });
     own.start();
     const mesh = new ClusterMesh({

@@ -1,85 +1,104 @@
 import type { Clock, Timer } from '../base/clock.ts';
-import type { ClusterStatus } from './agent-status.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import { type ClusterStatus, troubleText } from './agent-status.ts';
 import type { Logger } from './log.ts';
 
-/** How often the clusters are looked at; one that is away at two looks running is told. */
-const LOOK_MS = 1_000;
+/** Trouble that is over so soon is not reported. */
+const GRACE_MS = 1_000;
 
-/** A cluster as it was at the last look. */
-interface Seen {
-  /** Since when it has been out of reach, or incomplete from the start. */
-  readonly since: number | undefined;
-  /** Whether that has been said. */
-  readonly told: boolean;
+/** The clusters that are reported on. */
+export interface ReportedClusters {
+  readonly names: readonly string[];
+  /** Undefined for one that has gone. */
+  statusOf(name: string): ClusterStatus | undefined;
+  /** Calls back when a cluster has come or gone, or its status has changed. */
+  onChange(callback: (name: string) => void): Unsubscribe;
 }
 
-function howLong(ms: number): string {
-  return `${Math.round(ms / 1000)} s`;
+/** A cluster that is in trouble. */
+interface Trouble {
+  readonly since: number;
+  /** Whether it has been reported. */
+  reported: boolean;
+  readonly timer: Timer | undefined;
 }
 
 /**
- * Says in the log when a cluster goes out of reach and when it is back, and which clusters come and go. What is known
- * stays meanwhile (SEMANTICS 6), so that nothing else would show it. The end of trouble has the level of its
- * beginning: whoever read the one is to read the other.
+ * Logs when a cluster becomes unreachable, or loses its configuration, and when it is complete again, and which clusters
+ * come and go. What is known stays meanwhile (SEMANTICS 6), so that nothing else would show it. The end of trouble has
+ * the level of its beginning: a reader of the one has to find the other.
  */
 export class ClusterReport {
-  readonly #look: () => readonly ClusterStatus[];
+  readonly #clusters: ReportedClusters;
   readonly #log: Logger;
   readonly #clock: Clock;
-  #seen: ReadonlyMap<string, Seen> = new Map();
-  #timer: Timer | undefined;
+  readonly #known = new Set<string>();
+  readonly #troubles = new Map<string, Trouble>();
+  #unsubscribe: Unsubscribe | undefined;
 
-  constructor(look: () => readonly ClusterStatus[], log: Logger, clock: Clock) {
-    this.#look = look;
+  constructor(clusters: ReportedClusters, log: Logger, clock: Clock) {
+    this.#clusters = clusters;
     this.#log = log;
     this.#clock = clock;
   }
 
-  /** Begins with what stands now; what is not complete has been told by the first sync. */
+  /** Begins with what stands now; what is not complete was reported with the first sync. */
   start(): void {
-    const now = this.#clock.now();
-    const first = ({ name, ready }: ClusterStatus): readonly [string, Seen] => [
-      name,
-      { since: ready ? undefined : now, told: !ready },
-    ];
-    this.#seen = new Map(this.#look().map(first));
-    this.#again();
+    const since = this.#clock.now();
+    for (const name of this.#clusters.names) {
+      this.#known.add(name);
+      if (this.#clusters.statusOf(name)?.ready === false)
+        this.#troubles.set(name, { since, reported: true, timer: undefined });
+    }
+    this.#unsubscribe = this.#clusters.onChange((name) => this.#look(name));
   }
 
   stop(): void {
-    this.#timer?.cancel();
+    this.#unsubscribe?.();
+    for (const name of this.#troubles.keys()) this.#forget(name);
   }
 
-  #again(): void {
-    this.#timer = this.#clock.after(LOOK_MS, () => {
-      this.#compare();
-      this.#again();
-    });
-  }
-
-  #compare(): void {
-    const before = this.#seen;
-    const clusters = this.#look();
-    this.#seen = new Map(clusters.map((cluster) => [cluster.name, this.#next(cluster)]));
-    for (const name of before.keys()) {
-      if (!this.#seen.has(name)) this.#log.info(`cluster ${name} has left the mesh`);
+  #look(name: string): void {
+    const cluster = this.#clusters.statusOf(name);
+    if (cluster === undefined) {
+      this.#forget(name);
+      if (this.#known.delete(name)) this.#log.info(`cluster ${name} has left the mesh`);
+      return;
     }
+    if (!this.#known.has(name)) this.#log.info(`cluster ${name} has joined the mesh`);
+    this.#known.add(name);
+    const trouble = this.#troubles.get(name);
+    if (trouble === undefined) {
+      if (isTrouble(cluster)) this.#begin(name);
+    } else if (cluster.ready || (!trouble.reported && !isTrouble(cluster))) this.#end(name, trouble);
   }
 
-  #next(cluster: ClusterStatus): Seen {
-    const { name, connected, ready, lastFailure } = cluster;
-    const before = this.#seen.get(name);
-    const now = this.#clock.now();
-    if (before === undefined) this.#log.info(`cluster ${name} has joined the mesh`);
-    const { since, told } = before ?? { since: undefined, told: false };
-    if (connected && (ready || !told)) {
-      if (told)
-        this.#log.warn(`cluster ${name} is in reach and complete, after ${howLong(now - (since ?? now))}`);
-      return { since: undefined, told: false };
-    }
-    if (told || since === undefined) return { since: since ?? now, told };
-    const why = lastFailure === undefined ? '' : `: ${lastFailure}`;
-    this.#log.warn(`cluster ${name} is out of reach, and what is known of it grows old${why}`);
-    return { since, told: true };
+  #begin(name: string): void {
+    const timer = this.#clock.after(GRACE_MS, () => this.#report(name));
+    this.#troubles.set(name, { since: this.#clock.now(), reported: false, timer });
   }
+
+  #report(name: string): void {
+    const trouble = this.#troubles.get(name);
+    const cluster = this.#clusters.statusOf(name);
+    if (trouble === undefined || cluster === undefined) return;
+    trouble.reported = true;
+    this.#log.warn(`cluster ${name}: ${troubleText(cluster)}`);
+  }
+
+  #end(name: string, { since, reported }: Trouble): void {
+    this.#forget(name);
+    if (!reported) return;
+    const seconds = Math.round((this.#clock.now() - since) / 1000);
+    this.#log.warn(`cluster ${name}: connected, complete, after ${seconds} s`);
+  }
+
+  #forget(name: string): void {
+    this.#troubles.get(name)?.timer?.cancel();
+    this.#troubles.delete(name);
+  }
+}
+
+function isTrouble({ connected, state }: ClusterStatus): boolean {
+  return !connected || state === 'no-configuration' || state === 'failed';
 }

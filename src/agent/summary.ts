@@ -1,6 +1,6 @@
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
-import type { AgentStatus, ClusterStatus } from './agent-status.ts';
+import { type AgentStatus, type ClusterStatus, standingText } from './agent-status.ts';
 import { type Answer, type Knowledge, listServices } from './answers.ts';
 import { entryText, type IdentityName } from './change-text.ts';
 import { rejectedText } from './rejection-report.ts';
@@ -25,11 +25,11 @@ function clusterLines(clusters: readonly ClusterStatus[]): readonly string[] {
   return alignColumns([CLUSTER_HEADER, ...clusters.map((cluster) => clusterRow(cluster).map(printable))]);
 }
 
-function clusterDetail({ name, connected, ready, missing, failures, lastFailure }: ClusterStatus): string {
-  const how = connected ? 'connected' : 'not connected';
-  const lacks = ready ? 'complete' : `${missing.join(', ')} missing`;
+function clusterDetail(cluster: ClusterStatus): string {
+  const { name, failures, lastFailure, lastFailureAt } = cluster;
   const failed = failures === 0 ? '' : `, ${failures} failures`;
-  return `${name}: ${how}, ${lacks}${failed}${lastFailure === undefined ? '' : `, the last: ${lastFailure}`}`;
+  const last = lastFailure === undefined ? '' : `, the last at ${lastFailureAt}: ${lastFailure}`;
+  return `${name}: ${standingText(cluster)}${failed}${last}`;
 }
 
 /** How the clusters of the mesh stand, for `dpcache clustermesh status`. */

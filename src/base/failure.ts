@@ -9,6 +9,11 @@ export interface Failure {
   readonly at: number;
 }
 
+/** What a thrown value says. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
+
 /** The {@link Failure} for a thrown value. */
 export function failureOf(thrown: unknown, clock: Pick<Clock, 'wallTime'>): Failure {
   const at = clock.wallTime();

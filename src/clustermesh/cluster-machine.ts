@@ -1,110 +1,20 @@
-import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
-
-/** Where a remote cluster is in its life (SEMANTICS 6). */
-export type ClusterPhase =
-  /** Nothing has been asked for yet. */
-  | 'idle'
-  /** Its kvstore's client is being made. */
-  | 'connecting'
-  /** Its configuration is being read. */
-  | 'handshake'
-  /** The configuration has been read; may a cluster that says so be of this mesh? */
-  | 'validating'
-  /** What was read under another id is being taken back. */
-  | 'draining'
-  /** Its resources are followed. */
-  | 'watching'
-  /** Something of the above went wrong; tried again after a backoff. */
-  | 'failed'
-  /** What was under way is being ended, so that what follows does not meet it. */
-  | 'leaving'
-  | 'stopped'
-  | 'removed';
-
-/** What comes after `leaving`. */
-export type AfterLeaving = 'connecting' | 'handshake' | 'expired' | 'failed' | 'stopped' | 'removed';
-
-/** A remote cluster's state, as plain data. */
-export interface ClusterState {
-  readonly phase: ClusterPhase;
-  /** Grows whenever something is begun or ended; what answers an earlier attempt is not heeded. */
-  readonly attempt: number;
-  /** While `leaving`. */
-  readonly next: AfterLeaving | undefined;
-  /** Whether there is a client: without one, a retry has to connect first. */
-  readonly connected: boolean;
-  /** The id under which what is held was read, and which no other cluster may have; 0: none. */
-  readonly id: number;
-  /** The configuration that holds; undefined in clusters older than 1.13. */
-  readonly config: ClusterConfig | undefined;
-  /** Services of a cluster that could not be reached for long have been taken back. */
-  readonly expired: boolean;
-  /** Failures since it was last watching: the exponent of the backoff. */
-  readonly streak: number;
-  readonly failures: number;
-  readonly lastFailure: string | undefined;
-}
-
-/** What happens to a remote cluster. Inputs with an `attempt` answer an effect of that attempt. */
-export type ClusterInput =
-  /** Follow it, on a new client. */
-  | { readonly type: 'connect' }
-  | { readonly type: 'connected'; readonly attempt: number }
-  | { readonly type: 'config'; readonly attempt: number; readonly config: ClusterConfig | undefined }
-  /** `objection`: why it may not be of the mesh. */
-  | { readonly type: 'validated'; readonly attempt: number; readonly objection: string | undefined }
-  | { readonly type: 'drained'; readonly attempt: number }
-  /** The configuration has changed, or the kvstore is another one. */
-  | { readonly type: 'outdated'; readonly attempt: number }
-  | { readonly type: 'failed'; readonly attempt: number; readonly message: string }
-  | { readonly type: 'left'; readonly attempt: number }
-  | { readonly type: 'retry'; readonly attempt: number }
-  /** It has not been reached for longer than its services may live. */
-  | { readonly type: 'expired' }
-  | { readonly type: 'stop' }
-  | { readonly type: 'remove' };
-
-/** What is to be done. Every effect but `withdraw-services` is answered by an input of its attempt. */
-export type ClusterEffect =
-  /** Make a client → `connected`, `failed`. */
-  | { readonly do: 'connect' }
-  /** Read the configuration → `config`, `failed`. */
-  | { readonly do: 'read-config' }
-  /** Ask whether the cluster may be of the mesh, at once → `validated`. */
-  | { readonly do: 'validate'; readonly config: ClusterConfig | undefined }
-  /** Take back all that was read, at once → `drained`. */
-  | { readonly do: 'withdraw' }
-  /** Take back the services that were read, at once. */
-  | { readonly do: 'withdraw-services' }
-  /** Follow every resource → `outdated`, `failed`. */
-  | { readonly do: 'follow'; readonly config: ClusterConfig | undefined }
-  /** End what is under way; with `hangUp` the client too → `left`. */
-  | { readonly do: 'leave'; readonly hangUp: boolean }
-  /** Wait → `retry`. */
-  | { readonly do: 'wait'; readonly streak: number };
-
-/** A state, and what it asks for. */
-export interface ClusterStep {
-  readonly state: ClusterState;
-  readonly effects: readonly ClusterEffect[];
-}
-
-/** Of a cluster that has just become known. */
-export const NEW_CLUSTER: ClusterState = {
-  phase: 'idle',
-  attempt: 0,
-  next: undefined,
-  connected: false,
-  id: 0,
-  config: undefined,
-  expired: false,
-  streak: 0,
-  failures: 0,
-  lastFailure: undefined,
-};
+import type {
+  ClusterEffect,
+  ClusterFollow,
+  ClusterInput,
+  ClusterPhase,
+  ClusterState,
+  ClusterStep,
+  ConfigReading,
+  Destination,
+} from './cluster-state.ts';
 
 const GONE =
   'its configuration is gone from its kvstore, which may be starting anew; what is known of it is kept';
+
+function otherClusters(others: readonly string[]): string {
+  return `its kvstore has no configuration of it, only of ${others.join(', ')}: is the name right?`;
+}
 
 function enter(
   state: ClusterState,
@@ -113,75 +23,8 @@ function enter(
   change: Partial<ClusterState> = {},
 ): ClusterStep {
   return {
-    state: { ...state, ...change, phase, next: undefined, attempt: state.attempt + 1 },
+    state: { ...state, next: undefined, ...change, phase, attempt: state.attempt + 1 },
     effects: [effect],
-  };
-}
-
-function leave(state: ClusterState, next: AfterLeaving, change: Partial<ClusterState> = {}): ClusterStep {
-  const hangUp = next === 'connecting' || next === 'stopped' || next === 'removed';
-  const step = enter(state, 'leaving', { do: 'leave', hangUp }, change);
-  const connected = hangUp ? false : step.state.connected;
-  return { state: { ...step.state, next, connected }, effects: step.effects };
-}
-
-function fail(state: ClusterState, message: string): ClusterStep {
-  const { streak, failures } = state;
-  return leave(state, 'failed', { streak: streak + 1, failures: failures + 1, lastFailure: message });
-}
-
-/** Who is over stays over; `removed` is stronger than `stopped`. */
-function isOver({ phase, next }: ClusterState): boolean {
-  return phase === 'stopped' || phase === 'removed' || next === 'stopped' || next === 'removed';
-}
-
-function withdrawServices({ state, effects }: ClusterStep): ClusterStep {
-  return { state: { ...state, expired: true }, effects: [{ do: 'withdraw-services' }, ...effects] };
-}
-
-function left(state: ClusterState): ClusterStep {
-  switch (state.next) {
-    case 'connecting':
-      return enter(state, 'connecting', { do: 'connect' });
-    case 'handshake':
-      return enter(state, 'handshake', { do: 'read-config' });
-    case 'expired':
-      return withdrawServices(enter(state, 'handshake', { do: 'read-config' }));
-    case 'failed':
-      return enter(state, 'failed', { do: 'wait', streak: state.streak });
-    case 'removed':
-      return enter(state, 'removed', { do: 'withdraw' }, { id: 0, config: undefined });
-    default:
-      return { state: { ...state, phase: 'stopped', next: undefined }, effects: [] };
-  }
-}
-
-/** A configuration has been read; what of it can be judged without asking anybody. */
-function judge(state: ClusterState, config: ClusterConfig | undefined): ClusterStep {
-  // A cluster that once had one is no cluster from before 1.13: to take its (empty) kvstore for complete would
-  // sweep all that is valid.
-  if (config === undefined && state.config !== undefined) return fail(state, GONE);
-  return enter(state, 'validating', { do: 'validate', config }, { config });
-}
-
-/** It may be of the mesh: what was read under another id goes first. */
-function accept(state: ClusterState): ClusterStep {
-  const id = state.config?.id ?? 0;
-  const drain = state.id !== 0 && id !== 0 && id !== state.id;
-  if (drain) return enter(state, 'draining', { do: 'withdraw' }, { id });
-  return follow({ ...state, id });
-}
-
-function follow(state: ClusterState): ClusterStep {
-  return enter(state, 'watching', { do: 'follow', config: state.config }, { streak: 0, expired: false });
-}
-
-/** It may not: nothing of it is held any more, and its id is free. */
-function refuse(state: ClusterState, objection: string): ClusterStep {
-  const failed = fail(state, objection);
-  return {
-    state: { ...failed.state, id: 0 },
-    effects: [{ do: 'withdraw' }, ...failed.effects],
   };
 }
 
@@ -189,60 +32,182 @@ function ignore(state: ClusterState): ClusterStep {
   return { state, effects: [] };
 }
 
-/** What a phase expects; anything else is late or early, and not heeded. */
+function leave(state: ClusterState, next: Destination, change: Partial<ClusterState> = {}): ClusterStep {
+  const hangUp = next === 'connecting' || next === 'stopped' || next === 'removed';
+  const hasClient = state.hasClient && !hangUp;
+  return enter(state, 'leaving', { do: 'leave', hangUp }, { ...change, next, hasClient });
+}
+
+function fail(state: ClusterState, message: string, change: Partial<ClusterState> = {}): ClusterStep {
+  return leave(state, 'failed', { ...failed(state, message), streak: state.streak + 1, ...change });
+}
+
+function failed({ failures }: ClusterState, message: string): Partial<ClusterState> {
+  return { failures: failures + 1, lastFailure: message };
+}
+
+/** Both are terminal states; `removed` is stronger than `stopped`. */
+function isOver({ phase, next }: ClusterState): boolean {
+  return phase === 'stopped' || phase === 'removed' || next === 'stopped' || next === 'removed';
+}
+
+/** Goes on to `next`; whatever is owed is withdrawn before. */
+function proceed(state: ClusterState, next: Destination): ClusterStep {
+  if (state.owed === 'nothing' || next === 'stopped') return begin(state, next);
+  return enter(state, 'draining', { do: 'withdraw', what: state.owed }, { next });
+}
+
+function begin(state: ClusterState, next: Destination): ClusterStep {
+  switch (next) {
+    case 'connecting':
+      return enter(state, 'connecting', { do: 'connect' });
+    case 'handshake':
+      return state.hasClient
+        ? enter(state, 'handshake', { do: 'read-config' })
+        : enter(state, 'connecting', { do: 'connect' });
+    case 'watching':
+      return enter(state, 'watching', { do: 'follow', ...how(state) }, { streak: 0, expired: false });
+    case 'unconfigured':
+      return enter(state, 'unconfigured', { do: 'await-config' });
+    case 'failed':
+      return enter(state, 'failed', { do: 'wait', streak: state.streak });
+    case 'stopped':
+    case 'removed':
+      return { state: { ...state, phase: next, next: undefined }, effects: [] };
+  }
+}
+
+/** What a remote cluster shows is complete when its canaries say so; the own one has to prove that after a loss only. */
+function how({ config, own, gone, unproven, failStatic }: ClusterState): ClusterFollow {
+  if (!failStatic) return { config, canaries: false, deletes: 'all', refill: false };
+  if (gone) return { config, canaries: false, deletes: 'none', refill: false };
+  const canaries = config?.capabilities.syncedCanaries === true && (!own || unproven);
+  const deletes = config === undefined ? 'all' : 'proven';
+  return { config, canaries, deletes, refill: own && unproven && config === undefined };
+}
+
+/** What a handshake has found; what of it can be judged without asking. */
+function judge(state: ClusterState, { config, replaced, others }: ConfigReading): ClusterStep {
+  const unproven = state.unproven || replaced;
+  if (config !== undefined)
+    return enter(state, 'validating', { do: 'validate', config }, { config, gone: false, unproven });
+  // A cluster that once had a configuration is not one from before 1.13: to take its (empty) kvstore for complete
+  // would sweep all that is valid.
+  const gone = state.config !== undefined && state.failStatic;
+  if (state.own) {
+    const change = { gone, unproven: unproven || gone, ...alone(state, gone, others) };
+    return begin({ ...state, ...change }, 'watching');
+  }
+  if (!gone && others.length === 0)
+    return enter(state, 'validating', { do: 'validate', config }, { unproven });
+  const why = gone ? GONE : otherClusters(others);
+  return enter(
+    state,
+    'unconfigured',
+    { do: 'await-config' },
+    { gone, unproven: true, ...failed(state, why) },
+  );
+}
+
+/** The own cluster is followed without its configuration, too; what is wrong is said once. */
+function alone(state: ClusterState, gone: boolean, others: readonly string[]): Partial<ClusterState> {
+  if (gone) return state.gone ? {} : failed(state, GONE);
+  return others.length === 0 ? {} : failed(state, otherClusters(others));
+}
+
+/** It may be part of the mesh: what was read under another id is withdrawn first. */
+function accept(state: ClusterState): ClusterStep {
+  const id = state.own ? 0 : (state.config?.id ?? 0);
+  const owed = state.id !== 0 && id !== 0 && id !== state.id ? 'everything' : state.owed;
+  return proceed({ ...state, id, owed }, 'watching');
+}
+
+/** Where it goes after everything is withdrawn, nothing is known of it, and its id is free. */
+function drained(state: ClusterState): ClusterStep {
+  const { owed, next = 'handshake' } = state;
+  const forget =
+    owed === 'everything' && next !== 'watching' ? { id: 0, config: undefined, gone: false } : {};
+  return begin({ ...state, ...forget, owed: 'nothing' }, next);
+}
+
+/** What a phase expects; anything else is late or early, and ignored. */
 function answer(state: ClusterState, input: ClusterInput): ClusterStep {
   const { phase } = state;
+  const follows = phase === 'watching' || phase === 'unconfigured';
   switch (input.type) {
     case 'connected':
       if (phase !== 'connecting') break;
-      return enter(state, 'handshake', { do: 'read-config' }, { connected: true });
+      return begin({ ...state, hasClient: true }, 'handshake');
     case 'config':
       if (phase !== 'handshake') break;
-      return judge(state, input.config);
+      return judge(state, input);
     case 'validated':
       if (phase !== 'validating') break;
-      return input.objection === undefined ? accept(state) : refuse(state, input.objection);
+      return input.objection === undefined
+        ? accept(state)
+        : fail(state, input.objection, { owed: 'everything' });
     case 'drained':
       if (phase !== 'draining') break;
-      return follow(state);
-    case 'outdated':
+      return drained(state);
+    case 'complete':
       if (phase !== 'watching') break;
-      return leave(state, 'handshake');
+      return ignore({ ...state, unproven: state.unproven && how(state).refill });
+    case 'refilled':
+      if (phase !== 'watching') break;
+      return leave(state, 'handshake', { unproven: false });
+    case 'outdated':
+      if (!follows) break;
+      return leave(state, 'handshake', { unproven: state.unproven || input.diverged });
     case 'failed':
-      if (phase !== 'connecting' && phase !== 'handshake' && phase !== 'watching') break;
+      if (phase !== 'connecting' && phase !== 'handshake' && !follows) break;
       return fail(state, input.message);
     case 'left':
       if (phase !== 'leaving') break;
-      return left(state);
+      return proceed(state, state.next ?? 'stopped');
     case 'retry':
       if (phase !== 'failed') break;
-      return state.connected
-        ? enter(state, 'handshake', { do: 'read-config' })
-        : enter(state, 'connecting', { do: 'connect' });
+      return begin(state, 'handshake');
     default:
   }
   return ignore(state);
 }
 
+/** Where a phase that is interrupted is taken up again. */
+const TAKEN_UP: Readonly<Record<ClusterPhase, Destination | undefined>> = {
+  connecting: 'connecting',
+  handshake: 'handshake',
+  validating: 'handshake',
+  watching: 'handshake',
+  unconfigured: 'unconfigured',
+  failed: 'failed',
+  idle: undefined,
+  draining: undefined,
+  leaving: undefined,
+  stopped: undefined,
+  removed: undefined,
+};
+
 /** Ends what follows the services too: they have to be read anew once the cluster is reached again. */
 function expire(state: ClusterState): ClusterStep {
-  if (state.expired || state.phase === 'leaving' || isOver(state)) return ignore(state);
-  return state.phase === 'watching' ? leave(state, 'expired') : withdrawServices(ignore(state));
+  if (state.expired || isOver(state)) return ignore(state);
+  const change = { expired: true, owed: state.owed === 'everything' ? state.owed : 'services' } as const;
+  const next = TAKEN_UP[state.phase];
+  return next === undefined ? ignore({ ...state, ...change }) : leave(state, next, change);
 }
 
 /**
- * What a remote cluster does next. Pure; drawn in the README of this room. The state machine never has two
- * things under way: whatever reads or follows is left before anything else is begun.
+ * What a cluster does next. Pure; drawn in the README of this room. The state machine never has two things under way:
+ * whatever reads, follows or withdraws is left before anything else is begun.
  */
 export function stepCluster(state: ClusterState, input: ClusterInput): ClusterStep {
   switch (input.type) {
     case 'connect':
-      return isOver(state) ? ignore(state) : leave(state, 'connecting', { streak: 0, config: undefined });
+      return isOver(state) ? ignore(state) : leave(state, 'connecting', { streak: 0 });
     case 'stop':
       return isOver(state) ? ignore(state) : leave(state, 'stopped');
     case 'remove':
       if (state.phase === 'removed' || state.next === 'removed') return ignore(state);
-      return leave(state, 'removed');
+      return leave(state, 'removed', { owed: 'everything' });
     case 'expired':
       return expire(state);
     default:

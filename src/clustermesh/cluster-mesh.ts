@@ -1,27 +1,38 @@
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
+import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
+import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
+import { NEW_CLUSTER } from './cluster-state.ts';
+import type { RemoteClusterStatus } from './cluster-status.ts';
+import { type ClusterLimits, NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
+import { type ConnectKvstore, FollowedCluster } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
-import { type ConnectKvstore, RemoteCluster, type RemoteClusterStatus } from './remote-cluster.ts';
-import { type SyncDeadline, type SyncProgress, waitForClusters } from './sync-deadline.ts';
+import {
+  type SyncDeadline,
+  type SyncingClusters,
+  type SyncProgress,
+  waitForClusters,
+} from './sync-deadline.ts';
 
-/** What a {@link ClusterMesh} is made of. */
+/** Options of {@link ClusterMesh}. */
 export interface ClusterMeshOptions extends MeshEngines {
   /** The own cluster: it is never followed as a remote one. */
   readonly clusterName: string;
   /** The own cluster's id, which no other may have; 0 when it has none. */
   readonly clusterID: number;
-  /** Default 255. Clusters of another kind of mesh are refused: their identities mean something else. */
+  /** Default 255. Clusters of another kind of mesh are rejected: their identities mean something else. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   readonly clock: Clock;
   readonly random: Random;
   /**
-   * A cluster that could not be reached for so long loses its service backends, until it is reached again; its
-   * nodes, IPs and identities stay. Default: they all stay.
+   * A cluster whose services could not be followed for so long loses its service backends, until it is reached again;
+   * its nodes, IPs and identities stay. Default: they all stay.
    */
   readonly serviceTTLMs?: number | undefined;
   /**
@@ -29,7 +40,7 @@ export interface ClusterMeshOptions extends MeshEngines {
    * do not hold up the event loop. By default each batch is applied as it comes.
    */
   readonly gate?: TurnGate | undefined;
-  /** Told of every refused value, with its kvstore key. */
+  /** Receives every rejected value, with its kvstore key. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
@@ -51,12 +62,13 @@ const CLUSTER_NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
  * The remote clusters of a mesh, each followed into the engines (SEMANTICS 6). Clusters come and go by `add`
  * and `remove`; the faults of one do not touch the others.
  */
-export class ClusterMesh {
+export class ClusterMesh implements SyncingClusters {
   readonly #options: ClusterMeshOptions;
-  readonly #clusters = new Map<string, RemoteCluster>();
+  readonly #clusters = new Map<string, FollowedCluster>();
   /** Which remote clusters share which services. Its content is the mesh's to change. */
   readonly globalServices: GlobalServices = new GlobalServices();
   readonly #turns = new Map<string, Promise<void>>();
+  readonly #changes = new ClusterChanges();
   #stopped = false;
 
   constructor(options: ClusterMeshOptions) {
@@ -82,7 +94,9 @@ export class ClusterMesh {
       const known = this.#clusters.get(name);
       const cluster = known ?? this.#newCluster(name);
       this.#clusters.set(name, cluster);
-      await cluster.connect(connect);
+      const connecting = cluster.connect(connect);
+      this.#changes.notify(name);
+      await connecting;
       return known === undefined ? 'added' : 'reconnected';
     });
   }
@@ -100,6 +114,7 @@ export class ClusterMesh {
       if (cluster === undefined) return false;
       await cluster.remove();
       this.#clusters.delete(name);
+      this.#changes.notify(name);
       return true;
     });
   }
@@ -115,10 +130,17 @@ export class ClusterMesh {
    * the signal fires it gives what is not complete by then.
    */
   clustersSynced(deadline: SyncDeadline): Promise<readonly string[]> {
-    const { clock } = this.#options;
-    const look = (): readonly SyncProgress[] =>
-      this.names.flatMap((name) => this.#clusters.get(name)?.progress() ?? []);
-    return waitForClusters(look, this.synced(), { ...deadline, clock });
+    return waitForClusters(this, { ...deadline, clock: this.#options.clock });
+  }
+
+  /** How far the first sync of a cluster has come; `undefined` when it is not known. */
+  progressOf(name: string): SyncProgress | undefined {
+    return this.#clusters.get(name)?.progress();
+  }
+
+  /** Calls back when a cluster has come or gone, or what its status shows has changed: state, connected, failures. */
+  onChange(callback: OnClusterChange): Unsubscribe {
+    return this.#changes.add(callback);
   }
 
   /** The identities of a cluster; `undefined` when it is not known. */
@@ -126,10 +148,13 @@ export class ClusterMesh {
     return this.#clusters.get(name)?.identities;
   }
 
+  /** One cluster as data; `undefined` when it is not known. */
+  statusOf(name: string): RemoteClusterStatus | undefined {
+    return this.#clusters.get(name)?.status();
+  }
+
   status(): ClusterMeshStatus {
-    const clusters = [...this.#clusters.values()]
-      .map((cluster) => cluster.status())
-      .sort((a, b) => (a.name < b.name ? -1 : 1));
+    const clusters = this.names.flatMap((name) => this.statusOf(name) ?? []);
     return { ready: clusters.every(({ ready }) => ready), clusters };
   }
 
@@ -157,21 +182,29 @@ export class ClusterMesh {
     return turn;
   }
 
-  #newCluster(name: string): RemoteCluster {
+  #newCluster(name: string): FollowedCluster {
     const { clock, random, gate, onReject, serviceTTLMs, maxConnectedClusters = 255 } = this.#options;
     const { ipcache, services, nodes, remoteNodeIdentities } = this.#options;
-    return new RemoteCluster({
-      name,
+    return new FollowedCluster({
+      ...{ name, clock, random, gate, serviceTTLMs, onReject },
+      initial: NEW_CLUSTER,
+      writer: { source: 'clustermesh', owner: name },
       engines: { ipcache, services, nodes, remoteNodeIdentities },
-      clock,
-      random,
-      maxConnectedClusters,
       globalServices: this.globalServices,
-      serviceTTLMs,
-      gate,
-      claimID: (id) => this.#conflict(name, id),
-      onReject,
+      objection: (config) => this.#objection(name, config),
+      limits: (config) => limitsOf(config, maxConnectedClusters),
+      onChange: () => this.#changes.notify(name),
     });
+  }
+
+  /** Why a cluster with this configuration cannot be part of the mesh. */
+  #objection(name: string, config: ClusterConfig | undefined): string | undefined {
+    if (config === undefined) return undefined;
+    const { maxConnectedClusters: own = 255 } = this.#options;
+    const { maxConnectedClusters: theirs = 255 } = config.capabilities;
+    if (theirs !== own) return `cluster ${name} is of a mesh of ${theirs} clusters, this one of ${own}`;
+    if (config.id > own) return `cluster ${name} has id ${config.id}, above ${own}`;
+    return this.#conflict(name, config.id);
   }
 
   /** Why `name` may not have this id. Ids are exclusive: an identity must not mean two things. */
@@ -187,4 +220,10 @@ export class ClusterMesh {
     }
     return undefined;
   }
+}
+
+/** A cluster with an id may say nothing of others. */
+function limitsOf(config: ClusterConfig | undefined, max: MaxConnectedClusters): ClusterLimits {
+  const clusterID = config?.id ?? 0;
+  return clusterID === 0 ? NO_LIMITS : { clusterID, identities: clusterIdentityRange(clusterID, max) };
 }

@@ -1,11 +1,13 @@
+import type { Failure } from '../base/failure.ts';
 import type { RejectionLog } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { Writer } from '../ipcache/types.ts';
-import type { KvstoreBackend } from '../kvstore/backend.ts';
+import type { WatchState } from '../kvstore/backend.ts';
 import { type KeyLayout, type MeshResource, resourcePrefix } from '../kvstore/codec/keys.ts';
-import { WatchStore, type WatchStoreStatus } from '../kvstore/store/watch-store.ts';
+
+import { WatchStore, type WatchStoreRun, type WatchStoreStatus } from '../kvstore/store/watch-store.ts';
 import {
   type ClusterLimits,
   identityDecoder,
@@ -18,7 +20,7 @@ import type { MeshEngines } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
 import { identityObserver, ipObserver, nodeObserver, serviceObserver } from './observers.ts';
 
-/** What {@link ClusterStores} is made of. */
+/** Options of {@link ClusterStores}. */
 export interface ClusterStoresOptions {
   /** The cluster whose keys are followed. */
   readonly cluster: string;
@@ -26,26 +28,40 @@ export interface ClusterStoresOptions {
   readonly writer: Writer;
   readonly engines: MeshEngines;
   readonly identities: RemoteIdentityCache;
-  /** Told of the services that the cluster shares. */
+  /** Where the services that the cluster shares are listed. */
   readonly globalServices?: GlobalServices | undefined;
   readonly rejections: RejectionLog;
   /** See `WatchStoreOptions`. */
   readonly gate?: TurnGate | undefined;
+  /** Called after each batch of each resource. */
+  readonly onApplied: () => void;
 }
 
+/** Why following has ended: the signal has fired, or the kvstore is another one. */
+export type FollowEnd = 'ended' | 'diverged';
+
 /** What is followed of a cluster, where and until when. */
-export interface FollowRequest {
-  readonly backend: KvstoreBackend;
+export interface FollowRequest
+  extends Pick<WatchStoreRun, 'backend' | 'signal' | 'mayDelete' | 'keepUnlisted'> {
   readonly layout: KeyLayout;
-  readonly signal: AbortSignal;
-  /** See `WatchOptions`. */
-  readonly endOnDivergence: boolean;
+  readonly onListed: (resource: MeshResource) => void;
+  readonly onReading: OnReading;
 }
+
+/** Notified of the states of all that reads a cluster: its resources, its configuration, its canaries, its deletes. */
+export type OnReading = (
+  reading: MeshResource | 'config' | 'canaries' | 'deletes',
+  state: WatchState,
+  failure: Failure | undefined,
+) => void;
 
 /** How each resource that is followed is doing. */
 export type ResourceStatuses = Readonly<Partial<Record<MeshResource, WatchStoreStatus>>>;
 
-type AnyStore = Pick<WatchStore<unknown>, 'run' | 'drain' | 'status' | 'synced' | 'isSynced'>;
+type AnyStore = Pick<
+  WatchStore<unknown>,
+  'run' | 'drain' | 'size' | 'refused' | 'status' | 'synced' | 'isSynced'
+>;
 
 /**
  * The stores that follow one cluster's keys into the engines, one for each resource. They outlive connections:
@@ -58,11 +74,11 @@ export class ClusterStores {
 
   constructor(options: ClusterStoresOptions) {
     this.#options = options;
-    const { cluster, writer, engines, identities, globalServices, rejections, gate } = options;
+    const { cluster, writer, engines, identities, globalServices, rejections, gate, onApplied } = options;
     const limits = (): ClusterLimits => this.#limits;
     const { ipcache, nodes, services } = engines;
     const add = <T>(resource: MeshResource, { decode, observer }: Parts<T>): void => {
-      this.#stores.set(resource, new WatchStore<T>({ decode, observer, rejections, gate }));
+      this.#stores.set(resource, new WatchStore<T>({ decode, observer, rejections, gate, onApplied }));
     };
     // Nodes first: they say how to reach what the others name.
     if (nodes !== undefined) {
@@ -96,8 +112,7 @@ export class ClusterStores {
   get arrived(): number {
     let arrived = 0;
     for (const store of this.#stores.values()) {
-      const { keys, refused, synced } = store.status();
-      arrived += keys + refused + (synced ? 1 : 0);
+      arrived += store.size + store.refused + (store.isSynced ? 1 : 0);
     }
     return arrived;
   }
@@ -107,41 +122,79 @@ export class ClusterStores {
     await Promise.all([...this.#stores.values()].map((store) => store.synced));
   }
 
+  /** Keys that are held of all resources. */
+  get size(): number {
+    let size = 0;
+    for (const store of this.#stores.values()) size += store.size;
+    return size;
+  }
+
+  /** Keys that the present watches have shown: unlike those that are held, they are in the kvstore now. */
+  get shown(): number {
+    let shown = 0;
+    for (const store of this.#stores.values()) shown += store.status().watch?.keys ?? 0;
+    return shown;
+  }
+
   status(): ResourceStatuses {
     return Object.fromEntries([...this.#stores].map(([resource, store]) => [resource, store.status()]));
   }
 
-  /** What the handshake said of the cluster; heeded from the next key on. */
+  /** What the handshake said of the cluster; applies from the next key on. */
   setLimits(limits: ClusterLimits): void {
     this.#limits = limits;
   }
 
-  /** Follows one resource until the signal fires, or the store turns out to be another one. */
-  async follow(resource: MeshResource, request: FollowRequest): Promise<'ended' | 'diverged'> {
-    const { backend, layout, signal, endOnDivergence } = request;
-    const prefix = resourcePrefix(resource, this.#options.cluster, layout);
+  /** Follows one resource until the signal fires, or the kvstore turns out to be another one. */
+  follow(resource: MeshResource, request: FollowRequest): Promise<FollowEnd> {
+    const { layout, onListed, onReading, ...run } = request;
     const store = this.#stores.get(resource);
-    return (await store?.run({ backend, prefix, signal, endOnDivergence })) ?? 'ended';
+    if (store === undefined) return Promise.resolve('ended');
+    return store.run({
+      ...run,
+      prefix: resourcePrefix(resource, this.#options.cluster, layout),
+      endOnDivergence: true,
+      onListed: () => onListed(resource),
+      onState: (state, failure) => onReading(resource, state, failure),
+    });
   }
 
-  /** Takes the services back that were read. They must not be followed any more. */
+  /** Takes the services back that were read. They must not be followed any more. Throws as {@link withdraw}. */
   withdrawServices(): void {
-    this.#stores.get('services')?.drain();
-    this.#options.engines.services?.withdrawCluster(this.#options.cluster);
+    inSpiteOfFaults([
+      () => this.#stores.get('services')?.drain(),
+      () => this.#options.engines.services?.withdrawCluster(this.#options.cluster),
+    ]);
   }
 
   /**
    * Takes everything back that was read (I10): key by key, and then whatever the engines still hold of this
-   * writer. Nothing must be followed any more.
+   * writer. Nothing must be followed any more. An engine that throws does not spare the others; the first of what was
+   * thrown is thrown then, and it is to be called again.
    */
   withdraw(): void {
     const { cluster, writer, engines, identities } = this.#options;
-    for (const store of this.#stores.values()) store.drain();
-    engines.services?.withdrawCluster(cluster);
-    engines.ipcache?.withdraw(writer);
-    engines.nodes?.withdraw({ source: writer.source, cluster });
-    identities.clear();
+    inSpiteOfFaults([
+      ...[...this.#stores.values()].map((store) => () => store.drain()),
+      () => engines.services?.withdrawCluster(cluster),
+      () => engines.ipcache?.withdraw(writer),
+      () => engines.nodes?.withdraw({ source: writer.source, cluster }),
+      () => identities.clear(),
+    ]);
   }
+}
+
+/** Does all of it; throws the first fault at the end. */
+function inSpiteOfFaults(steps: readonly (() => unknown)[]): void {
+  const faults: unknown[] = [];
+  for (const step of steps) {
+    try {
+      step();
+    } catch (fault) {
+      faults.push(fault);
+    }
+  }
+  if (faults.length > 0) throw faults[0];
 }
 
 type Parts<T> = Pick<ConstructorParameters<typeof WatchStore<T>>[0], 'decode' | 'observer'>;

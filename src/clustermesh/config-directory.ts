@@ -1,4 +1,4 @@
-import type { ConnectKvstore } from './remote-cluster.ts';
+import type { ConnectKvstore } from './followed-cluster.ts';
 
 /** A file of the configuration directory, as found. */
 export type ConfigFile =

@@ -1,94 +1,120 @@
+import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
-import { RejectionLog, type RejectionStatus } from '../base/rejection.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import { systemClock } from '../base/system-clock.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
+import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
-import { ClusterStores, type ResourceStatuses } from './cluster-stores.ts';
+import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
+import { NEW_CLUSTER } from './cluster-state.ts';
+import type { RemoteClusterStatus } from './cluster-status.ts';
+import { NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
-import type { SyncProgress } from './sync-deadline.ts';
+import { FollowedCluster } from './followed-cluster.ts';
+import {
+  type SyncDeadline,
+  type SyncingClusters,
+  type SyncProgress,
+  waitForClusters,
+} from './sync-deadline.ts';
 
-/** What an {@link OwnCluster} is made of. */
+/** Options of {@link OwnCluster}. */
 export interface OwnClusterOptions {
   readonly clusterName: string;
   readonly engines: Omit<MeshEngines, 'services'>;
   /** The cluster's kvstore. The caller closes it. */
   readonly backend: KvstoreBackend;
+  /** Default: the system's. */
+  readonly clock?: Clock | undefined;
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
+  /**
+   * Keep what is known while the kvstore has lost the cluster's configuration, or was replaced and has not been filled
+   * again, as with remote clusters. Default true; false: the kvstore is believed, and an empty one takes everything away.
+   */
+  readonly failStatic?: boolean | undefined;
+  /**
+   * Without a configuration nothing says that a replaced kvstore is filled again; it is believed after this time, unless
+   * it is empty. Default 15 min, the life of a lease: who is alive has put its keys again by then.
+   */
+  readonly refillMs?: number | undefined;
   /** See `ClusterMeshOptions`; the same one. */
   readonly gate?: TurnGate | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
 /** The own cluster as data. */
-export interface OwnClusterStatus {
-  readonly name: string;
-  readonly ready: boolean;
-  readonly resources: ResourceStatuses;
-  readonly rejections: RejectionStatus;
-}
+export type OwnClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
 
 /**
  * Follows the own cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and
  * no owner. Its services come from Kubernetes and not from here.
  */
-export class OwnCluster {
-  /** The identities that this cluster has allocated. */
-  readonly identities: RemoteIdentityCache = new RemoteIdentityCache();
+export class OwnCluster implements SyncingClusters {
   readonly #options: OwnClusterOptions;
-  readonly #rejections: RejectionLog;
-  readonly #stores: ClusterStores;
-  readonly #stopped = new AbortController();
-  #running: Promise<unknown> = Promise.resolve();
+  readonly #cluster: FollowedCluster;
+  readonly #changes = new ClusterChanges();
   #started = false;
 
   constructor(options: OwnClusterOptions) {
+    const { clusterName: name, engines, clock = systemClock, random = Math.random } = options;
+    const { failStatic = true, refillMs, gate, onReject } = options;
+    const { ipcache, nodes, remoteNodeIdentities } = engines;
     this.#options = options;
-    this.#rejections = new RejectionLog(options.onReject);
-    const { ipcache, nodes, remoteNodeIdentities } = options.engines;
-    this.#stores = new ClusterStores({
-      cluster: options.clusterName,
+    this.#cluster = new FollowedCluster({
+      ...{ name, clock, random, refillMs, gate, onReject },
+      initial: { ...NEW_CLUSTER, own: true, failStatic },
       writer: { source: 'kvstore' },
       engines: { ipcache, nodes, remoteNodeIdentities },
-      identities: this.identities,
-      rejections: this.#rejections,
-      gate: options.gate,
+      objection: () => undefined,
+      limits: () => NO_LIMITS,
+      onChange: () => this.#changes.notify(name),
     });
+  }
+
+  /** The identities that this cluster has allocated. */
+  get identities(): RemoteIdentityCache {
+    return this.#cluster.identities;
+  }
+
+  /** The name of the own cluster. */
+  get names(): readonly string[] {
+    return [this.#options.clusterName];
   }
 
   /** Begins to follow. Once only. */
   start(): void {
     if (this.#started) return;
     this.#started = true;
-    const { backend } = this.#options;
-    const { signal } = this.#stopped;
-    const request = { backend, layout: 'state', signal, endOnDivergence: false } as const;
-    this.#running = Promise.all(
-      this.#stores.resources.map((resource) => this.#stores.follow(resource, request)),
-    );
+    void this.#cluster.connect(() => this.#options.backend);
   }
 
   /** Resolves once every resource has been complete. */
   synced(): Promise<void> {
-    return this.#stores.synced();
+    return this.#cluster.synced();
   }
 
-  /** How far the first sync has come. What its watches fail at they try again: it has no failures of its own. */
-  progress(): SyncProgress {
-    const { isSynced: synced, arrived } = this.#stores;
-    return { name: this.#options.clusterName, synced, arrived, failures: 0 };
+  /** As `ClusterMesh.clustersSynced`, for this one. */
+  syncedWithin(deadline: SyncDeadline): Promise<readonly string[]> {
+    return waitForClusters(this, { clock: this.#options.clock ?? systemClock, ...deadline });
+  }
+
+  progressOf(_name: string): SyncProgress {
+    return this.#cluster.progress();
+  }
+
+  /** Calls back when what `status` shows has changed: state, ready, connected, failures. */
+  onChange(callback: OnClusterChange): Unsubscribe {
+    return this.#changes.add(callback);
   }
 
   status(): OwnClusterStatus {
-    return {
-      name: this.#options.clusterName,
-      ready: this.#stores.isSynced,
-      resources: this.#stores.status(),
-      rejections: this.#rejections.status(),
-    };
+    const { servicesExpired: _, ...status } = this.#cluster.status();
+    return status;
   }
 
   /** Ends following; withdraws nothing (SEMANTICS 6). */
-  async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#running;
+  stop(): Promise<void> {
+    return this.#cluster.stop();
   }
 }

@@ -1,19 +1,24 @@
 import { expect, it } from 'vitest';
 import type { ClusterStatus } from '../../src/agent/agent-status.ts';
-import { ClusterReport } from '../../src/agent/cluster-report.ts';
+import { ClusterReport, type ReportedClusters } from '../../src/agent/cluster-report.ts';
 import { createLog } from '../../src/agent/log.ts';
+import { unsubscribeOnce } from '../../src/base/subscription.ts';
 import { FakeClock } from './support/fake-clock.ts';
 
-type Stand = Partial<Pick<ClusterStatus, 'connected' | 'ready' | 'lastFailure'>>;
+type Stand = Partial<Pick<ClusterStatus, 'connected' | 'ready' | 'state' | 'knownAt' | 'lastFailure'>>;
+
+const AT = '2026-11-20T12:00:00.000Z';
 
 function cluster(name: string, stand: Stand = {}): ClusterStatus {
   return {
-    ...{ name, own: false, id: 2, state: 'ready', ready: true, connected: true },
-    ...{ keys: {}, missing: [], rejected: 0, failures: 0, lastFailure: undefined, ...stand },
+    ...{ name, own: false, id: 2, state: 'ready', ready: true, connected: true, connectedSince: AT },
+    ...{ keys: {}, missing: [], rejected: 0, failures: 0, lastFailure: undefined, lastFailureAt: undefined },
+    knownAt: undefined,
+    ...stand,
   };
 }
 
-/** A report of these clusters; `after` looks at others for so many seconds and gives the lines of the log since. */
+/** A report of these clusters; `after` changes them, lets seconds pass and gives the lines of the log since. */
 function reportOf(first: readonly ClusterStatus[]): {
   readonly after: (seconds: number, clusters: readonly ClusterStatus[]) => Promise<readonly string[]>;
   readonly stop: () => void;
@@ -22,57 +27,91 @@ function reportOf(first: readonly ClusterStatus[]): {
   const clock = new FakeClock();
   const logged: string[] = [];
   let clusters = first;
+  let notify = (_name: string): void => {};
   const log = createLog('info', 'text', { write: (line) => logged.push(line.trimEnd()) });
-  const report = new ClusterReport(() => clusters, log, clock);
+  const reported: ReportedClusters = {
+    names: first.map(({ name }) => name),
+    statusOf: (name) => clusters.find((status) => status.name === name),
+    onChange: (callback) => {
+      notify = callback;
+      return unsubscribeOnce(() => {
+        notify = () => {};
+      });
+    },
+  };
+  const report = new ClusterReport(reported, log, clock);
   report.start();
   const after = async (seconds: number, now: readonly ClusterStatus[]): Promise<readonly string[]> => {
+    const names = new Set([...clusters, ...now].map(({ name }) => name));
     clusters = now;
+    for (const name of names) notify(name);
     await clock.advance(seconds * 1000);
     return logged.splice(0);
   };
   return { after, stop: () => report.stop(), clock };
 }
 
-const AWAY = cluster('far', { connected: false, lastFailure: 'connection refused' });
+const AWAY = cluster('far', {
+  ...{ state: 'unreachable', connected: false, ready: false, knownAt: AT },
+  lastFailure: 'connection refused',
+});
+const EMPTY = cluster('far', {
+  state: 'no-configuration',
+  ready: false,
+  knownAt: AT,
+  lastFailure: 'it is gone',
+});
 
-it('a kvstore that is lost is told once, with the reason, and when it is back', async () => {
+it('a kvstore that is lost is reported once, with the reason and since when, and when it is back', async () => {
   const { after } = reportOf([cluster('far')]);
   expect(await after(5, [cluster('far')])).toEqual([]);
   expect(await after(10, [AWAY])).toEqual([
-    'warn  cluster far is out of reach, and what is known of it grows old: connection refused',
+    `warn  cluster far: unreachable, serving what was known at ${AT}: connection refused`,
   ]);
-  expect(await after(5, [cluster('far')])).toEqual([
-    'warn  cluster far is in reach and complete, after 10 s',
-  ]);
+  expect(await after(5, [AWAY])).toEqual([]);
+  expect(await after(5, [cluster('far')])).toEqual(['warn  cluster far: connected, complete, after 15 s']);
   expect(await after(5, [cluster('far')])).toEqual([]);
+});
+
+it('a configuration that is lost is reported, though the kvstore answers', async () => {
+  const { after } = reportOf([cluster('far')]);
+  expect(await after(10, [EMPTY])).toEqual([
+    `warn  cluster far: no configuration in its kvstore, serving what was known at ${AT}: it is gone`,
+  ]);
+  // Back, but not complete: its end is not reported yet.
+  expect(await after(5, [cluster('far', { state: 'watching', ready: false, knownAt: AT })])).toEqual([]);
+  expect(await after(5, [cluster('far')])).toEqual(['warn  cluster far: connected, complete, after 15 s']);
 });
 
 it('a reconnection within a second is no news', async () => {
   const { after } = reportOf([cluster('far')]);
-  await after(1, [AWAY]);
-  expect(await after(5, [cluster('far')])).toEqual([]);
+  await after(0.9, [AWAY]);
+  expect(await after(5, [cluster('far', { state: 'watching', ready: false, knownAt: AT })])).toEqual([]);
 });
 
-it('a cluster that was missing in the first sync is told when it is complete, not when it is connected', async () => {
+it('a cluster that was missing in the first sync is reported when it is complete, not when it is connected', async () => {
   const { after } = reportOf([cluster('far', { connected: false, ready: false })]);
   expect(await after(5, [cluster('far', { connected: false, ready: false })])).toEqual([]);
   expect(await after(5, [cluster('far', { ready: false })])).toEqual([]);
-  expect(await after(1, [cluster('far')])).toEqual([
-    'warn  cluster far is in reach and complete, after 11 s',
-  ]);
+  expect(await after(1, [cluster('far')])).toEqual(['warn  cluster far: connected, complete, after 10 s']);
 });
 
-it('clusters that join and leave are told at level info', async () => {
-  const { after } = reportOf([cluster('far')]);
+it('clusters that join and leave are reported at level info, and nothing of them after that', async () => {
+  const { after, clock } = reportOf([cluster('far')]);
   expect(await after(3, [cluster('far'), cluster('new', { ready: false })])).toEqual([
     'info  cluster new has joined the mesh',
   ]);
+  expect(await after(0, [AWAY, cluster('new')])).toEqual([]);
   expect(await after(3, [cluster('new')])).toEqual(['info  cluster far has left the mesh']);
+  expect(clock.pending).toBe(0);
 });
 
-it('a report that has been stopped sets no timer', () => {
-  const { stop, clock } = reportOf([cluster('far')]);
+it('sets no timer while nothing is wrong, and none after it was stopped', async () => {
+  const { after, stop, clock } = reportOf([cluster('far')]);
+  expect(clock.pending).toBe(0);
+  await after(0, [AWAY]);
   expect(clock.pending).toBe(1);
   stop();
   expect(clock.pending).toBe(0);
+  expect(await after(10, [AWAY])).toEqual([]);
 });

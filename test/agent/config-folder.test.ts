@@ -80,7 +80,7 @@ describe('a folder of configurations', () => {
     writeFileSync(join(path, 'ca.crt'), '-----BEGIN CERTIFICATE-----\nnew');
     expect(await hashOf(folder, 'a')).not.toBe(before);
     const file = (await folder.list()).get('a');
-    expect(() => file?.kind === 'config' && file.connect()).toThrow();
+    expect(() => file?.kind === 'config' && file.connect(new AbortController().signal)).toThrow();
     expect(connected[0]?.tls?.ca?.toString()).toContain('new');
   });
 
@@ -108,7 +108,7 @@ describe('a folder of configurations', () => {
       'endpoints: [east:2379]\nusername: u\npassword: p\ndial-timeout: 1m30s\nkeep-alive-time: 5000000000\n';
     const { folder, connected } = folderOf(temporaryFolder({ a: content }));
     const file = (await folder.list()).get('a');
-    expect(() => file?.kind === 'config' && file.connect()).toThrow();
+    expect(() => file?.kind === 'config' && file.connect(new AbortController().signal)).toThrow();
     expect(connected[0]).toMatchObject({
       endpoints: ['http://east:2379'],
       auth: { username: 'u', password: 'p' },

@@ -213,7 +213,9 @@ describe('an item that is no good is rejected with its place and field, counted,
     const { status, stdout, stderr } = await once([...GOOD, bad]);
     expect(status).toBe(1);
     expect(stderr).toMatch(/cilium\/cluster-config\/far: id "two": must be a number/);
-    expect(stderr).toMatch(/cluster far is not complete, nodes, services, identities, ip missing/);
+    expect(stderr).toMatch(
+      /cluster far is not complete, connected, nodes, services, identities, ip missing: cilium/,
+    );
     expect(Object.keys(JSON.parse(stdout).ipcache)).toEqual(['10.0.0.1/32']);
   });
 

@@ -1,37 +1,56 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { stepCluster } from '../../src/clustermesh/cluster-machine.ts';
 import {
   type ClusterEffect,
+  type ClusterFollow,
   type ClusterInput,
   type ClusterState,
   NEW_CLUSTER,
-  stepCluster,
-} from '../../src/clustermesh/cluster-machine.ts';
+} from '../../src/clustermesh/cluster-state.ts';
 
-const config = (id: number): ClusterConfig => ({ id, capabilities: { syncedCanaries: true, cached: false } });
 type ClusterConfig = NonNullable<ClusterState['config']>;
+const config = (id: number, syncedCanaries = true): ClusterConfig => ({
+  id,
+  capabilities: { syncedCanaries, cached: false },
+});
 
-type Step = readonly [ClusterInput['type'], Partial<ClusterInput>?];
+type Step = readonly [ClusterInput['type'], Readonly<Record<string, unknown>>?];
+
+const NOTHING_ELSE = { replaced: false, others: [], diverged: false, message: 'failed' };
+
+interface Played {
+  readonly state: ClusterState;
+  readonly effects: readonly ClusterEffect[];
+  readonly did: readonly string[];
+}
 
 /** Runs inputs, each an answer to the attempt that is current; gives the state and all that was asked for. */
-function play(steps: readonly Step[], from = NEW_CLUSTER): { state: ClusterState; did: readonly string[] } {
+function play(steps: readonly Step[], from = NEW_CLUSTER): Played {
   let state = from;
-  const did: string[] = [];
+  const effects: ClusterEffect[] = [];
   for (const [type, fields] of steps) {
-    const input = { type, attempt: state.attempt, ...fields } as ClusterInput;
+    const input = { ...NOTHING_ELSE, type, attempt: state.attempt, ...fields } as ClusterInput;
     const step = stepCluster(state, input);
     state = step.state;
-    did.push(...step.effects.map((effect) => effect.do));
+    effects.push(...step.effects);
   }
-  return { state, did };
+  return { state, effects, did: effects.map((effect) => effect.do) };
+}
+
+/** How the last `follow` of a play is to be done. */
+function followed({ effects }: Played): ClusterFollow | undefined {
+  return effects.findLast((effect) => effect.do === 'follow');
 }
 
 const TO_HANDSHAKE: readonly Step[] = [['connect'], ['left'], ['connected']];
-const toWatching = (id: number): readonly Step[] => [
-  ...TO_HANDSHAKE,
-  ['config', { config: config(id) }],
-  ['validated', { objection: undefined }],
+const AGAIN: readonly Step[] = [['outdated'], ['left']];
+const read = (read: ClusterConfig | undefined, fields: object = {}): Step => [
+  'config',
+  { config: read, ...fields },
 ];
+const toWatching = (id: number): readonly Step[] => [...TO_HANDSHAKE, read(config(id)), ['validated']];
+const WATCHING = play(toWatching(1)).state;
 
 describe('the state machine of a remote cluster', () => {
   it('connects, reads the configuration, validates it and follows', () => {
@@ -41,38 +60,25 @@ describe('the state machine of a remote cluster', () => {
   });
 
   it('drains before it follows a cluster whose id has changed', () => {
-    const { state, did } = play(
-      [['outdated'], ['left'], ['config', { config: config(3) }], ['validated'], ['drained']],
-      play(toWatching(1)).state,
-    );
+    const { state, did } = play([...AGAIN, read(config(3)), ['validated'], ['drained']], WATCHING);
     expect(did).toEqual(['leave', 'read-config', 'validate', 'withdraw', 'follow']);
-    expect(state).toMatchObject({ phase: 'watching', id: 3 });
+    expect(state).toMatchObject({ phase: 'watching', id: 3, owed: 'nothing', config: config(3) });
   });
 
   it('does not drain a cluster that tells its id for the first time: what does not fit is swept', () => {
-    const unknown = play([...TO_HANDSHAKE, ['config', { config: undefined }], ['validated']]).state;
-    const { did } = play([['outdated'], ['left'], ['config', { config: config(3) }], ['validated']], unknown);
-    expect(did).not.toContain('withdraw');
+    const unknown = play([...TO_HANDSHAKE, read(undefined), ['validated']]).state;
+    expect(play([...AGAIN, read(config(3)), ['validated']], unknown).did).not.toContain('withdraw');
+    const without = play(toWatching(0)).state;
+    expect(play([...AGAIN, read(config(3)), ['validated']], without).did).not.toContain('withdraw');
+    expect(play([...AGAIN, read(config(0)), ['validated']], WATCHING).did).not.toContain('withdraw');
   });
 
-  it('withdraws what is held of a cluster that may not be of the mesh, frees its id and tries again', () => {
-    const { state, did } = play(
-      [['outdated'], ['left'], ['config', { config: config(2) }], ['validated', { objection: 'taken' }]],
-      play(toWatching(1)).state,
-    );
-    expect(did).toEqual(['leave', 'read-config', 'validate', 'withdraw', 'leave']);
-    expect(state).toMatchObject({ phase: 'leaving', next: 'failed', id: 0, lastFailure: 'taken' });
-    expect(play([['left'], ['retry']], state).did).toEqual(['wait', 'read-config']);
-  });
-
-  it('keeps what is known when the configuration is gone: the kvstore may be starting anew', () => {
-    const { state, did } = play(
-      [['outdated'], ['left'], ['config', { config: undefined }]],
-      play(toWatching(1)).state,
-    );
-    expect(did).not.toContain('withdraw');
-    expect(state).toMatchObject({ next: 'failed', id: 1 });
-    expect(state.lastFailure).toContain('is gone');
+  it('withdraws what is held of a cluster that is rejected, frees its id after that, and tries again', () => {
+    const rejected = play([...AGAIN, read(config(2)), ['validated', { objection: 'taken' }]], WATCHING);
+    expect(rejected.state).toMatchObject({ phase: 'leaving', id: 1, lastFailure: 'taken' });
+    const { state, did } = play([['left'], ['drained'], ['retry']], rejected.state);
+    expect(did).toEqual(['withdraw', 'wait', 'read-config']);
+    expect(state).toMatchObject({ phase: 'handshake', id: 0, config: undefined, owed: 'nothing' });
   });
 
   it('connects again after a client could not be made', () => {
@@ -80,30 +86,222 @@ describe('the state machine of a remote cluster', () => {
     expect(did).toEqual(['leave', 'connect', 'leave', 'wait', 'connect']);
   });
 
-  it('waits longer after each failure in a row, and forgets them once it follows', () => {
+  it('waits longer after each failure in a row, and begins anew once it follows', () => {
     const failed = play([...TO_HANDSHAKE, ['failed'], ['left'], ['retry'], ['failed']]).state;
     expect(failed).toMatchObject({ streak: 2, failures: 2 });
-    const again = play([['left'], ['retry'], ['config', { config: config(1) }], ['validated']], failed).state;
+    expect(play([['left']], failed).effects).toEqual([{ do: 'wait', streak: 2 }]);
+    const again = play([['left'], ['retry'], read(config(1)), ['validated']], failed).state;
     expect(again).toMatchObject({ phase: 'watching', streak: 0, failures: 2 });
+    expect(play([['connect']], failed).state.streak).toBe(0);
   });
 
-  it('takes services back after a time out of reach, once, and reads them anew', () => {
-    const { state, did } = play([['expired'], ['left'], ['expired']], play(toWatching(1)).state);
-    expect(did).toEqual(['leave', 'withdraw-services', 'read-config']);
-    expect(state).toMatchObject({ phase: 'handshake', expired: true });
+  it('hangs up where a new client follows, or none; a retry keeps the one it has', () => {
+    const hangsUp = (type: 'connect' | 'stop' | 'remove' | 'failed' | 'outdated'): unknown =>
+      play([[type]], WATCHING).effects;
+    for (const type of ['connect', 'stop', 'remove'] as const)
+      expect(hangsUp(type)).toEqual([{ do: 'leave', hangUp: true }]);
+    for (const type of ['failed', 'outdated'] as const)
+      expect(hangsUp(type)).toEqual([{ do: 'leave', hangUp: false }]);
+    expect(play([['failed'], ['left'], ['retry']], WATCHING).did.at(-1)).toBe('read-config');
+    expect(play([['connect'], ['left'], ['failed'], ['left'], ['retry']], WATCHING).did.at(-1)).toBe(
+      'connect',
+    );
   });
 
-  it('does not heed answers to what was left', () => {
+  it('ignores answers to what was left', () => {
     const { state } = play([...TO_HANDSHAKE, ['connect']]);
-    expect(
-      stepCluster(state, { type: 'config', attempt: state.attempt - 1, config: config(1) }).effects,
-    ).toEqual([]);
+    const late = { type: 'config', attempt: state.attempt - 1, config: config(1), replaced: false } as const;
+    expect(stepCluster(state, { ...late, others: [] })).toEqual({ state, effects: [] });
+  });
+
+  it('stays stopped and removed, of which removed is the stronger', () => {
+    const stopped = play([['stop'], ['left']], WATCHING).state;
+    expect(play([['connect'], ['stop'], ['retry'], ['expired']], stopped)).toMatchObject({
+      state: stopped,
+      did: [],
+    });
+    const removed = play([['remove'], ['left'], ['drained']], stopped);
+    expect(removed.did).toEqual(['leave', 'withdraw']);
+    expect(removed.state).toMatchObject({ phase: 'removed', id: 0, config: undefined });
+    expect(play([['remove'], ['stop'], ['connect']], removed.state).did).toEqual([]);
+    const removing = play([['remove']], WATCHING).state;
+    expect(play([['stop'], ['remove'], ['connect'], ['left']], removing).did).toEqual(['withdraw']);
+  });
+
+  it('withdraws in the end what it was kept from withdrawing', () => {
+    const draining = play([...AGAIN, read(config(3)), ['validated']], WATCHING).state;
+    const { state, did } = play([['connect'], ['left'], ['drained']], draining);
+    expect(did).toEqual(['leave', 'withdraw', 'connect']);
+    expect(state).toMatchObject({ phase: 'connecting', id: 0, config: undefined });
+  });
+});
+
+describe('a remote cluster without configuration', () => {
+  it('that had one is neither followed nor withdrawn until it is back (freeze: taken for complete, and swept)', () => {
+    const gone = play([...AGAIN, read(undefined)], WATCHING);
+    expect(gone.did).toEqual(['leave', 'read-config', 'await-config']);
+    expect(gone.state).toMatchObject({
+      phase: 'unconfigured',
+      gone: true,
+      id: 1,
+      config: config(1),
+      failures: 1,
+    });
+    expect(gone.state.lastFailure).toContain('configuration is gone');
+    const back = play([...AGAIN, read(config(1)), ['validated']], gone.state);
+    expect(back.did).toEqual(['leave', 'read-config', 'validate', 'follow']);
+    expect(back.state).toMatchObject({ phase: 'watching', gone: false });
+  });
+
+  it('that had one is known to have one on whatever client it is read next (an empty kvstore with a new file)', () => {
+    const again = play([['connect'], ['left'], ['connected'], read(undefined, { replaced: true })], WATCHING);
+    expect(again.did).toEqual(['leave', 'connect', 'read-config', 'await-config']);
+    expect(again.state).toMatchObject({ phase: 'unconfigured', id: 1, config: config(1) });
+  });
+
+  it('whose kvstore has that of others is not followed: the name is wrong', () => {
+    const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: ['b', 'c'] })]);
+    expect(did.at(-1)).toBe('await-config');
+    expect(state).toMatchObject({ phase: 'unconfigured', gone: false, failures: 1 });
+    expect(state.lastFailure).toBe(
+      'its kvstore has no configuration of it, only of b, c: is the name right?',
+    );
+  });
+
+  it('that never had one is from before 1.13: followed without canaries, all its deletes are believed', () => {
+    const old = play([...TO_HANDSHAKE, read(undefined), ['validated']]);
+    expect(followed(old)).toMatchObject({ canaries: false, deletes: 'all', refill: false });
+    const restarted = play(
+      [['outdated', { diverged: true }], ['left'], read(undefined), ['validated']],
+      old.state,
+    );
+    expect(followed(restarted)).toMatchObject({ canaries: false, deletes: 'all', refill: false });
+  });
+
+  it('is tried again when it cannot be waited for', () => {
+    const { did } = play([...AGAIN, read(undefined), ['failed'], ['left'], ['retry']], WATCHING);
+    expect(did.slice(-3)).toEqual(['leave', 'wait', 'read-config']);
+  });
+});
+
+describe('how a remote cluster is followed', () => {
+  it('with canaries if its configuration promises them; its deletes have to be proven', () => {
+    expect(followed(play(toWatching(1)))).toMatchObject({
+      ...{ config: config(1), canaries: true, deletes: 'proven', refill: false },
+    });
+    const without = play([...TO_HANDSHAKE, read(config(1, false)), ['validated']]);
+    expect(followed(without)).toMatchObject({ canaries: false, deletes: 'proven', refill: false });
+  });
+});
+
+describe('services that could not be followed for too long', () => {
+  it('are withdrawn once, after what follows them was left, and read anew', () => {
+    const { state, effects } = play([['expired'], ['left'], ['drained'], ['expired']], WATCHING);
+    expect(effects).toEqual([
+      { do: 'leave', hangUp: false },
+      { do: 'withdraw', what: 'services' },
+      { do: 'read-config' },
+    ]);
+    expect(state).toMatchObject({ phase: 'handshake', expired: true, id: 1, config: config(1) });
+    expect(play([read(config(1)), ['validated']], state).state.expired).toBe(false);
+  });
+
+  it.each([
+    ['connecting', [['connect'], ['left']], 'connect'],
+    ['handshake', AGAIN, 'read-config'],
+    ['unconfigured', [...AGAIN, read(undefined)], 'await-config'],
+    ['failed', [['failed'], ['left']], 'wait'],
+  ] as const)('are withdrawn while %s, which is taken up again', (phase, steps, effect) => {
+    const before = play(steps, WATCHING).state;
+    expect(before.phase).toBe(phase);
+    const { state, did } = play([['expired'], ['left'], ['drained']], before);
+    expect(did).toEqual(['leave', 'withdraw', effect]);
+    expect(state).toMatchObject({ phase, expired: true, failures: before.failures, streak: before.streak });
+  });
+
+  it('are withdrawn after what is being left (an expiry meanwhile was lost)', () => {
+    const { did } = play([['failed'], ['expired'], ['left'], ['drained']], WATCHING);
+    expect(did).toEqual(['leave', 'withdraw', 'wait']);
+  });
+
+  it('go with everything else when that is withdrawn anyway', () => {
+    const rejected = play([...AGAIN, read(config(2)), ['validated', { objection: 'taken' }]], WATCHING).state;
+    expect(play([['expired'], ['left']], rejected).effects).toEqual([{ do: 'withdraw', what: 'everything' }]);
+  });
+});
+
+const OWN: ClusterState = { ...NEW_CLUSTER, own: true };
+const OWN_WATCHING = play(toWatching(9), OWN).state;
+
+describe('the own cluster', () => {
+  it('is followed without canaries, and claims no id', () => {
+    const { state } = play(toWatching(9), OWN);
+    expect(followed(play(toWatching(9), OWN))).toMatchObject({
+      canaries: false,
+      deletes: 'proven',
+      refill: false,
+    });
+    expect(state).toMatchObject({ phase: 'watching', id: 0 });
+  });
+
+  it('is followed on without its configuration, believing no delete, until it is back and complete', () => {
+    const gone = play([...AGAIN, read(undefined)], OWN_WATCHING);
+    expect(gone.did).toEqual(['leave', 'read-config', 'follow']);
+    expect(followed(gone)).toMatchObject({ deletes: 'none', canaries: false, refill: false });
+    expect(gone.state).toMatchObject({ gone: true, failures: 1 });
+    expect(gone.state.lastFailure).toContain('configuration is gone');
+    // Said once, however often it is read.
+    expect(play([...AGAIN, read(undefined)], gone.state).state.failures).toBe(1);
+    const back = play([...AGAIN, read(config(9)), ['validated']], gone.state);
+    expect(followed(back)).toMatchObject({ deletes: 'proven', canaries: true });
+    const complete = play([['complete'], ...AGAIN, read(config(9)), ['validated']], back.state);
+    expect(followed(complete)).toMatchObject({ deletes: 'proven', canaries: false });
+  });
+
+  it.each([
+    ['while it was followed', [['outdated', { diverged: true }], ['left'], read(config(9)), ['validated']]],
+    ['while it was not', [...AGAIN, read(config(9), { replaced: true }), ['validated']]],
+  ] as const)('has to prove that it is complete once its kvstore was replaced %s', (_when, steps) => {
+    const replaced = play(steps, OWN_WATCHING);
+    expect(followed(replaced)).toMatchObject({ canaries: true });
+    // Also when it is read once more before it has.
+    expect(followed(play([...AGAIN, read(config(9)), ['validated']], replaced.state))?.canaries).toBe(true);
+  });
+
+  it('without any configuration is believed a while after its kvstore was replaced', () => {
+    const old = play([...TO_HANDSHAKE, read(undefined)], OWN);
+    expect(followed(old)).toMatchObject({ deletes: 'all', canaries: false, refill: false });
+    const replaced = play([['outdated', { diverged: true }], ['left'], read(undefined)], old.state);
+    expect(followed(replaced)).toMatchObject({ deletes: 'all', canaries: false, refill: true });
+    const listed = play([['complete'], ...AGAIN, read(undefined)], replaced.state);
+    expect(followed(listed)?.refill).toBe(true);
+    const refilled = play([['refilled'], ['left'], read(undefined)], listed.state);
+    expect(refilled.did).toEqual(['leave', 'read-config', 'follow']);
+    expect(followed(refilled)?.refill).toBe(false);
+  });
+
+  it('whose kvstore has the configuration of others only is followed, but said to', () => {
+    const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: ['atlantic'] })], OWN);
+    expect(did.at(-1)).toBe('follow');
+    expect(state.lastFailure).toContain('only of atlantic: is the name right?');
+  });
+
+  it('that is not to fail static is believed whatever it shows', () => {
+    const watching = play(toWatching(9), { ...OWN, failStatic: false });
+    const how = { deletes: 'all', canaries: false, refill: false };
+    expect(followed(watching)).toMatchObject(how);
+    const gone = play([['outdated', { diverged: true }], ['left'], read(undefined)], watching.state);
+    expect(followed(gone)).toMatchObject(how);
+    expect(gone.state).toMatchObject({ gone: false, failures: 0 });
   });
 });
 
 const attempt = fc.constantFrom(0, 1);
 const anyInput = fc.oneof(
-  { weight: 8, arbitrary: fc.constantFrom('connected', 'drained', 'outdated', 'left', 'retry', 'expired') },
+  {
+    weight: 8,
+    arbitrary: fc.constantFrom('connected', 'drained', 'outdated', 'left', 'retry', 'expired', 'refilled'),
+  },
   { weight: 2, arbitrary: fc.constant('config') },
   { weight: 2, arbitrary: fc.constant('validated') },
   { weight: 2, arbitrary: fc.constant('failed') },
@@ -116,35 +314,65 @@ const inputs = fc.array(
     config: fc.option(fc.integer({ min: 0, max: 3 }).map(config), { nil: undefined }),
     objection: fc.option(fc.constant('no'), { nil: undefined }),
     message: fc.constant('failed'),
+    replaced: fc.boolean(),
+    diverged: fc.boolean(),
+    others: fc.constantFrom([], ['other']),
   }),
   { maxLength: 60, size: 'max' },
 );
 
-/** Effects that begin something which reads, and so have to be left before anything else is begun. */
-const BEGINS: readonly ClusterEffect['do'][] = ['connect', 'read-config', 'follow', 'wait'];
+/** Effects that have to be left before anything else is begun. */
+const BEGINS: readonly ClusterEffect['do'][] = [
+  ...(['connect', 'read-config', 'follow', 'await-config', 'withdraw', 'wait'] as const),
+];
 
 describe('whatever happens, the state machine', () => {
-  it('takes nothing back while anything follows, and takes everything back before it is removed', () => {
+  it.each([
+    ['remote', NEW_CLUSTER],
+    ['own', OWN],
+  ])(
+    'of a %s cluster never has two things under way, and withdraws everything before it is removed',
+    (_whose, first) => {
+      fc.assert(
+        fc.property(inputs, (script) => {
+          let state = first;
+          let following = false;
+          let drained = false;
+          for (const { behind, ...fields } of script) {
+            const input = { ...fields, attempt: state.attempt - behind } as ClusterInput;
+            const isAnswer = behind === 0;
+            if (isAnswer && input.type === 'left' && state.phase === 'leaving') following = false;
+            drained = isAnswer && input.type === 'drained' && state.owed === 'everything';
+            const step = stepCluster(state, input);
+            for (const effect of step.effects) {
+              if (BEGINS.includes(effect.do)) expect(following).toBe(false);
+              following ||= effect.do === 'follow' || effect.do === 'await-config';
+            }
+            if (step.state.phase === 'removed' && state.phase !== 'removed') expect(drained).toBe(true);
+            if (state.phase === 'removed') expect(step.state.phase).toBe('removed');
+            if (state.phase === 'stopped') expect(['stopped', 'leaving']).toContain(step.state.phase);
+            if (state.phase === 'stopped' && step.state.phase === 'leaving')
+              expect(step.state.next).toBe('removed');
+            if (step.state.phase === 'watching') expect(step.state.owed).toBe('nothing');
+            expect(step.state.next !== undefined).toBe(['leaving', 'draining'].includes(step.state.phase));
+            state = step.state;
+          }
+        }),
+      );
+    },
+  );
+
+  it('believes deletes of a remote cluster that ever had a configuration only if they are proven', () => {
     fc.assert(
       fc.property(inputs, (script) => {
         let state = NEW_CLUSTER;
-        let following = false;
+        let configured = false;
         for (const { behind, ...fields } of script) {
-          const input = { ...fields, attempt: state.attempt - behind } as ClusterInput;
-          const heeded = input.type === 'left' && behind === 0 && state.phase === 'leaving';
-          if (heeded) following = false;
-          const step = stepCluster(state, input);
+          const step = stepCluster(state, { ...fields, attempt: state.attempt - behind } as ClusterInput);
+          configured = step.state.config !== undefined || (configured && step.state.id !== 0);
           for (const effect of step.effects) {
-            if (effect.do === 'withdraw' || effect.do === 'withdraw-services') expect(following).toBe(false);
-            if (BEGINS.includes(effect.do)) expect(following).toBe(false);
-            following ||= effect.do === 'follow';
+            if (effect.do === 'follow' && configured) expect(effect.deletes).toBe('proven');
           }
-          if (step.state.phase === 'removed' && state.phase !== 'removed') {
-            expect(step.effects).toEqual([{ do: 'withdraw' }]);
-          }
-          if (state.phase === 'removed') expect(step.state.phase).toBe('removed');
-          if (state.phase === 'stopped')
-            expect(step.effects.map((effect) => effect.do)).not.toContain('follow');
           state = step.state;
         }
       }),

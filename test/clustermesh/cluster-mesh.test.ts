@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
-import type { RemoteClusterStatus } from '../../src/clustermesh/remote-cluster.ts';
+import type { RemoteClusterStatus } from '../../src/clustermesh/cluster-status.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';

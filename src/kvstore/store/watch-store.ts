@@ -1,30 +1,33 @@
 import { assert } from '../../base/assert.ts';
+import type { Failure } from '../../base/failure.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import type { KvstoreBackend, Watch, WatchEvent, WatchStatus } from '../backend.ts';
+import type { KvstoreBackend, Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
 import type { Decoded } from '../codec/fields.ts';
 
 /** Turns a key's bytes into a value. `name` is the key below the prefix, `at` the whole key for rejections. */
 export type StoreDecoder<T> = (name: string, value: Uint8Array, at: string) => Decoded<T>;
 
-/** Told of a store's content, synchronously and in order. */
+/** Receives a store's content, synchronously and in order. */
 export interface StoreObserver<T> {
   /** The key has this value now. */
   onUpdate(name: string, value: T): void;
-  /** The key is gone, or its value is not one any more. Only for keys that `onUpdate` told of. */
+  /** The key is gone, or its value is not accepted any more. Only for keys that `onUpdate` was called for. */
   onDelete(name: string): void;
   /** Runs `apply`, during which the two above are called for one batch. By default it is just run. */
   batch?(apply: () => void): void;
 }
 
-/** What a {@link WatchStore} is made of. */
+/** Options of {@link WatchStore}. */
 export interface WatchStoreOptions<T> {
   readonly decode: StoreDecoder<T>;
   readonly observer: StoreObserver<T>;
-  /** Where refused values are counted (I12). */
+  /** Where rejected values are counted (I12). */
   readonly rejections: RejectionLog;
   /** Passed with every batch, by all stores of one process; by default each batch is applied at once. */
   readonly gate?: TurnGate | undefined;
+  /** Called after each batch. */
+  readonly onApplied?: (() => void) | undefined;
 }
 
 /** Where a run of a {@link WatchStore} reads. */
@@ -36,6 +39,18 @@ export interface WatchStoreRun {
   readonly signal: AbortSignal;
   /** End the run, deleting nothing, when the store is another one or was restored: see `WatchOptions`. */
   readonly endOnDivergence?: boolean | undefined;
+  /**
+   * Asked before anything is taken away, by a delete or because a complete list does not show it; `revision` is the
+   * first that is known not to have it. False: what was to go stays until the complete list of a later run; the run goes
+   * on, but is not synced by such a list. Must not reject. By default everything may be taken away.
+   */
+  readonly mayDelete?: ((revision: number) => Promise<boolean>) | undefined;
+  /** A complete list takes nothing away: what it does not show stays until that of a later run. */
+  readonly keepUnlisted?: boolean | undefined;
+  /** Called when the complete list of this run has been applied. */
+  readonly onListed?: (() => void) | undefined;
+  /** As in `WatchOptions`, with the failure that has led to the state, if one has. */
+  readonly onState?: ((state: WatchState, failure: Failure | undefined) => void) | undefined;
 }
 
 /** A store as data. */
@@ -44,7 +59,7 @@ export interface WatchStoreStatus {
   readonly keys: number;
   /** Whether the content has been complete once, and not drained since. */
   readonly synced: boolean;
-  /** Keys whose present value is refused. */
+  /** Keys whose present value is rejected. */
   readonly refused: number;
   readonly updates: number;
   readonly deletes: number;
@@ -57,8 +72,8 @@ const FIRST_PAGE = 1024;
 
 /**
  * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). What the observer holds is at any moment a
- * function of what the kvstore held: a key whose value is refused is **absent**, also when an earlier value of
- * it was good, because a fresh process could not know that one (I9).
+ * function of what the kvstore held: a key whose value is rejected is **absent**, also when an earlier value of
+ * it was accepted, because a fresh process could not know that one (I9).
  *
  * It may be run again, on another backend too, after a run has ended: what it knew stays until the new list is
  * complete, and then what the list did not show is deleted. Ending a run deletes nothing; `drain` does.
@@ -93,7 +108,17 @@ export class WatchStore<T> {
     return this.#isSynced;
   }
 
-  /** Everything that was written before this revision, on the backend of this run, has been told. */
+  /** Keys whose value the observer holds. */
+  get size(): number {
+    return this.#held.size;
+  }
+
+  /** Keys whose present value is rejected. */
+  get refused(): number {
+    return this.#refused.size;
+  }
+
+  /** Everything that was written before this revision, on the backend of this run, has been applied. */
   get cursor(): number {
     return this.#cursor;
   }
@@ -110,22 +135,31 @@ export class WatchStore<T> {
   }
 
   /** Follows the prefix until the signal fires; says why the run has ended. One run at a time. */
-  async run({ backend, prefix, signal, endOnDivergence }: WatchStoreRun): Promise<'ended' | 'diverged'> {
+  async run(run: WatchStoreRun): Promise<'ended' | 'diverged'> {
     assert(this.#watch === undefined, 'the store is running already');
+    const { backend, prefix, signal, endOnDivergence, onState } = run;
     this.#run++;
     this.#cursor = 0;
     this.#refused.clear();
-    const { gate } = this.#options;
-    const watch = backend.watch(prefix, { signal, endOnDivergence });
+    const { gate, onApplied } = this.#options;
+    const watch = backend.watch(prefix, {
+      signal,
+      endOnDivergence,
+      onState: onState && ((state) => onState(state, watch.status().lastFailure)),
+    });
     this.#watch = watch;
     try {
       await gate?.pass(FIRST_PAGE, signal);
       for await (const batch of watch) {
-        const apply = (): void => this.#inBatch(() => this.#apply(batch, prefix.length));
+        const asks = run.mayDelete !== undefined && this.#takesAway(batch);
+        const mayDelete = !asks || (await run.mayDelete(removalRevision(batch, watch)));
+        if (signal.aborted) break;
+        const apply = (): void => this.#inBatch(() => this.#apply(batch, run, mayDelete));
         if (gate === undefined) apply();
         else if (!(await gate.run(batch.length, apply, signal))) break;
         const { queuedBytes, nextRevision } = watch.status();
         if (queuedBytes === 0) this.#cursor = nextRevision;
+        onApplied?.();
       }
       return watch.status().state === 'diverged' ? 'diverged' : 'ended';
     } finally {
@@ -149,12 +183,18 @@ export class WatchStore<T> {
     else observer.batch(apply);
   }
 
-  #apply(batch: readonly WatchEvent[], prefixLength: number): void {
+  /** Whether a batch may take away something that the observer holds. */
+  #takesAway(batch: readonly WatchEvent[]): boolean {
+    return this.#held.size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
+  }
+
+  #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean): void {
     for (const { type, key, value } of batch) {
-      const name = key.slice(prefixLength);
-      if (type === 'list-done') this.#listDone();
+      const name = key.slice(run.prefix.length);
+      if (type !== 'delete' && type !== 'list-done') this.#update(name, value, key);
+      else if (!mayDelete) continue;
       else if (type === 'delete') this.#delete(name);
-      else this.#update(name, value, key);
+      else this.#listDone(run);
     }
   }
 
@@ -184,9 +224,20 @@ export class WatchStore<T> {
   }
 
   /** What an earlier run knew and this one's complete list has not shown is stale. */
-  #listDone(): void {
-    for (const [name, run] of this.#held) if (run !== this.#run) this.#drop(name);
+  #listDone({ keepUnlisted = false, onListed }: WatchStoreRun): void {
+    if (!keepUnlisted) for (const [name, run] of this.#held) if (run !== this.#run) this.#drop(name);
     this.#isSynced = true;
     this.#markSynced();
+    onListed?.();
   }
+}
+
+/** The first revision that is known not to have what a batch takes away. */
+function removalRevision(batch: readonly WatchEvent[], watch: Watch): number {
+  let revision = 0;
+  for (const { type, modRevision } of batch) {
+    if (type === 'delete') revision = Math.max(revision, modRevision);
+    else if (type === 'list-done') revision = Math.max(revision, watch.status().nextRevision - 1);
+  }
+  return revision;
 }

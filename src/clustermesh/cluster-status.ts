@@ -1,0 +1,77 @@
+import type { RejectionStatus } from '../base/rejection.ts';
+import type { TaskStatus } from '../base/supervisor.ts';
+import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import type { ClusterPhase, ClusterState } from './cluster-state.ts';
+import type { ResourceStatuses } from './cluster-stores.ts';
+
+/**
+ * How a cluster appears: as its phase, but
+ *
+ * - `ready`: watched, complete, and its kvstore answers;
+ * - `unreachable`: watched, but its kvstore does not answer; what was known is served;
+ * - `no-configuration`: its kvstore has no configuration of it. What was known is served; of a cluster from before 1.13
+ *   it is said only while the kvstore holds nothing of it at all.
+ */
+export type RemoteClusterState =
+  | Exclude<ClusterPhase, 'idle' | 'leaving' | 'unconfigured'>
+  | 'ready'
+  | 'unreachable'
+  | 'no-configuration';
+
+/** A cluster as plain data. Times are wall time, milliseconds since the epoch. */
+export interface RemoteClusterStatus {
+  readonly name: string;
+  readonly state: RemoteClusterState;
+  /** Whether what is known of it is complete and follows its kvstore now. */
+  readonly ready: boolean;
+  /** Set while it is not ready, but was before: stale state is served, as it was known then. */
+  readonly knownAt: number | undefined;
+  /** Whether its kvstore answers now, to everything that is read. */
+  readonly connected: boolean;
+  /** Since when `connected` is what it is. */
+  readonly connectedSince: number;
+  /** As read last; undefined while it has not been read, and in clusters older than 1.13. */
+  readonly config: ClusterConfig | undefined;
+  /** Per resource: whether it is `synced`, counts, and how far its watch has come. */
+  readonly resources: ResourceStatuses;
+  readonly rejections: RejectionStatus;
+  /** Whether its services were withdrawn because it could not be reached for too long. */
+  readonly servicesExpired: boolean;
+  /** Attempts to follow it that failed. What its watches retry by themselves is not counted. */
+  readonly failures: number;
+  /** Of an attempt or a watch; it may have been overcome since. */
+  readonly lastFailure: string | undefined;
+  readonly lastFailureAt: number | undefined;
+  /** What is under way for it. */
+  readonly tasks: readonly TaskStatus[];
+}
+
+/** What is known of a cluster beside the state of its machine. */
+export interface ClusterStanding {
+  /** Its lists are complete, on the present connection. */
+  readonly complete: boolean;
+  /** Its kvstore answers. */
+  readonly connected: boolean;
+  /** It has been complete once. */
+  readonly known: boolean;
+  readonly keys: number;
+}
+
+/** How a cluster appears. */
+export function shownState(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
+  const { phase, next } = state;
+  if (phase === 'idle') return 'connecting';
+  if (phase === 'watching') return shownWatching(state, standing);
+  if (phase !== 'leaving') return phase === 'unconfigured' ? 'no-configuration' : phase;
+  if (next === 'removed') return 'draining';
+  if (next === undefined || next === 'watching') return 'handshake';
+  return next === 'unconfigured' ? 'no-configuration' : next;
+}
+
+function shownWatching({ own, gone, config }: ClusterState, standing: ClusterStanding): RemoteClusterState {
+  const { complete, connected, known, keys } = standing;
+  if (gone) return 'no-configuration';
+  if (known && !connected) return 'unreachable';
+  if (!complete || !connected) return 'watching';
+  return config === undefined && keys === 0 && !own ? 'no-configuration' : 'ready';
+}

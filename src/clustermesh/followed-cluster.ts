@@ -1,0 +1,425 @@
+import { assert } from '../base/assert.ts';
+import { backoffDelay } from '../base/backoff.ts';
+import type { Clock, Random, Timer } from '../base/clock.ts';
+import { type Failure, messageOf } from '../base/failure.ts';
+import { type Rejection, RejectionLog } from '../base/rejection.ts';
+import { sleep } from '../base/sleep.ts';
+import { interruptible, Supervisor, type Work } from '../base/supervisor.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
+import { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
+import type { Writer } from '../ipcache/types.ts';
+import type { KeyRead, KvstoreBackend } from '../kvstore/backend.ts';
+import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import { stepCluster } from './cluster-machine.ts';
+import type { ClusterEffect, ClusterFollow, ClusterInput, ClusterState, Owed } from './cluster-state.ts';
+import { type RemoteClusterState, type RemoteClusterStatus, shownState } from './cluster-status.ts';
+import { ClusterStores, type OnReading } from './cluster-stores.ts';
+import type { ClusterLimits } from './decoders.ts';
+import type { MeshEngines } from './engines.ts';
+import { awaitConfig, followCluster, isReplaced, readHandshake } from './follow-cluster.ts';
+import type { GlobalServices } from './global-services.ts';
+import { Readings } from './readings.ts';
+import type { SyncProgress } from './sync-deadline.ts';
+
+/**
+ * Makes a client of a cluster's kvstore, which becomes the cluster's own to close. What it throws is retried. When the
+ * signal fires it is not waited for any longer; a client that it makes nevertheless is closed.
+ */
+export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<KvstoreBackend>;
+
+/** Options of {@link FollowedCluster}. */
+export interface FollowedClusterOptions {
+  readonly name: string;
+  /** How it begins: as a remote cluster, or as the own one. */
+  readonly initial: ClusterState;
+  /** Who claims what is read. */
+  readonly writer: Writer;
+  readonly engines: MeshEngines;
+  readonly globalServices?: GlobalServices | undefined;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Why a cluster with this configuration may not be followed. Asked before anything of it is read. */
+  readonly objection: (config: ClusterConfig | undefined) => string | undefined;
+  /** What it may say. */
+  readonly limits: (config: ClusterConfig | undefined) => ClusterLimits;
+  /** See `ClusterMeshOptions`. */
+  readonly serviceTTLMs?: number | undefined;
+  /** See `OwnClusterOptions`. */
+  readonly refillMs?: number | undefined;
+  readonly gate?: TurnGate | undefined;
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+  /** Called when its state, or whether it is ready or connected, has changed, and after each failure. */
+  readonly onChange: () => void;
+}
+
+type TaskEffect = Exclude<ClusterEffect, { readonly do: 'leave' | 'validate' }>;
+
+/** What making a client and its handshake weigh at the gate, in events: about 2 ms. */
+const CONNECT_WEIGHT = 1024;
+/** A client that was not made for so long is given up. */
+const CONNECT_MS = 30_000;
+/** A client that does not close is left alone after so long. */
+const CLOSE_MS = 5_000;
+const BACKOFF = { baseMs: 200, capMs: 15_000 };
+/** A withdrawal that an engine fails so often is given up, and said: nothing may wait for it for ever. */
+const WITHDRAWALS = 5;
+/** The life of a lease: who is alive has put its keys again by then. */
+const REFILL_MS = 15 * 60_000;
+
+/**
+ * One cluster: does what its state machine (`cluster-machine.ts`) asks for, and so follows the cluster's nodes,
+ * services, identities and IPs into the engines until it is stopped or removed.
+ */
+export class FollowedCluster {
+  /** Its identities; the same object for as long as the cluster is known. */
+  readonly identities: RemoteIdentityCache = new RemoteIdentityCache();
+  readonly #options: FollowedClusterOptions;
+  readonly #rejections: RejectionLog;
+  readonly #stores: ClusterStores;
+  readonly #tasks: Supervisor;
+  readonly #readings = new Readings();
+  readonly #inputs: ClusterInput[] = [];
+  #stepping = false;
+  #state: ClusterState;
+  #connect: ConnectKvstore | undefined;
+  #backend: KvstoreBackend | undefined;
+  /** What the last handshake has read. */
+  #read: KeyRead | undefined;
+  #complete = false;
+  /** Resolves when all that had to be left is left. */
+  #leaving: Promise<void> = Promise.resolve();
+  #whenOver: (() => void)[] = [];
+  #expiry: Timer | undefined;
+  #shown: RemoteClusterState = 'connecting';
+  #connected = false;
+  #connectedSince: number;
+  #knownAt: number | undefined;
+  #lastFailure: Omit<Failure, 'code'> | undefined;
+  #arrived = 0;
+  #seenFailures = 0;
+  #progressAt: number;
+
+  constructor(options: FollowedClusterOptions) {
+    const { name, writer, engines, globalServices, gate, clock, random } = options;
+    this.#options = options;
+    this.#state = options.initial;
+    this.#rejections = new RejectionLog(options.onReject);
+    this.#tasks = new Supervisor({ clock, random });
+    this.#stores = new ClusterStores({
+      ...{ cluster: name, writer, engines, globalServices, gate },
+      identities: this.identities,
+      rejections: this.#rejections,
+      onApplied: () => this.#applied(),
+    });
+    this.#connectedSince = clock.wallTime();
+    this.#progressAt = clock.now();
+    this.#watchExpiry();
+  }
+
+  get name(): string {
+    return this.#options.name;
+  }
+
+  /** The id that the cluster has claimed; 0 when it has none. */
+  get clusterID(): number {
+    return this.#state.id;
+  }
+
+  /** Resolves once every resource has been complete. */
+  synced(): Promise<void> {
+    return this.#stores.synced();
+  }
+
+  /** How far the first sync has come. */
+  progress(): SyncProgress {
+    const { phase, failures } = this.#state;
+    return {
+      name: this.name,
+      synced: this.#stores.isSynced,
+      progressAt: this.#progressAt,
+      failures,
+      settled: phase === 'unconfigured',
+    };
+  }
+
+  status(): RemoteClusterStatus {
+    const { config, expired, failures } = this.#state;
+    return {
+      name: this.name,
+      state: this.#shown,
+      ready: this.#shown === 'ready',
+      knownAt: this.#knownAt,
+      connected: this.#connected,
+      connectedSince: this.#connectedSince,
+      config,
+      resources: this.#stores.status(),
+      rejections: this.#rejections.status(),
+      servicesExpired: expired,
+      failures,
+      lastFailure: this.#lastFailure?.message,
+      lastFailureAt: this.#lastFailure?.at,
+      tasks: this.#tasks.status().tasks,
+    };
+  }
+
+  /**
+   * Follows the cluster on a new client from now on. What was read from an earlier one stays until the new one
+   * has shown what is gone. Resolves once the earlier one is closed.
+   */
+  async connect(connect: ConnectKvstore): Promise<void> {
+    this.#connect = connect;
+    this.#dispatch({ type: 'connect' });
+    await this.#leaving;
+  }
+
+  /** Ends following; withdraws nothing. */
+  stop(): Promise<void> {
+    return this.#end('stop');
+  }
+
+  /** Ends following and takes back everything that was read (I10). */
+  remove(): Promise<void> {
+    return this.#end('remove');
+  }
+
+  async #end(type: 'stop' | 'remove'): Promise<void> {
+    this.#dispatch({ type });
+    const isOver = (): boolean => this.#state.phase === 'removed' || this.#state.phase === 'stopped';
+    if (!isOver()) await new Promise<void>((resolve) => this.#whenOver.push(resolve));
+  }
+
+  // ── The machine ────────────────────────────────────────────────────────────────────────────────────────
+
+  /** One input after the other, also those that an effect answers at once. */
+  #dispatch(input: ClusterInput): void {
+    this.#inputs.push(input);
+    if (this.#stepping) return;
+    this.#stepping = true;
+    try {
+      for (let next = this.#inputs.shift(); next !== undefined; next = this.#inputs.shift()) this.#step(next);
+    } finally {
+      this.#stepping = false;
+    }
+    this.#update();
+  }
+
+  #step(input: ClusterInput): void {
+    const before = this.#state;
+    const { state, effects } = stepCluster(before, input);
+    this.#state = state;
+    if (state.phase !== before.phase) this.#complete = false;
+    if (state.failures !== before.failures && state.lastFailure !== undefined)
+      this.#failed(state.lastFailure);
+    for (const effect of effects) this.#perform(effect, state.attempt);
+  }
+
+  #perform(effect: ClusterEffect, attempt: number): void {
+    if (effect.do === 'leave') this.#leave(attempt, effect.hangUp);
+    else if (effect.do === 'validate') {
+      const objection = this.#options.objection(effect.config);
+      this.#dispatch({ type: 'validated', attempt, objection });
+    } else this.#begin(attempt, effect.do, (signal) => this.#work(effect, attempt, signal));
+  }
+
+  #work(effect: TaskEffect, attempt: number, signal: AbortSignal): Promise<void> {
+    switch (effect.do) {
+      case 'connect':
+        return this.#open(attempt, signal);
+      case 'read-config':
+        return this.#readConfig(attempt, signal);
+      case 'withdraw':
+        return this.#withdraw(attempt, effect.what, signal);
+      case 'follow':
+        return this.#follow(attempt, effect, signal);
+      case 'await-config':
+        return this.#awaitConfig(attempt, signal);
+      case 'wait':
+        return this.#wait(attempt, effect.streak, signal);
+    }
+  }
+
+  /** Runs `work`, until it is left. */
+  #begin(attempt: number, name: string, work: Work<void>): void {
+    this.#tasks.run(name, work).catch((error: unknown) => {
+      this.#dispatch({ type: 'failed', attempt, message: messageOf(error) });
+    });
+  }
+
+  #leave(attempt: number, hangUp: boolean): void {
+    const stopped = this.#tasks.stop();
+    this.#leaving = Promise.all([this.#leaving, stopped]).then(async () => {
+      this.#readings.clear();
+      if (hangUp) await this.#hangUp();
+      this.#dispatch({ type: 'left', attempt });
+    });
+  }
+
+  /** The own kvstore is the caller's to close. Never rejects: a client that cannot be closed must not keep the cluster from being removed. */
+  async #hangUp(): Promise<void> {
+    const backend = this.#backend;
+    this.#backend = undefined;
+    if (backend === undefined || this.#state.own) return;
+    await this.#within(CLOSE_MS, 'its kvstore client does not close', () => backend.close()).catch(
+      (error: unknown) => this.#failed(messageOf(error)),
+    );
+  }
+
+  async #open(attempt: number, left: AbortSignal): Promise<void> {
+    await this.#options.gate?.pass(CONNECT_WEIGHT, left);
+    if (left.aborted) return;
+    const make = (signal: AbortSignal): KvstoreBackend | Promise<KvstoreBackend> | undefined =>
+      this.#connect?.(signal);
+    const close = (late: KvstoreBackend | undefined): unknown => late?.close();
+    this.#backend = await this.#within(CONNECT_MS, 'its kvstore client was not made', make, left, close);
+    this.#dispatch({ type: 'connected', attempt });
+  }
+
+  /** `work` of others, for so long at most; rejects with `why` after that. */
+  async #within<T>(
+    ms: number,
+    why: string,
+    work: Work<T>,
+    left?: AbortSignal,
+    discard?: (late: T) => unknown,
+  ): Promise<T> {
+    const late = new AbortController();
+    const error = new Error(`${why} within ${ms / 1000} s`);
+    const timer = this.#options.clock.after(ms, () => late.abort(error));
+    const signal = left === undefined ? late.signal : AbortSignal.any([left, late.signal]);
+    try {
+      return await interruptible(() => work(signal), signal, discard);
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  async #wait(attempt: number, streak: number, signal: AbortSignal): Promise<void> {
+    const { clock, random } = this.#options;
+    await sleep(clock, backoffDelay(streak, BACKOFF, random), signal);
+    this.#dispatch({ type: 'retry', attempt });
+  }
+
+  async #readConfig(attempt: number, signal: AbortSignal): Promise<void> {
+    const { read, config, others } = await readHandshake(this.#client, this.name, signal);
+    if (signal.aborted) return;
+    if (config?.ok === false) {
+      this.#rejections.add(config.rejection);
+      throw new Error(config.rejection.message);
+    }
+    const replaced = isReplaced(this.#read, read);
+    this.#read = read;
+    this.#dispatch({ type: 'config', attempt, config: config?.value, replaced, others });
+  }
+
+  async #withdraw(attempt: number, what: Owed, signal: AbortSignal): Promise<void> {
+    const { clock, random } = this.#options;
+    for (let tries = 1; tries <= WITHDRAWALS && !signal.aborted; tries++) {
+      try {
+        if (what === 'services') this.#stores.withdrawServices();
+        else this.#stores.withdraw();
+        break;
+      } catch (error) {
+        this.#failed(`an engine failed to withdraw: ${messageOf(error)}`);
+      }
+      if (tries < WITHDRAWALS) await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);
+    }
+    if (signal.aborted) return;
+    if (what === 'everything') this.#knownAt = undefined;
+    this.#dispatch({ type: 'drained', attempt });
+  }
+
+  async #follow(attempt: number, how: ClusterFollow, signal: AbortSignal): Promise<void> {
+    const { clock, random, limits, refillMs = REFILL_MS } = this.#options;
+    this.#stores.setLimits(limits(how.config));
+    const onComplete = (): void => {
+      this.#complete = true;
+      this.#dispatch({ type: 'complete', attempt });
+    };
+    const refill = async (left: AbortSignal): Promise<void> => {
+      // An empty kvstore takes nothing away, however long it is empty.
+      do await sleep(clock, refillMs, left);
+      while (!left.aborted && this.#stores.shown === 0);
+      this.#dispatch({ type: 'refilled', attempt });
+    };
+    if (how.refill) void this.#tasks.keep('refill', refill);
+    const cluster = { ...this.#readable, stores: this.#stores, how, clock, random, onComplete };
+    const end = await followCluster(cluster, signal);
+    this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });
+  }
+
+  async #awaitConfig(attempt: number, signal: AbortSignal): Promise<void> {
+    const end = await awaitConfig(this.#readable, signal);
+    this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });
+  }
+
+  // ── What is seen of it ─────────────────────────────────────────────────────────────────────────────────
+
+  readonly #onReading: OnReading = (reading, state, failure) => {
+    this.#readings.observe(reading, state);
+    if (failure !== undefined && (state === 'waiting' || state === 'forbidden'))
+      this.#failed(failure.message);
+    this.#update();
+  };
+
+  #failed(message: string): void {
+    this.#lastFailure = { message, at: this.#options.clock.wallTime() };
+  }
+
+  #applied(): void {
+    const { arrived } = this.#stores;
+    if (arrived <= this.#arrived) return;
+    this.#arrived = arrived;
+    this.#progressAt = this.#options.clock.now();
+  }
+
+  /** Notices what has changed, and says so. */
+  #update(): void {
+    if (this.#stepping) return;
+    const { clock, onChange } = this.#options;
+    const connected =
+      this.#readings.size > 0 ? this.#readings.areUp : this.#backend?.status().connected === true;
+    const standing = {
+      connected,
+      complete: this.#complete,
+      known: this.#stores.isSynced,
+      keys: this.#stores.size,
+    };
+    const shown = shownState(this.#state, standing);
+    const { failures } = this.#state;
+    const isChanged =
+      shown !== this.#shown || connected !== this.#connected || failures !== this.#seenFailures;
+    this.#seenFailures = failures;
+    if (connected !== this.#connected) this.#connectedSince = clock.wallTime();
+    if (shown === 'ready') this.#knownAt = undefined;
+    else if (this.#shown === 'ready') this.#knownAt = clock.wallTime();
+    this.#connected = connected;
+    this.#shown = shown;
+    this.#watchExpiry();
+    if (shown === 'removed' || shown === 'stopped') for (const over of this.#whenOver.splice(0)) over();
+    if (isChanged) onChange();
+  }
+
+  /** One timer from the moment that the services are not followed any more until they are again. */
+  #watchExpiry(): void {
+    const { clock, serviceTTLMs, engines } = this.#options;
+    if (serviceTTLMs === undefined || engines.services === undefined) return;
+    const { phase } = this.#state;
+    const live = phase === 'watching' && this.#readings.isUp('services');
+    if (live || phase === 'stopped' || phase === 'removed') {
+      this.#expiry?.cancel();
+      this.#expiry = undefined;
+    } else this.#expiry ??= clock.after(serviceTTLMs, () => this.#dispatch({ type: 'expired' }));
+  }
+
+  get #client(): KvstoreBackend {
+    const backend = this.#backend;
+    assert(backend !== undefined, 'the state machine reads and follows on a client only');
+    return backend;
+  }
+
+  /** What can be read of it now. */
+  get #readable(): { name: string; backend: KvstoreBackend; read: KeyRead; onReading: OnReading } {
+    assert(this.#read !== undefined, 'what is followed has been read');
+    return { name: this.name, backend: this.#client, read: this.#read, onReading: this.#onReading };
+  }
+}
