@@ -82,7 +82,7 @@ export type {
   Writer,
 } from './ipcache/types.ts';
 export type { WaitingClaim } from './ipcache/waiting-claims.ts';
-export type { Dialect, Parsed, ParseOptions } from './k8s/field-reader.ts';
+export type { Parsed, ParseOptions } from './k8s/field-reader.ts';
 export type { EndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpointSlice, parseEndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpoints } from './k8s/parse-endpoints.ts';
@@ -182,13 +182,15 @@ export type { PlainNode } from './nodemanager/plain-node.ts';
 export type { AnnouncedService } from './servicecache/announcement.ts';
 export type {
   Backend,
+  BackendFields,
   BackendState,
   Backends,
   EndpointSlice,
+  EndpointSliceFields,
   Endpoints,
   Ports,
 } from './servicecache/backend.ts';
-export { createBackend } from './servicecache/backend.ts';
+export { createBackend, createEndpointSlice } from './servicecache/backend.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './servicecache/cluster-service.ts';
 export type { ServiceEvent, ServiceListener } from './servicecache/events.ts';
 export type {
@@ -206,6 +208,7 @@ export type {
   Addressing,
   Service,
   ServiceAffinity,
+  ServiceFields,
   ServicePort,
   ServiceType,
   TrafficDistribution,

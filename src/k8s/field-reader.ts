@@ -1,6 +1,9 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
 
-/** A Kubernetes object that was read field by field: what could be used of it, and what was refused. */
+/**
+ * A Kubernetes object that was read field by field, as its API server would store it: defaults filled in, and what
+ * an API server would not store rejected.
+ */
 export interface Parsed<T> {
   /** Undefined when the object cannot be used at all; `rejections` then says why. */
   readonly value: T | undefined;
@@ -8,17 +11,8 @@ export interface Parsed<T> {
   readonly rejections: readonly Rejection[];
 }
 
-/**
- * How to read what an object leaves out. `kubernetes`: as its API server would store it, defaults filled in;
- * what an API server would not store is refused. `cilium-1.8`: as that version read it, without defaults, ports
- * cut to 16 bits, no SCTP nor terminating backends in slices; only for replaying what it has recorded.
- */
-export type Dialect = 'kubernetes' | 'cilium-1.8';
-
-/** How to parse. */
+/** Options of the parsers of Kubernetes objects. */
 export interface ParseOptions {
-  /** Default `kubernetes`. */
-  readonly dialect?: Dialect | undefined;
   /** Where the object comes from, for rejections: `file.yaml:12`. Its kind and name are added to it. */
   readonly at?: string | undefined;
 }
@@ -35,13 +29,11 @@ export function field(value: unknown, name: string): unknown {
  * reason to complain; one of a wrong type is refused, with its path and value, and then `undefined` too.
  */
 export class FieldReader {
-  readonly dialect: Dialect;
   readonly #at: string;
   readonly #rejections: Rejection[] = [];
 
-  constructor(at: string, dialect: Dialect) {
+  constructor(at: string) {
     this.#at = at;
-    this.dialect = dialect;
   }
 
   get rejections(): readonly Rejection[] {

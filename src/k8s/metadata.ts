@@ -13,7 +13,7 @@ export function readerFor(kind: string, object: unknown, options: ParseOptions):
   const metadata = field(object, 'metadata');
   const name = `${textOf(field(metadata, 'namespace'))}/${textOf(field(metadata, 'name'))}`;
   const place = options.at === undefined ? '' : `${options.at} `;
-  return new FieldReader(`${place}${kind} ${name}`, options.dialect ?? 'kubernetes');
+  return new FieldReader(`${place}${kind} ${name}`);
 }
 
 /** Namespace and name; `undefined`, and refused, when there is no usable name. */

@@ -1,11 +1,9 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
-import { type PortProtocol, PROTOCOL_NUMBERS } from '../net/port.ts';
 import {
   type Backend,
   type BackendState,
   createBackend,
   type EndpointSlice,
-  NO_PORTS,
   NO_ZONES,
   type Ports,
 } from '../servicecache/backend.ts';
@@ -13,7 +11,7 @@ import type { ServiceID } from '../servicecache/service-id.ts';
 import { readAddress } from './addresses.ts';
 import { type FieldReader, field, type Parsed, type ParseOptions } from './field-reader.ts';
 import { readerFor, readID } from './metadata.ts';
-import { readNamedPort } from './ports.ts';
+import { readPorts } from './ports.ts';
 
 const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
 // v1beta1 kept these in `topology`; v1 has fields for them.
@@ -38,41 +36,21 @@ function readSliceID(object: unknown, reader: FieldReader): EndpointSliceID | un
   if (name !== undefined && name !== '') {
     return { service: { namespace: id.namespace, name }, name: id.name };
   }
-  if (reader.dialect === 'cilium-1.8') {
-    return { service: { namespace: id.namespace, name: '' }, name: id.name };
-  }
   if (name !== undefined || label === undefined) {
     reader.refuse('missing', path, label, 'the slice belongs to no service');
   }
   return undefined;
 }
 
-function readSlicePorts(object: unknown, reader: FieldReader): Ports {
-  const ports = new Map<string, PortProtocol>();
-  reader.list(field(object, 'ports'), 'ports').forEach((item, index) => {
-    const named = readNamedPort(item, `ports[${index}]`, reader);
-    if (named === undefined) return;
-    let { protocol } = named;
-    if (reader.dialect === 'cilium-1.8') {
-      if (protocol === PROTOCOL_NUMBERS.SCTP) return;
-      // Endpoints were copied as they are, slices were given the default.
-      if (protocol === 0) protocol = PROTOCOL_NUMBERS.TCP;
-    }
-    ports.set(named.name, { port: named.port, protocol });
-  });
-  return ports.size === 0 ? NO_PORTS : ImmutableMap(ports);
-}
-
 /**
  * The state that the conditions mean. Unset `ready` counts as ready. What is not ready but still serves while
- * it terminates is kept, as the last resort; in the dialect of 1.8 it is not ready.
+ * it terminates is kept, as the last resort.
  */
 function readState(endpoint: unknown, path: string, reader: FieldReader): BackendState {
   const conditions = reader.object(field(endpoint, 'conditions'), `${path}.conditions`);
   const condition = (name: string): boolean | undefined =>
     reader.boolean(field(conditions, name), `${path}.conditions.${name}`);
   const ready = condition('ready') ?? true;
-  if (reader.dialect === 'cilium-1.8') return ready ? 'active' : 'not-ready';
   const terminating = condition('terminating') ?? false;
   const serving = condition('serving') ?? ready;
   if (terminating) return serving ? 'terminating' : 'not-ready';
@@ -113,7 +91,7 @@ type SliceBackends = Pick<EndpointSlice, 'backends' | 'notReady'>;
 
 /** All endpoints of a slice. Of an address that it names twice, the first that is ready counts. */
 function readSliceBackends(object: unknown, reader: FieldReader): SliceBackends {
-  const ports = readSlicePorts(object, reader);
+  const ports = readPorts(field(object, 'ports'), 'ports', reader);
   const backends = new Map<string, Backend>();
   const notReady = new Map<string, Backend>();
   reader.list(field(object, 'endpoints'), 'endpoints').forEach((item, index) => {

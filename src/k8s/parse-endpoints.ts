@@ -1,26 +1,15 @@
 import { Map as ImmutableMap } from 'immutable';
-import type { PortProtocol } from '../net/port.ts';
 import {
   type Backend,
   type BackendState,
   createBackend,
   type EndpointSlice,
-  NO_PORTS,
   type Ports,
 } from '../servicecache/backend.ts';
 import { readAddress } from './addresses.ts';
 import { type FieldReader, field, type Parsed, type ParseOptions } from './field-reader.ts';
 import { readerFor, readID } from './metadata.ts';
-import { readNamedPort } from './ports.ts';
-
-function readPorts(value: unknown, path: string, reader: FieldReader): Ports {
-  const ports = new Map<string, PortProtocol>();
-  reader.list(value, path).forEach((item, index) => {
-    const named = readNamedPort(item, `${path}[${index}]`, reader);
-    if (named !== undefined) ports.set(named.name, { port: named.port, protocol: named.protocol });
-  });
-  return ports.size === 0 ? NO_PORTS : ImmutableMap(ports);
-}
+import { readPorts } from './ports.ts';
 
 /** One address of a subset, merged into what other subsets have said of it: ports add up, the last node counts. */
 function mergeAddress(known: Backend | undefined, next: Backend): Backend {

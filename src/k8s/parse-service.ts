@@ -49,9 +49,7 @@ function annotation(annotations: Annotations, names: readonly string[]): string 
 
 function readType(spec: unknown, reader: FieldReader): ServiceType {
   const value = field(spec, 'type');
-  if (value === undefined || value === null || value === '') {
-    return reader.dialect === 'cilium-1.8' ? 'unknown' : 'ClusterIP';
-  }
+  if (value === undefined || value === null || value === '') return 'ClusterIP';
   return reader.word(value, 'spec.type', SERVED_TYPES) ?? 'unknown';
 }
 

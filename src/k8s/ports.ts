@@ -1,26 +1,19 @@
+import { Map as ImmutableMap } from 'immutable';
 import { type PortProtocol, PROTOCOL_NUMBERS } from '../net/port.ts';
+import { NO_PORTS, type Ports } from '../servicecache/backend.ts';
 import { type FieldReader, field } from './field-reader.ts';
 
-const PORT_MASK = 0xffff;
+const MAX_PORT = 0xffff;
 const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
 
-/** No protocol was given, and none is to be assumed; only in the dialect of 1.8. */
-const UNSET_PROTOCOL = 0;
-
-/** A port number from `min`; in the dialect of 1.8 cut to 16 bits. */
+/** A port number from `min`. */
 export function readPort(value: unknown, path: string, min: 0 | 1, reader: FieldReader): number | undefined {
-  if (reader.dialect === 'cilium-1.8') {
-    const wide = reader.integer(value, path, 0, Number.MAX_SAFE_INTEGER);
-    return wide === undefined ? undefined : wide & PORT_MASK;
-  }
-  return reader.integer(value, path, min, PORT_MASK);
+  return reader.integer(value, path, min, MAX_PORT);
 }
 
 /** A protocol number; TCP when the object names none. */
 function readProtocol(value: unknown, path: string, reader: FieldReader): number | undefined {
-  if (value === undefined || value === null || value === '') {
-    return reader.dialect === 'cilium-1.8' ? UNSET_PROTOCOL : PROTOCOL_NUMBERS.TCP;
-  }
+  if (value === undefined || value === null || value === '') return PROTOCOL_NUMBERS.TCP;
   const name = reader.word(value, path, PROTOCOLS);
   return name === undefined ? undefined : PROTOCOL_NUMBERS[name];
 }
@@ -48,4 +41,14 @@ export function readNamedPort(value: unknown, path: string, reader: FieldReader)
   }
   if (port === undefined || protocol === undefined || typeof name !== 'string') return undefined;
   return { name, port, protocol };
+}
+
+/** A list of ports by name; the last of equal names counts. */
+export function readPorts(value: unknown, path: string, reader: FieldReader): Ports {
+  const ports = new Map<string, PortProtocol>();
+  reader.list(value, path).forEach((item, index) => {
+    const named = readNamedPort(item, `${path}[${index}]`, reader);
+    if (named !== undefined) ports.set(named.name, { port: named.port, protocol: named.protocol });
+  });
+  return ports.size === 0 ? NO_PORTS : ImmutableMap(ports);
 }

@@ -66,23 +66,43 @@ export interface Service {
   readonly selector: ImmutableMap<string, string>;
 }
 
-const NO_TEXTS: ImmutableMap<string, string> = ImmutableMap();
 const NO_ADDRESSES: ImmutableSet<string> = ImmutableSet();
 
+type Collections =
+  | 'clusterIPs'
+  | 'ports'
+  | 'externalIPs'
+  | 'ingressIPs'
+  | 'sourceRanges'
+  | 'labels'
+  | 'selector';
+
+/** What {@link createService} takes. Any iterable will do for a collection: a `Map`, a `Set`, an array, an immutable one. */
+export interface ServiceFields extends Partial<Omit<Service, 'id' | Collections>> {
+  readonly id: ServiceID;
+  readonly clusterIPs?: Iterable<string> | undefined;
+  readonly ports?: Iterable<readonly [string, ServicePort]> | undefined;
+  readonly externalIPs?: Iterable<string> | undefined;
+  readonly ingressIPs?: Iterable<string> | undefined;
+  readonly sourceRanges?: Iterable<string> | undefined;
+  readonly labels?: Iterable<readonly [string, string]> | undefined;
+  readonly selector?: Iterable<readonly [string, string]> | undefined;
+}
+
 /**
- * Makes a service; what is left out is as for a cluster-internal one without addresses and ports. Always in one
- * shape, as `createBackend`, for the same reason.
+ * Makes a service; what is left out is as for a cluster-internal one without addresses and ports. Immutable
+ * collections are kept, others copied. Always in one shape, as `createBackend`, for the same reason.
  */
-export function createService(fields: Pick<Service, 'id'> & Partial<Service>): Service {
+export function createService(fields: ServiceFields): Service {
   return {
     id: fields.id,
     type: fields.type ?? 'ClusterIP',
     addressing: fields.addressing ?? 'unassigned',
-    clusterIPs: fields.clusterIPs ?? List(),
-    ports: fields.ports ?? ImmutableMap(),
-    externalIPs: fields.externalIPs ?? NO_ADDRESSES,
-    ingressIPs: fields.ingressIPs ?? NO_ADDRESSES,
-    sourceRanges: fields.sourceRanges,
+    clusterIPs: List(fields.clusterIPs),
+    ports: ImmutableMap(fields.ports),
+    externalIPs: ImmutableSet(fields.externalIPs),
+    ingressIPs: ImmutableSet(fields.ingressIPs),
+    sourceRanges: fields.sourceRanges && ImmutableSet(fields.sourceRanges),
     externalTrafficPolicy: fields.externalTrafficPolicy ?? 'Cluster',
     internalTrafficPolicy: fields.internalTrafficPolicy ?? 'Cluster',
     healthCheckNodePort: fields.healthCheckNodePort ?? 0,
@@ -92,8 +112,8 @@ export function createService(fields: Pick<Service, 'id'> & Partial<Service>): S
     shared: fields.shared ?? false,
     affinity: fields.affinity ?? 'none',
     trafficDistribution: fields.trafficDistribution ?? 'none',
-    labels: fields.labels ?? NO_TEXTS,
-    selector: fields.selector ?? NO_TEXTS,
+    labels: ImmutableMap(fields.labels),
+    selector: ImmutableMap(fields.selector),
   };
 }
 

@@ -79,17 +79,13 @@ describe.each([
 ] as const)('%s', (_name, parse) => {
   it('never throws, and names a field and a value with everything it refuses', () => {
     fc.assert(
-      fc.property(
-        fc.oneof(hostile.value, named),
-        fc.constantFrom('kubernetes', 'cilium-1.8'),
-        (object, dialect) => {
-          const { value, rejections } = parse(object, { dialect });
-          if (value === undefined && rejections.length === 0) throw new Error('refused in silence');
-          for (const { field, value: shown, message } of rejections) {
-            if (field === '' || shown === '' || !message.includes(field)) throw new Error(message);
-          }
-        },
-      ),
+      fc.property(fc.oneof(hostile.value, named), (object) => {
+        const { value, rejections } = parse(object);
+        if (value === undefined && rejections.length === 0) throw new Error('refused in silence');
+        for (const { field, value: shown, message } of rejections) {
+          if (field === '' || shown === '' || !message.includes(field)) throw new Error(message);
+        }
+      }),
     );
   });
 });

@@ -1,6 +1,4 @@
-import { parseEndpointSlice, parseEndpointSliceID } from '../../../src/k8s/parse-endpoint-slice.ts';
-import { parseEndpoints } from '../../../src/k8s/parse-endpoints.ts';
-import { parseService, parseServiceID } from '../../../src/k8s/parse-service.ts';
+import { parseServiceID } from '../../../src/k8s/parse-service.ts';
 import type { EndpointSlice } from '../../../src/servicecache/backend.ts';
 import type { ServiceEvent } from '../../../src/servicecache/events.ts';
 import { formatFrontend, frontendsOf, type NodePortOptions } from '../../../src/servicecache/frontends.ts';
@@ -10,6 +8,7 @@ import { parseServiceIDFrom, type ServiceID, serviceKey } from '../../../src/ser
 import { FoldingListener } from '../../servicecache/support/folding-listener.ts';
 import { NaiveServiceCache } from '../../servicecache/support/naive-service-cache.ts';
 import { text } from '../../servicecache/support/plain.ts';
+import { readEndpointSlice, readEndpointSliceID, readEndpoints, readService } from './recorded-objects.ts';
 import type { ReplayTally } from './report.ts';
 import {
   comparableProtocol,
@@ -28,7 +27,6 @@ import {
   type TraceStep,
 } from './servicecache-trace.ts';
 
-const READING = { dialect: 'cilium-1.8' } as const;
 const NO_ID: ServiceID = { namespace: '', name: '' };
 
 /** What one side has been told of a service. */
@@ -150,22 +148,22 @@ class Replay {
       case 'updateService':
         return this.#updateService(step.service);
       case 'deleteService': {
-        const id = this.#note(parseServiceID(step.service, READING).value);
+        const id = this.#note(parseServiceID(step.service).value);
         this.#kept.delete(serviceKey(id));
         this.#cache.deleteService(id);
         this.#naive.deleteService(id);
         return undefined;
       }
       case 'updateEndpoints':
-        return this.#updateSlice(parseEndpoints(step.endpoints, READING).value);
+        return this.#updateSlice(readEndpoints(step.endpoints));
       case 'deleteEndpoints': {
-        const id = this.#note(parseServiceID(step.endpoints, READING).value);
+        const id = this.#note(parseServiceID(step.endpoints).value);
         return this.#deleteSlice(id, id.name);
       }
       case 'updateEndpointSlice':
-        return this.#updateSlice(parseEndpointSlice(step.endpointSlice, READING).value);
+        return this.#updateSlice(readEndpointSlice(step.endpointSlice));
       case 'deleteEndpointSlice': {
-        const slice = parseEndpointSliceID(step.endpointSlice, READING).value;
+        const slice = readEndpointSliceID(step.endpointSlice);
         return this.#deleteSlice(this.#note(slice?.service), slice?.name ?? '');
       }
       case 'mergeExternalServiceUpdate':
@@ -188,7 +186,7 @@ class Replay {
   }
 
   #updateService(object: unknown): unknown {
-    const service = parseService(object, READING).value;
+    const service = readService(object);
     if (service === undefined) return { serviceID: NO_ID };
     this.#note(service.id);
     const key = serviceKey(service.id);

@@ -1,0 +1,62 @@
+import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import { describe, expect, it } from 'vitest';
+import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
+import { createService, equalServices } from '../../src/servicecache/service.ts';
+import { cacheOf, transcript } from './support/scene.ts';
+
+const id = { namespace: 'shop', name: 'checkout' };
+const port = { port: 80, protocol: 6, nodePort: 0 };
+const target = { port: 8080, protocol: 6 };
+
+describe('values made by hand', () => {
+  it('take native collections as well as immutable ones, and say the same', () => {
+    const native = createService({
+      id,
+      clusterIPs: ['172.16.0.10'],
+      ports: new Map([['http', port]]),
+      externalIPs: new Set(['192.0.2.1']),
+      ingressIPs: ['192.0.2.2'],
+      sourceRanges: new Set<string>(),
+      labels: [['app', 'checkout']],
+      selector: new Map([['app', 'checkout']]),
+    });
+    const immutable = createService({
+      id,
+      clusterIPs: List(['172.16.0.10']),
+      ports: ImmutableMap({ http: port }),
+      externalIPs: ImmutableSet(['192.0.2.1']),
+      ingressIPs: ImmutableSet(['192.0.2.2']),
+      sourceRanges: ImmutableSet<string>(),
+      labels: ImmutableMap({ app: 'checkout' }),
+      selector: ImmutableMap({ app: 'checkout' }),
+    });
+    expect(equalServices(native, immutable)).toBe(true);
+    expect(native.sourceRanges?.size).toBe(0);
+    expect(createService({ id }).sourceRanges).toBeUndefined();
+  });
+
+  it('are served like those of Kubernetes', () => {
+    const cache = cacheOf();
+    const told = transcript(cache);
+    const backend = (address: string) => createBackend({ address, ports: new Map([['http', target]]) });
+    cache.updateService(createService({ id, addressing: 'assigned', clusterIPs: ['172.16.0.10'] }));
+    const slice = createEndpointSlice({ service: id, backends: [backend('10.0.0.1'), backend('10.0.0.2')] });
+    expect(slice.name).toBe('checkout');
+    cache.updateEndpoints(slice);
+    cache.updateEndpoints(
+      createEndpointSlice({
+        service: id,
+        backends: new Set([backend('10.0.0.2')]),
+        notReady: [backend('10.0.0.1'), backend('10.0.0.2')],
+      }),
+    );
+    expect(told).toEqual([
+      'update shop/checkout 10.0.0.1:8080 10.0.0.2:8080',
+      'update shop/checkout 10.0.0.2:8080',
+    ]);
+    expect(cache.explain(id)?.backends.map(({ address, verdict }) => `${address} ${verdict}`)).toEqual([
+      '10.0.0.1 not-ready',
+      '10.0.0.2 effective',
+    ]);
+  });
+});
