@@ -14,10 +14,14 @@ class Buckets {
   readonly words: Int32Array;
   readonly #shift: number;
 
-  constructor(bits: number) {
+  constructor(bits: number, words: Int32Array = new Int32Array(2 << bits)) {
     this.mask = (1 << bits) - 1;
     this.#shift = 32 - bits;
-    this.words = new Int32Array(2 << bits);
+    this.words = words;
+  }
+
+  copy(): Buckets {
+    return new Buckets(32 - this.#shift, this.words.slice());
   }
 
   /** Where a key would best be. */
@@ -70,6 +74,8 @@ export class Int32Map {
   #old: Buckets | undefined;
   #next = 0;
   #size = 0;
+  /** Whether a fork has the same buckets: they are copied before they are written. */
+  #shared = false;
 
   get size(): number {
     return this.#size;
@@ -80,14 +86,28 @@ export class Int32Map {
     return this.#buckets.words.byteLength + (this.#old?.words.byteLength ?? 0);
   }
 
+  /** A map with the same content. O(1); the next write to either copies its buckets once. */
+  fork(): Int32Map {
+    const fork = new Int32Map();
+    fork.#bits = this.#bits;
+    fork.#buckets = this.#buckets;
+    fork.#old = this.#old;
+    fork.#next = this.#next;
+    fork.#size = this.#size;
+    fork.#shared = true;
+    this.#shared = true;
+    return fork;
+  }
+
   /** The value of a key, 0 when it has none. O(1). */
   get(key: number): number {
     const value = this.#buckets.valueAt(this.#buckets.find(key));
     return value !== EMPTY || this.#old === undefined ? value : this.#getOld(this.#old, key);
   }
 
-  /** Sets the value of a key (0: none from now on) and gives the one before. O(1), without pauses. */
+  /** Sets the value of a key (0: none from now on) and gives the one before. O(1) but for what a fork costs. */
   exchange(key: number, value: number): number {
+    if (this.#shared) this.#unshare();
     const at = this.#buckets.find(key);
     const before = this.#buckets.valueAt(at);
     if (before === EMPTY) return this.#exchangeAbsent(at, key, value);
@@ -98,6 +118,12 @@ export class Int32Map {
       this.#size--;
     }
     return before;
+  }
+
+  #unshare(): void {
+    this.#shared = false;
+    this.#buckets = this.#buckets.copy();
+    this.#old = this.#old?.copy();
   }
 
   /** The key is not in the new table, where bucket `at` would take it. */

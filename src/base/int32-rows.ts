@@ -1,51 +1,68 @@
-// 2^13 rows a chunk: growing allocates at most 256 KiB at a time (stride 8), far below a noticeable pause.
-const CHUNK_BITS = 13;
-const CHUNK_ROWS: number = 1 << CHUNK_BITS;
-const ROW_MASK: number = CHUNK_ROWS - 1;
-const NO_CHUNK: Int32Array = new Int32Array(0);
+import { SharedPages } from './shared-pages.ts';
+
+// 2^9 rows a page, here and in `ObjectColumn`: growing allocates at most 16 KiB at a time (stride 8), and the first
+// write to a page after a fork copies as much, a few µs.
+export const PAGE_BITS = 9;
+export const PAGE_ROWS: number = 1 << PAGE_BITS;
+const ROW_MASK: number = PAGE_ROWS - 1;
+const NO_PAGE: Int32Array = new Int32Array(0);
 
 /**
- * A growing array of rows of `stride` 32-bit integers, all zero at first. It grows by whole chunks and never
- * copies, so no write is ever slow. Rows are never given back.
+ * A growing array of rows of `stride` 32-bit integers, all zero at first. It grows by whole pages, so no write is ever
+ * slow. Rows are never given back.
  */
 export class Int32Rows {
   readonly stride: number;
-  readonly #chunks: Int32Array[] = [];
+  readonly #pages: SharedPages<Int32Array>;
 
-  constructor(stride: number) {
+  constructor(stride: number, pages: SharedPages<Int32Array> = new SharedPages()) {
     this.stride = stride;
+    this.#pages = pages;
   }
 
   /** Makes sure that `row` exists. */
   reserve(row: number): void {
-    while (row >>> CHUNK_BITS >= this.#chunks.length) {
-      this.#chunks.push(new Int32Array(CHUNK_ROWS * this.stride));
-    }
+    while (row >>> PAGE_BITS >= this.#pages.count) this.#pages.push(new Int32Array(PAGE_ROWS * this.stride));
   }
 
   /** The integer in `column` of `row`; 0 for a row that does not exist. */
   get(row: number, column: number): number {
-    return this.#chunks[row >>> CHUNK_BITS]?.[(row & ROW_MASK) * this.stride + column] ?? 0;
+    return this.#pages.at(row >>> PAGE_BITS)?.[(row & ROW_MASK) * this.stride + column] ?? 0;
   }
 
   /** Writes the low 32 bits of `value`; the row must have been reserved. */
   set(row: number, column: number, value: number): void {
-    const chunk = this.#chunks[row >>> CHUNK_BITS];
-    if (chunk !== undefined) chunk[(row & ROW_MASK) * this.stride + column] = value;
+    const page = this.#pages.writable(row >>> PAGE_BITS);
+    if (page !== undefined) page[(row & ROW_MASK) * this.stride + column] = value;
   }
 
-  /** The chunk that holds a row, for code that touches several columns of it; empty for a row that does not exist. */
-  chunkOf(row: number): Int32Array {
-    return this.#chunks[row >>> CHUNK_BITS] ?? NO_CHUNK;
+  /** The page that holds a row, to read several columns of it; empty for a row that does not exist. */
+  pageOf(row: number): Readonly<Int32Array> {
+    return this.#pages.at(row >>> PAGE_BITS) ?? NO_PAGE;
   }
 
-  /** Where the row begins in its chunk. */
+  /** The page that holds a row, to write several columns of it. */
+  writablePageOf(row: number): Int32Array {
+    return this.#pages.writable(row >>> PAGE_BITS) ?? NO_PAGE;
+  }
+
+  /** Where the row begins in its page. */
   offsetOf(row: number): number {
     return (row & ROW_MASK) * this.stride;
   }
 
-  /** Bytes held. */
+  /** The same rows; writes to either do not show in the other. Costs one word a page. */
+  fork(): Int32Rows {
+    return new Int32Rows(this.stride, this.#pages.fork());
+  }
+
+  /** Whether the page of a row has not been written since one was forked from the other. */
+  sharesPage(other: Int32Rows, row: number): boolean {
+    return this.#pages.shares(other.#pages, row >>> PAGE_BITS);
+  }
+
+  /** Bytes held, shared pages included. */
   get bytes(): number {
-    return this.#chunks.length * CHUNK_ROWS * this.stride * Int32Array.BYTES_PER_ELEMENT;
+    return this.#pages.count * PAGE_ROWS * this.stride * Int32Array.BYTES_PER_ELEMENT;
   }
 }

@@ -1,36 +1,37 @@
-// As in Int32Rows: 64 KiB of references a chunk.
-const CHUNK_BITS = 13;
-const CHUNK_SIZE: number = 1 << CHUNK_BITS;
-const INDEX_MASK: number = CHUNK_SIZE - 1;
+import { PAGE_BITS, PAGE_ROWS } from './int32-rows.ts';
+import { SharedPages } from './shared-pages.ts';
 
-/** A growing array of objects or `undefined` that grows by whole chunks and never copies. */
-export class ObjectColumn<T extends object> {
-  readonly #chunks: (T | undefined)[][] = [];
+const INDEX_MASK: number = PAGE_ROWS - 1;
+
+/** A growing array of values or `undefined` that grows by whole pages and never copies more than one of them. */
+export class ObjectColumn<T extends object | string> {
+  readonly #pages: SharedPages<(T | undefined)[]>;
+
+  constructor(pages: SharedPages<(T | undefined)[]> = new SharedPages()) {
+    this.#pages = pages;
+  }
 
   get(index: number): T | undefined {
-    return this.#chunks[index >>> CHUNK_BITS]?.[index & INDEX_MASK];
+    return this.#pages.at(index >>> PAGE_BITS)?.[index & INDEX_MASK];
   }
 
   set(index: number, value: T | undefined): void {
-    let chunk = this.#chunks[index >>> CHUNK_BITS];
-    if (chunk === undefined) {
+    const at = index >>> PAGE_BITS;
+    if (at >= this.#pages.count) {
       if (value === undefined) return;
-      chunk = this.#addChunks(index >>> CHUNK_BITS);
+      while (at >= this.#pages.count) this.#pages.push(new Array<T | undefined>(PAGE_ROWS).fill(undefined));
     }
-    chunk[index & INDEX_MASK] = value;
+    const page = this.#pages.writable(at);
+    if (page !== undefined) page[index & INDEX_MASK] = value;
   }
 
-  #addChunks(upTo: number): (T | undefined)[] {
-    let chunk: (T | undefined)[] = [];
-    while (this.#chunks.length <= upTo) {
-      chunk = new Array<T | undefined>(CHUNK_SIZE).fill(undefined);
-      this.#chunks.push(chunk);
-    }
-    return chunk;
+  /** The same values; writes to either do not show in the other. Costs one word a page. */
+  fork(): ObjectColumn<T> {
+    return new ObjectColumn(this.#pages.fork());
   }
 
-  /** Bytes held for the references. */
+  /** Bytes held for the references, shared pages included. */
   get bytes(): number {
-    return this.#chunks.length * CHUNK_SIZE * 8;
+    return this.#pages.count * PAGE_ROWS * 8;
   }
 }

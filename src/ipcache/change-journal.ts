@@ -2,7 +2,6 @@ import { assert } from '../base/assert.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, prefixChange, prefixHash, sameEntry } from './change.ts';
 import type { ClaimSink, ClaimState, KeyImage } from './claim-state.ts';
-import type { SnapshotKeeper } from './snapshot-keeper.ts';
 import type { ClaimWriter, IPCacheChange, IPCacheEntry, OwnerChange } from './types.ts';
 
 const NO_CHANGES: IPCacheChange[] = []; // never added to
@@ -27,12 +26,10 @@ export class ChangeJournal implements ClaimSink {
   /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
   #before: Before[] | undefined;
   #state: ClaimState | undefined;
-  #snapshots: SnapshotKeeper | undefined;
 
-  /** Ties the journal to the state that it is the sink of, and to whom else the written keys concern. */
-  attach(state: ClaimState, snapshots: SnapshotKeeper): void {
+  /** Ties the journal to the state that it is the sink of. */
+  attach(state: ClaimState): void {
     this.#state = state;
-    this.#snapshots = snapshots;
   }
 
   get inBatch(): boolean {
@@ -40,7 +37,6 @@ export class ChangeJournal implements ClaimSink {
   }
 
   willChange(key: Readonly<PrefixRegister>, slot: number): void {
-    this.#snapshots?.note(key);
     this.#before?.push({ key: copyRegister(key), image: slot < 0 ? undefined : this.#state?.image(slot) });
   }
 

@@ -2,7 +2,8 @@ import { compareWriters, mayOverwrite } from '../identity/source.ts';
 import { addressBits } from '../net/address-words.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
-import { EntryRows, FLAG, type HeldClaim } from './entry-rows.ts';
+import { FLAG, type HeldClaim } from './entry-reader.ts';
+import { EntryRows } from './entry-rows.ts';
 import type { NamedPortIndex } from './named-port-index.ts';
 import { OverruledClaims } from './overruled-claims.ts';
 import type {

@@ -1,4 +1,5 @@
 import { Int32Rows } from '../base/int32-rows.ts';
+import { ObjectColumn } from '../base/object-column.ts';
 import { formatAddress } from '../net/format-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
@@ -14,7 +15,8 @@ export const NO_HOST: HostID = 0;
 export class HostTable {
   readonly #table: PrefixTable;
   readonly #register: PrefixRegister = prefixRegister();
-  readonly #texts: string[] = [];
+  /** Canonical text of each host in use, at its number less one. */
+  readonly texts: ObjectColumn<string> = new ObjectColumn();
   readonly #references = new Int32Rows(1);
   /** The host that was resolved last and was new then, plus one: forgotten unless it has been retained. */
   #unclaimed: HostID = NO_HOST;
@@ -52,12 +54,12 @@ export class HostTable {
 
   /** Canonical text of a host in use. */
   text(host: HostID): string | undefined {
-    return host === NO_HOST ? undefined : this.#texts[host - 1];
+    return host === NO_HOST ? undefined : this.texts.get(host - 1);
   }
 
   #add(register: PrefixRegister): number {
     const slot = this.#table.insert(register);
-    this.#texts[slot] = formatAddress(register);
+    this.texts.set(slot, formatAddress(register));
     this.#references.reserve(slot);
     this.#unclaimed = slot + 1;
     return slot;

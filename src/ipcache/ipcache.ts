@@ -5,7 +5,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
 import { formatPrefix } from '../net/format-address.ts';
 import { HashPrefixTable } from '../net/hash-prefix-table.ts';
-import { formatKey, formatKeyOf, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import { prefixChange } from './change.ts';
 import { ChangeHub, type ReadOptions } from './change-hub.ts';
@@ -13,12 +13,12 @@ import { ChangeJournal } from './change-journal.ts';
 import type { ChangeBatch } from './change-reader.ts';
 import { claimFault, hostFault, keyFault, writerFault } from './claim-intake.ts';
 import { ClaimState } from './claim-state.ts';
-import { FLAG } from './entry-rows.ts';
+import { FLAG } from './entry-reader.ts';
+import { EntryView } from './entry-view.ts';
 import { decidingRule } from './explain.ts';
 import { NamedPortIndex, type NamedPortSets } from './named-port-index.ts';
 import { OutcomeCounts } from './outcome-counts.ts';
-import type { IPCacheSnapshot } from './snapshot.ts';
-import { SnapshotKeeper } from './snapshot-keeper.ts';
+import { IPCacheSnapshot } from './snapshot.ts';
 import type { FamilyCounts, IPCacheOptions, IPCacheStatus } from './status.ts';
 import type {
   Claim,
@@ -29,7 +29,6 @@ import type {
   IPCacheChange,
   IPCacheListener,
   K8sMetadata,
-  KeyedEntry,
   OwnerListener,
   UpsertOutcome,
   Writer,
@@ -54,10 +53,9 @@ const MANY_WAITING = 65_536;
  * within a batch and within a callback, which they receive after it. Writes cost O(1),
  * lookups O(prefix lengths in use); none depends on the number of entries. Nothing here does I/O.
  */
-export class IPCache {
-  readonly #journal: ChangeJournal = new ChangeJournal();
+export class IPCache extends EntryView {
+  readonly #journal: ChangeJournal;
   readonly #state: ClaimState;
-  readonly #snapshots: SnapshotKeeper;
   readonly #waiting: WaitingClaims;
   readonly #maxEntries: number;
   readonly #replayChunk: number;
@@ -70,16 +68,17 @@ export class IPCache {
   #namedPorts: NamedPortIndex | undefined;
 
   constructor(options: IPCacheOptions = {}) {
-    this.#maxEntries = options.maxEntries ?? Number.POSITIVE_INFINITY;
-    this.#replayChunk = options.replayChunk ?? REPLAY_CHUNK;
+    const { retainOverruled = true, maxEntries = Number.POSITIVE_INFINITY } = options;
     const newTable = (): PrefixTable => new HashPrefixTable(options.hashSeed);
-    this.#state = new ClaimState(newTable, this.#journal, {
-      retainOverruled: options.retainOverruled ?? true,
-      maxEntries: this.#maxEntries,
-    });
-    this.#snapshots = new SnapshotKeeper(this.#state);
-    this.#journal.attach(this.#state, this.#snapshots);
-    this.#waiting = new WaitingClaims(options.maxWaiting ?? Math.max(this.#maxEntries, MANY_WAITING));
+    const journal = new ChangeJournal();
+    const state = new ClaimState(newTable, journal, { retainOverruled, maxEntries });
+    super(state.table, state.rows);
+    journal.attach(state);
+    this.#journal = journal;
+    this.#state = state;
+    this.#maxEntries = maxEntries;
+    this.#replayChunk = options.replayChunk ?? REPLAY_CHUNK;
+    this.#waiting = new WaitingClaims(options.maxWaiting ?? Math.max(maxEntries, MANY_WAITING));
     this.#guard = new CallbackGuard(options.onListenerFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
     this.#hub = new ChangeHub(this.#guard);
@@ -145,45 +144,9 @@ export class IPCache {
     return result;
   }
 
-  /** The effective entry of exactly this key, shadowed or not. */
-  get(key: string): KeyedEntry | undefined {
-    if (!parsePrefix(key, this.#key)) return undefined;
-    return this.#entryFor(key, this.#state.table.find(this.#key));
-  }
-
-  /** The entry with the longest prefix that contains `ip` (I6). A CIDR is no IP: `undefined`. */
-  lookup(ip: string): KeyedEntry | undefined {
-    if (!parsePrefix(ip, this.#key) || this.#key.form !== 'endpoint') return undefined;
-    return this.#entryFor(ip, this.#state.table.longestMatch(this.#key));
-  }
-
-  /** As {@link IPCache.get}, but a full-length CIDR finds the endpoint IP first (SEMANTICS 2.4). */
-  lookupByPrefix(prefix: string): KeyedEntry | undefined {
-    if (!parsePrefix(prefix, this.#key)) return undefined;
-    const endpoint = this.#key.form === 'cidr' ? this.#state.counterpart(this.#key) : -1;
-    if (endpoint < 0) return this.#entryFor(prefix, this.#state.table.find(this.#key));
-    return this.#keyedEntry(endpoint, this.#keyAt(endpoint));
-  }
-
-  /** Canonical keys of every entry with this identity, shadowed ones included (I5), in no order that is promised. */
-  lookupByIdentity(identity: number): readonly string[] {
-    return Array.from(this.#state.rows.slotsOfIdentity(identity), (slot) => this.#keyAt(slot));
-  }
-
   /** The pod behind exactly this IP. */
   getK8sMetadata(ip: string): K8sMetadata | undefined {
     return this.get(ip)?.k8s;
-  }
-
-  /**
-   * The visible entries, with `includeShadowed` all of them. Entries may change meanwhile: one that is there all
-   * the time comes once.
-   */
-  *entries(options: { readonly includeShadowed?: boolean } = {}): Generator<KeyedEntry, void, void> {
-    for (const slot of this.#state.table.slots()) {
-      if (options.includeShadowed || !this.#state.rows.has(slot, FLAG.shadowed))
-        yield this.#keyedEntry(slot, this.#keyAt(slot));
-    }
   }
 
   /** Every claim on the prefix of `key`, strongest first, and why the first one won; `undefined` for no prefix. */
@@ -196,11 +159,6 @@ export class IPCache {
       .filter((slot) => slot >= 0)
       .flatMap((slot) => this.#explainSlot(slot));
     return { prefix, claims, decidedBy: decidingRule(claims) };
-  }
-
-  /** Keys that are held, shadowed ones included. */
-  get size(): number {
-    return this.#state.table.size;
   }
 
   /** Goes up by one with every write or batch that changes what is visible. */
@@ -249,12 +207,12 @@ export class IPCache {
   }
 
   /**
-   * An immutable view of all entries as they are now. The first one costs a pass over all entries; later ones cost
-   * what was written since the one before. Not within a batch.
+   * An immutable view of all entries as they are now. Cost: a few words for every 512 entries; for the writes after
+   * it see {@link IPCacheSnapshot}. Not within a batch.
    */
   snapshot(): IPCacheSnapshot {
     assert(!this.#journal.inBatch, 'snapshot: not within a batch');
-    return this.#snapshots.take(this.#hub.revision);
+    return new IPCacheSnapshot(this.table.fork(), this.rows.fork(), this.#hub.revision);
   }
 
   /** The claims that found no room, in the order in which they will be let in. */
@@ -381,29 +339,13 @@ export class IPCache {
   }
 
   #explainSlot(slot: number): readonly ExplainedClaim[] {
-    const effective = this.#keyedEntry(slot, this.#keyAt(slot));
+    const effective = this.entryAt(slot);
     const { key, shadowed } = effective;
     const overruled = this.#state.overruled.of(slot);
     return [
       { ...effective, effective: true },
       ...overruled.map((claim) => ({ ...claim, key, shadowed, effective: false })),
     ];
-  }
-
-  #keyAt(slot: number): string {
-    this.#state.table.keyOf(slot, this.#key);
-    return formatKey(this.#key);
-  }
-
-  /** What a look-up of `text` found, whose key the register holds. */
-  #entryFor(text: string, slot: number): KeyedEntry | undefined {
-    return slot < 0 ? undefined : this.#keyedEntry(slot, formatKeyOf(text, this.#key));
-  }
-
-  #keyedEntry(slot: number, key: string): KeyedEntry {
-    const { rows } = this.#state;
-    const { identity, hostIP, encryptKey, k8s, source, owner } = rows.claim(slot);
-    return { key, identity, hostIP, encryptKey, k8s, source, owner, shadowed: rows.has(slot, FLAG.shadowed) };
   }
 }
 

@@ -1,5 +1,5 @@
 import { compareWriters } from '../identity/source.ts';
-import type { HeldClaim } from './entry-rows.ts';
+import type { HeldClaim } from './entry-reader.ts';
 import type { Writer } from './types.ts';
 
 function isOf(claim: HeldClaim, writer: Writer): boolean {

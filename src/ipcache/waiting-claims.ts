@@ -1,6 +1,6 @@
 import { compareWriters, sourceRank } from '../identity/source.ts';
 import { namesPod } from './claim-state.ts';
-import type { HeldClaim } from './entry-rows.ts';
+import type { HeldClaim } from './entry-reader.ts';
 import type { DeleteOptions, Writer } from './types.ts';
 
 /** A claim that found no room, under its canonical key. */

@@ -1,10 +1,10 @@
+import { assert } from '../base/assert.ts';
+import { ObjectColumn } from '../base/object-column.ts';
 import type { Source } from '../identity/source.ts';
 import type { ClaimWriter, Writer } from './types.ts';
 
-/** A small number that stands for a (source, owner) pair while any claim of that writer is in force. */
+/** A small number above 0 that stands for a (source, owner) pair while any claim of that writer is in force. */
 export type WriterID = number;
-
-const NOBODY: ClaimWriter = { source: 'unspec', owner: '' };
 
 /**
  * Numbers the writers that have claims in force, and counts the claims of each. A number is used again once its
@@ -12,8 +12,9 @@ const NOBODY: ClaimWriter = { source: 'unspec', owner: '' };
  */
 export class WriterTable {
   readonly #ids = new Map<Source, Map<string, WriterID>>();
-  readonly #writers: ClaimWriter[] = [];
-  readonly #claims: number[] = [];
+  /** The writers by number; what a free number stood for stays until the number is used again. */
+  readonly writers: ObjectColumn<ClaimWriter> = new ObjectColumn();
+  readonly #claims: number[] = [0]; // 0 is no writer's number: what an empty row holds
   readonly #free: WriterID[] = [];
   /**
    * The writer asked for last and its number, or -1: writes come in runs of one writer, and a new one is asked for
@@ -58,8 +59,11 @@ export class WriterTable {
     return this.#claims[id] ?? 0;
   }
 
+  /** Which writer a number in use stands for. */
   writer(id: WriterID): ClaimWriter {
-    return this.#writers[id] ?? NOBODY;
+    const writer = this.writers.get(id);
+    assert(writer !== undefined, 'a writer number in use');
+    return writer;
   }
 
   /** Claims in force per source. */
@@ -73,8 +77,8 @@ export class WriterTable {
   }
 
   #add(source: Source, owner: string): WriterID {
-    const id = this.#free.pop() ?? this.#writers.length;
-    this.#writers[id] = { source, owner };
+    const id = this.#free.pop() ?? this.#claims.length;
+    this.writers.set(id, { source, owner });
     this.#claims[id] = 0;
     const ids = this.#ids.get(source);
     if (ids === undefined) this.#ids.set(source, new Map([[owner, id]]));

@@ -1,3 +1,4 @@
+import { PAGE_ROWS } from '../base/int32-rows.ts';
 import { addressBits, type Family, maskWords } from './address-words.ts';
 import { familyOfWord, KeyHash, lengthOfWord, lengthWord } from './key-hash.ts';
 import { containsWords, type PrefixRegister, prefixRegister } from './prefix.ts';
@@ -28,9 +29,15 @@ export class HashPrefixTable implements PrefixTable {
   readonly #counts = new Int32Array(2 * LENGTHS);
 
   /** A `seed` that strangers do not know keeps them from choosing keys that collide. */
-  constructor(seed = 0) {
-    this.#keys = new KeyHash(seed);
-    this.#stems = new StemIndex(seed);
+  constructor(seed = 0, keys: KeyHash = new KeyHash(seed), stems: StemIndex = new StemIndex(seed)) {
+    this.#keys = keys;
+    this.#stems = stems;
+  }
+
+  fork(): HashPrefixTable {
+    const fork = new HashPrefixTable(0, this.#keys.fork(), this.#stems.fork());
+    fork.#counts.set(this.#counts);
+    return fork;
   }
 
   get size(): number {
@@ -89,9 +96,10 @@ export class HashPrefixTable implements PrefixTable {
     return this.#longestShorter(key);
   }
 
-  *slots(): Generator<number, void, void> {
-    for (let slot = 0; slot < this.#keys.slotLimit; slot++) {
-      if (this.#keys.wordAt(slot) !== 0) yield slot;
+  *slots(isWanted?: (slot: number) => boolean): Generator<number, void, void> {
+    for (let first = 0; first < this.#keys.slotLimit; first += PAGE_ROWS) {
+      if (isWanted?.(first) === false) continue;
+      for (let slot = first; slot < first + PAGE_ROWS; slot++) if (this.#keys.wordAt(slot) !== 0) yield slot;
     }
   }
 

@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { Int32Rows } from '../base/int32-rows.ts';
+import { SharedPages } from '../base/shared-pages.ts';
 import type { AddressWords, Family } from './address-words.ts';
 
 // A bucket is two words: the hash of a key, and its slot (plus one) with six bits that say which length it has.
@@ -14,12 +15,12 @@ const IPV4_KINDS = 34;
 const IPV6_KINDS: number = 64 - IPV4_KINDS;
 
 // A segment has 1,024 buckets and is split when 4 of 5 are taken: about 20 µs for its 819 keys. Segments lie in pages
-// of 16 (128 KiB), so that the index is a few large arrays and an empty one is small.
+// of 2 (16 KiB): few arrays, an empty index is small, and a page that a fork shares is copied in a few µs.
 const SEGMENT_BITS = 10;
 const BUCKET_MASK: number = (1 << SEGMENT_BITS) - 1;
 const SEGMENT_WORDS: number = 2 << SEGMENT_BITS;
 const FULL: number = 0.8 * (1 << SEGMENT_BITS);
-const PAGE_BITS = 4;
+const PAGE_BITS = 1;
 const PAGE_MASK: number = (1 << PAGE_BITS) - 1;
 
 // 2^20 segments hold 850 million keys. Only keys made to collide ever get there; what no segment takes any more is
@@ -94,14 +95,14 @@ export function familyOfWord(word: number): Family {
  */
 export class KeyHash {
   readonly #seed: number;
-  readonly #keys = new Int32Rows(2);
-  readonly #wide = new Int32Rows(3);
-  readonly #pages: Int32Array[] = [];
+  #keys = new Int32Rows(2);
+  #wide = new Int32Rows(3);
+  #pages = new SharedPages<Int32Array>();
   /** For each segment: how many leading bits its hashes share, and how many buckets are not empty. */
-  readonly #depths: number[] = [];
-  readonly #used: number[] = [];
+  #depths: number[] = [];
+  #used: number[] = [];
   /** Slots by key of what no segment could take. */
-  readonly #overflow = new Map<string, number>();
+  #overflow: Map<string, number> = new Map();
   #directory: Int32Array = new Int32Array(1);
   #depth = 0;
   #size = 0;
@@ -126,8 +127,28 @@ export class KeyHash {
 
   /** Bytes held. */
   get bytes(): number {
-    const pages = (this.#pages.length << PAGE_BITS) * SEGMENT_WORDS * Int32Array.BYTES_PER_ELEMENT;
+    const pages = (this.#pages.count << PAGE_BITS) * SEGMENT_WORDS * Int32Array.BYTES_PER_ELEMENT;
     return this.#keys.bytes + this.#wide.bytes + pages + this.#directory.byteLength;
+  }
+
+  /**
+   * The same keys in the same slots; writes to either do not show in the other. Costs a few words for each segment;
+   * the first write to a page copies it.
+   */
+  fork(): KeyHash {
+    const fork = new KeyHash(this.#seed);
+    fork.#keys = this.#keys.fork();
+    fork.#wide = this.#wide.fork();
+    fork.#pages = this.#pages.fork();
+    fork.#depths = this.#depths.slice();
+    fork.#used = this.#used.slice();
+    fork.#overflow = new Map(this.#overflow);
+    fork.#directory = this.#directory.slice();
+    fork.#depth = this.#depth;
+    fork.#size = this.#size;
+    fork.#limit = this.#limit;
+    fork.#free = this.#free;
+    return fork;
   }
 
   /** The slot of a key, or -1. `words` are masked to the key's length. */
@@ -209,7 +230,13 @@ export class KeyHash {
   }
 
   #pageOf(segment: number): Int32Array {
-    const page = this.#pages[segment >>> PAGE_BITS];
+    const page = this.#pages.at(segment >>> PAGE_BITS);
+    assert(page !== undefined, 'every segment lies in a page');
+    return page;
+  }
+
+  #writablePageOf(segment: number): Int32Array {
+    const page = this.#pages.writable(segment >>> PAGE_BITS);
     assert(page !== undefined, 'every segment lies in a page');
     return page;
   }
@@ -235,7 +262,7 @@ export class KeyHash {
   }
 
   #place(segment: number, hash: number, kindAndSlot: number): void {
-    const page = this.#pageOf(segment);
+    const page = this.#writablePageOf(segment);
     const base = baseOf(segment);
     let at = hash & BUCKET_MASK;
     while (isLive(page[base + 2 * at + 1] ?? EMPTY)) at = (at + 1) & BUCKET_MASK;
@@ -247,7 +274,7 @@ export class KeyHash {
 
   #unlink(hash: number, slot: number): void {
     const segment = this.#segmentOf(hash);
-    const page = this.#pageOf(segment);
+    const page = this.#writablePageOf(segment);
     const base = baseOf(segment);
     let at = hash & BUCKET_MASK;
     while (((page[base + 2 * at + 1] ?? EMPTY) & SLOT_MASK) !== slot + 1) at = (at + 1) & BUCKET_MASK;
@@ -259,7 +286,7 @@ export class KeyHash {
 
   /** Splits a full segment, or only clears it of deleted buckets; false when neither helps. */
   #makeRoom(segment: number, hash: number): boolean {
-    const page = this.#pageOf(segment);
+    const page = this.#writablePageOf(segment);
     const base = baseOf(segment);
     const before = page.slice(base, base + SEGMENT_WORDS);
     const live = countLive(before);

@@ -30,11 +30,14 @@ export interface PrefixTable {
   longestMatch(key: PrefixRegister): number;
   /**
    * Every slot in use, ascending. Keys may be added and removed meanwhile: each key that is there all the time
-   * comes exactly once, others come once or not at all.
+   * comes exactly once, others come once or not at all. With `isWanted` only those of pages (`PAGE_ROWS` slots)
+   * for which it holds; it is asked for the first slot of each.
    */
-  slots(): Generator<number, void, void>;
+  slots(isWanted?: (slot: number) => boolean): Generator<number, void, void>;
   /** As {@link PrefixTable.slots}, of the keys whose addresses all lie in `prefix`. Walks all keys. */
   covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void>;
+  /** The same keys in the same slots. Writes to either do not show in the other. */
+  fork(): PrefixTable;
   /** How many keys have this family, length and form. */
   countOf(family: Family, length: number, form: KeyForm): number;
 }

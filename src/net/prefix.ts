@@ -35,6 +35,19 @@ export function copyRegister({
   return { family, w0, w1, w2, w3, length, form };
 }
 
+/** Whether two registers hold the same key. */
+export function sameKey(a: Readonly<PrefixRegister>, b: Readonly<PrefixRegister>): boolean {
+  return (
+    a.w0 === b.w0 &&
+    a.length === b.length &&
+    a.form === b.form &&
+    a.family === b.family &&
+    a.w1 === b.w1 &&
+    a.w2 === b.w2 &&
+    a.w3 === b.w3
+  );
+}
+
 const MAPPED_BITS = 96; // ::ffff:0:0/96 holds the IPv4 addresses
 
 /** A decimal prefix length without sign or leading zeros, or -1. */

@@ -16,11 +16,11 @@ class FamilyStems {
   readonly tier: 8 | 16;
   readonly #seed: number;
   /** For each stem a bit for every length in use: all that a look-up reads. */
-  readonly #lengths = new Int32Map();
+  #lengths = new Int32Map();
   /** For each stem the row, plus one, that says how many prefixes have each length. */
-  readonly #rowOf = new Int32Map();
-  readonly #rows: Int32Rows;
-  readonly #freeRows: number[] = [];
+  #rowOf = new Int32Map();
+  #rows: Int32Rows;
+  #freeRows: number[] = [];
   #rowLimit = 0;
   /** How many prefixes there are at stems of each length: a tier without any is not looked at. */
   readonly #prefixes = new Int32Array(128);
@@ -31,6 +31,18 @@ class FamilyStems {
     this.tier = tierOf(family);
     this.#seed = seed;
     this.#rows = new Int32Rows(this.tier);
+  }
+
+  fork(): FamilyStems {
+    const fork = new FamilyStems(this.tier === 8 ? 4 : 6, this.#seed);
+    fork.#lengths = this.#lengths.fork();
+    fork.#rowOf = this.#rowOf.fork();
+    fork.#rows = this.#rows.fork();
+    fork.#freeRows = this.#freeRows.slice();
+    fork.#rowLimit = this.#rowLimit;
+    fork.#prefixes.set(this.#prefixes);
+    fork.#short = this.#short?.slice();
+    return fork;
   }
 
   get bytes(): number {
@@ -120,6 +132,14 @@ export class StemIndex {
 
   constructor(seed: number) {
     this.#seed = seed;
+  }
+
+  /** The same stems; writes to either do not show in the other. The next write to each copies its maps. */
+  fork(): StemIndex {
+    const fork = new StemIndex(this.#seed);
+    fork.#ipv4 = this.#ipv4?.fork();
+    fork.#ipv6 = this.#ipv6?.fork();
+    return fork;
   }
 
   /** The stems of a family; undefined until it has had a prefix that is shorter than an address. */

@@ -1,9 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { EntryReader } from '../../src/ipcache/entry-reader.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../src/ipcache/types.ts';
+import { HashPrefixTable } from '../../src/net/hash-prefix-table.ts';
+import { collectGarbage } from '../base/support/garbage.ts';
 import { FoldingListener } from './support/invariants.ts';
 import { ADDRESSES, apply, history, KEYS } from './support/operations.ts';
 
@@ -15,12 +18,64 @@ function asked(view: IPCache | IPCacheSnapshot): unknown {
     all: [...view.entries({ includeShadowed: true })].sort(byKey),
     visible: [...view.entries()].sort(byKey),
     exact: KEYS.map((key) => view.get(key)),
+    prefixes: KEYS.map((key) => view.lookupByPrefix(key)),
     longest: ADDRESSES.map((address) => view.lookup(address)),
     identities: [100, 200, 300].map((identity) => [...view.lookupByIdentity(identity)].sort()),
   };
 }
 
+function filled(entries: number): IPCache {
+  const cache = new IPCache();
+  for (let i = 0; i < entries; i++) {
+    const identity = 256 + (i % 100);
+    cache.upsert(`10.${i >>> 16}.${(i >>> 8) & 255}.${i & 255}`, { identity, source: 'kvstore' });
+  }
+  return cache;
+}
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
 describe('a snapshot', () => {
+  it('looks at no entry before it is read, and then only at those that are asked for', () => {
+    const cache = filled(100_000);
+    const looks = [
+      vi.spyOn(HashPrefixTable.prototype, 'keyOf'),
+      vi.spyOn(HashPrefixTable.prototype, 'find'),
+      vi.spyOn(EntryReader.prototype, 'entry'),
+      vi.spyOn(EntryReader.prototype, 'claim'),
+    ];
+    const looked = (): number => looks.reduce((sum, { mock }) => sum + mock.calls.length, 0);
+    const snapshot = cache.snapshot();
+    expect(looked()).toBe(0);
+    expect(snapshot.size).toBe(100_000);
+    expect(snapshot.get('10.0.0.7')?.identity).toBe(256 + 7);
+    expect(snapshot.lookup('10.1.0.7')?.key).toBe('10.1.0.7');
+    expect(snapshot.entries().next().value?.key).toBe('10.0.0.0');
+    expect(looked()).toBeLessThan(10);
+  });
+
+  it('costs a write after it the pages that are written, not the entries there are', () => {
+    const cache = filled(100_000);
+    const copies = vi.spyOn(Int32Array.prototype, 'slice');
+    const snapshot = cache.snapshot();
+    copies.mockClear();
+    for (let identity = 500; identity < 600; identity++)
+      cache.upsert('10.0.0.7', { identity, source: 'kvstore' });
+    expect(copies.mock.calls.length).toBeLessThan(10);
+    expect(snapshot.get('10.0.0.7')?.identity).toBe(256 + 7);
+  });
+
+  it('leaves nothing behind in the cache when it is let go', async () => {
+    const cache = filled(1000);
+    const reference = new WeakRef(cache.snapshot());
+    cache.upsert('10.0.0.7', { identity: 500, source: 'kvstore' });
+    await collectGarbage();
+    expect(reference.deref()).toBeUndefined();
+    expect(cache.get('10.0.0.7')?.identity).toBe(500);
+  });
+
   it('answers as the cache did when it was taken, whatever is written later', () => {
     fc.assert(
       fc.property(history, fc.infiniteStream(fc.boolean()), (operations, takes) => {
@@ -64,23 +119,17 @@ describe('a snapshot', () => {
   });
 
   it('shares what has not changed with the one before', () => {
-    const cache = new IPCache();
-    cache.batch(() => {
-      for (let i = 0; i < 50_000; i++) {
-        cache.upsert(`10.${i >>> 16}.${(i >>> 8) & 255}.${i & 255}`, {
-          identity: 256 + (i % 100),
-          source: 'kvstore',
-        });
-      }
-    });
+    const cache = filled(50_000);
     const first = cache.snapshot();
     cache.upsert('10.0.0.7', { identity: 999, source: 'kvstore' });
     const second = cache.snapshot();
+    const looks = vi.spyOn(EntryReader.prototype, 'holdsSame');
     expect(IPCacheSnapshot.diff(first, second).map(({ prefix }) => prefix)).toEqual(['10.0.0.7/32']);
+    expect(looks.mock.calls.length).toBeLessThan(10_000);
     expect(first.get('10.0.0.7')?.identity).toBe(256 + 7);
   });
 
-  it('is not begun anew while few keys are written, and is when most are', () => {
+  it('differs from the next one by every key when all were written', () => {
     const cache = new IPCache();
     const write = (identity: number): void => {
       for (let i = 0; i < 3000; i++)

@@ -27,7 +27,14 @@ const step = fc.oneof(
   fc.record({ op: fc.constant('remove' as const), nth: fc.nat() }),
   fc.record({ op: fc.constant('match' as const), text: address }),
   fc.record({ op: fc.constant('covered' as const), text: prefix }),
+  fc.record({ op: fc.constant('fork' as const), nth: fc.nat() }),
 );
+
+interface World {
+  readonly fast: HashPrefixTable;
+  readonly naive: MapPrefixTable;
+  readonly held: PrefixRegister[];
+}
 
 function textsOf(table: HashPrefixTable | MapPrefixTable, slots: Iterable<number>): string[] {
   const register = prefixRegister();
@@ -41,10 +48,11 @@ describe('the hash prefix table does what the obvious table does', () => {
   it('for any history of insertions, removals and look-ups', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60, size: 'max' }), fc.integer(), (steps, seed) => {
-        const fast = new HashPrefixTable(seed);
-        const naive = new MapPrefixTable();
-        const held: PrefixRegister[] = [];
+        // Several tables by and by, forked from each other: what is written to one must not show in another.
+        const worlds: World[] = [{ fast: new HashPrefixTable(seed), naive: new MapPrefixTable(), held: [] }];
+        let at = 0;
         for (const each of steps) {
+          const { fast, naive, held } = worlds[at] ?? expect.fail();
           if (each.op === 'insert') {
             const wanted = key(each.text);
             expect(fast.find(wanted)).toBe(naive.find(wanted));
@@ -62,15 +70,20 @@ describe('the hash prefix table does what the obvious table does', () => {
             const slot = naive.longestMatch(other);
             expect(fast.longestMatch(one)).toBe(slot);
             if (slot >= 0) expect(one).toEqual(other);
+          } else if (each.op === 'fork') {
+            worlds.push({ fast: fast.fork(), naive: naive.fork(), held: [...held] });
+            at = each.nth % worlds.length;
           } else {
             const within = key(each.text);
             expect(textsOf(fast, fast.covered(within))).toEqual(textsOf(naive, naive.covered(within)));
           }
           expect(fast.size).toBe(naive.size);
         }
-        expect(textsOf(fast, fast.slots())).toEqual(textsOf(naive, naive.slots()));
-        for (const { family, length, form } of held) {
-          expect(fast.countOf(family, length, form)).toBe(naive.countOf(family, length, form));
+        for (const { fast, naive, held } of worlds) {
+          expect(textsOf(fast, fast.slots())).toEqual(textsOf(naive, naive.slots()));
+          for (const { family, length, form } of held) {
+            expect(fast.countOf(family, length, form)).toBe(naive.countOf(family, length, form));
+          }
         }
       }),
     );

@@ -1,3 +1,4 @@
+import { PAGE_ROWS } from '../../../src/base/int32-rows.ts';
 import { type Family, maskWords } from '../../../src/net/address-words.ts';
 import { containsWords, type KeyForm, type PrefixRegister } from '../../../src/net/prefix.ts';
 import type { PrefixTable } from '../../../src/net/prefix-table.ts';
@@ -58,10 +59,18 @@ export class MapPrefixTable implements PrefixTable {
     return -1;
   }
 
-  *slots(): Generator<number, void, void> {
+  *slots(isWanted: (slot: number) => boolean = () => true): Generator<number, void, void> {
     for (let slot = 0; slot < this.#keys.length; slot++) {
-      if (this.#keys[slot] !== undefined) yield slot;
+      if (this.#keys[slot] !== undefined && isWanted(slot - (slot % PAGE_ROWS))) yield slot;
     }
+  }
+
+  fork(): MapPrefixTable {
+    const fork = new MapPrefixTable();
+    for (const [key, slot] of this.#slotByKey) fork.#slotByKey.set(key, slot);
+    fork.#keys.push(...this.#keys.map((key) => key && { ...key }));
+    fork.#free.push(...this.#free);
+    return fork;
   }
 
   *covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void> {

@@ -1,0 +1,91 @@
+import { addressBits } from '../net/address-words.ts';
+import { formatKey, formatKeyOf, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import type { PrefixTable } from '../net/prefix-table.ts';
+import { type EntryReader, FLAG } from './entry-reader.ts';
+import type { KeyedEntry } from './types.ts';
+
+/** What can be read of keys and their effective claims: the common part of a cache and its snapshots. */
+export class EntryView {
+  protected readonly table: PrefixTable;
+  protected readonly rows: EntryReader;
+  /** The key of the call under way: no call yields while it needs it. */
+  readonly #key: PrefixRegister = prefixRegister();
+
+  constructor(table: PrefixTable, rows: EntryReader) {
+    this.table = table;
+    this.rows = rows;
+  }
+
+  /** Keys that are held, shadowed ones included. */
+  get size(): number {
+    return this.table.size;
+  }
+
+  /** The effective entry of exactly this key, shadowed or not. */
+  get(key: string): KeyedEntry | undefined {
+    if (!parsePrefix(key, this.#key)) return undefined;
+    return this.#entryFor(key, this.table.find(this.#key));
+  }
+
+  /** The entry with the longest prefix that contains `ip` (I6). A CIDR is no IP: `undefined`. */
+  lookup(ip: string): KeyedEntry | undefined {
+    if (!parsePrefix(ip, this.#key) || this.#key.form !== 'endpoint') return undefined;
+    return this.#entryFor(ip, this.table.longestMatch(this.#key));
+  }
+
+  /** As {@link EntryView.get}, but a full-length CIDR finds the endpoint IP first (SEMANTICS 2.4). */
+  lookupByPrefix(prefix: string): KeyedEntry | undefined {
+    const key = this.#key;
+    if (!parsePrefix(prefix, key)) return undefined;
+    const slot = key.form === 'cidr' ? this.visible(key) : this.table.find(key);
+    return slot < 0 ? undefined : this.entryAt(slot);
+  }
+
+  /** Canonical keys of every entry with this identity, shadowed ones included (I5), in no order that is promised. */
+  lookupByIdentity(identity: number): readonly string[] {
+    return Array.from(this.rows.slotsOfIdentity(identity), (slot) => this.keyAt(slot));
+  }
+
+  /**
+   * The visible entries, with `includeShadowed` all of them, in no order that is promised. Where entries may change
+   * meanwhile, one that is there all the time comes once. Costs nothing until it is read, then by the entry.
+   */
+  *entries(options: { readonly includeShadowed?: boolean } = {}): Generator<KeyedEntry, void, void> {
+    for (const slot of this.table.slots()) {
+      if (options.includeShadowed || !this.rows.has(slot, FLAG.shadowed)) yield this.entryAt(slot);
+    }
+  }
+
+  /** The slot of what listeners see at a prefix: the endpoint, else the CIDR (I4); or -1. Changes the form of `key`. */
+  protected visible(key: PrefixRegister): number {
+    if (key.length === addressBits(key.family)) {
+      key.form = 'endpoint';
+      const endpoint = this.table.find(key);
+      if (endpoint >= 0) return endpoint;
+    }
+    key.form = 'cidr';
+    return this.table.find(key);
+  }
+
+  /** What is in a slot that is in use. */
+  protected entryAt(slot: number): KeyedEntry {
+    return this.#keyedEntry(slot, this.keyAt(slot));
+  }
+
+  /** The canonical key of a slot that is in use. */
+  protected keyAt(slot: number): string {
+    this.table.keyOf(slot, this.#key);
+    return formatKey(this.#key);
+  }
+
+  /** What a look-up of `text` found, whose key the register holds. */
+  #entryFor(text: string, slot: number): KeyedEntry | undefined {
+    return slot < 0 ? undefined : this.#keyedEntry(slot, formatKeyOf(text, this.#key));
+  }
+
+  #keyedEntry(slot: number, key: string): KeyedEntry {
+    const { identity, hostIP, encryptKey, k8s, source, owner } = this.rows.claim(slot);
+    const shadowed = this.rows.has(slot, FLAG.shadowed);
+    return { key, identity, hostIP, encryptKey, k8s, source, owner, shadowed };
+  }
+}
