@@ -195,7 +195,7 @@ export class Agent implements Knowledge, PlayStage {
 
   async #readInputs(signal: AbortSignal): Promise<void> {
     const { load, manifests, clusterName } = this.#options;
-    for (const path of load) await this.#recorded.load(path, this.#reject, signal);
+    for (const path of load) await this.#recorded.load(path, clusterName, this.#reject, signal);
     const { clusters } = this.#recorded;
     if (clusters.length > 0 && !clusters.includes(clusterName)) {
       const names = clusters.join(', ');

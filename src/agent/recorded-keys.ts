@@ -1,6 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { type Rejection, rejection } from '../base/rejection.ts';
+import { keyOfBytes, textOfBytes } from '../kvstore/bytes.ts';
 import { unreadable } from './input-error.ts';
 import { isRecord } from './record.ts';
 
@@ -14,6 +15,7 @@ export interface RecordedKey {
 }
 
 const FIELDS = ['store', 'key', 'value'] as const;
+const CONFIG_PREFIX = 'cilium/cluster-config/';
 
 /** The decoded line; text says why it cannot be decoded. */
 function decode(line: string): { readonly json: unknown } | string {
@@ -41,14 +43,53 @@ export function parseRecordedKey(line: string, at: string): RecordedKey | Reject
   return { store, key, value, at };
 }
 
+/** The keys of a line: one, or all those of an answer as `etcdctl get --prefix … -w json` prints it. */
+function* parseLine(line: string, at: string, own: string): Generator<RecordedKey | Rejection, void, void> {
+  const kvs = line.includes('"kvs"') ? etcdctlKeys(line) : undefined;
+  if (kvs === undefined) return yield parseRecordedKey(line, at);
+  const store = clusterOf(kvs) ?? own;
+  for (const [index, kv] of kvs.entries()) yield etcdctlKey(kv, store, `${at} kvs[${index}]`);
+}
+
+function etcdctlKeys(line: string): readonly unknown[] | undefined {
+  const decoded = decode(line);
+  if (typeof decoded === 'string' || !isRecord(decoded.json)) return undefined;
+  const { kvs } = decoded.json;
+  return Array.isArray(kvs) ? kvs : undefined;
+}
+
+/** Key and value are base64; an empty value is left out. */
+function etcdctlKey(kv: unknown, store: string, at: string): RecordedKey | Rejection {
+  if (!isRecord(kv)) return rejection('malformed-line', 'kvs', kv, 'not an object', at);
+  const { key, value = '' } = kv;
+  if (typeof key !== 'string') return rejection('malformed-line', 'key', key, 'must be base64', at);
+  if (typeof value !== 'string') return rejection('malformed-line', 'value', value, 'must be base64', at);
+  const text = textOfBytes(Buffer.from(value, 'base64'));
+  if (text === undefined) return rejection('malformed-line', 'value', value, 'must be UTF-8', at);
+  return { store, key: keyOfBytes(Buffer.from(key, 'base64')), value: text, at };
+}
+
+function etcdctlName(kv: unknown): string {
+  const { key }: Readonly<Record<string, unknown>> = isRecord(kv) ? kv : {};
+  return typeof key === 'string' ? keyOfBytes(Buffer.from(key, 'base64')) : '';
+}
+
+/** The cluster that wrote its configuration there, if it is one. */
+function clusterOf(kvs: readonly unknown[]): string | undefined {
+  const clusters = kvs.map(etcdctlName).filter((name) => name.startsWith(CONFIG_PREFIX));
+  return clusters.length === 1 ? clusters[0]?.slice(CONFIG_PREFIX.length) : undefined;
+}
+
 /**
  * Reads a recorded mesh, JSON lines of `{"store", "key", "value"}`, as a stream: a file may be larger than the
- * memory. Empty lines are nothing. A line that is not right goes to `onReject` as `file:line`, and the next one
- * is read. Throws {@link InputError} when the file cannot be read.
+ * memory. A line may also be a whole answer of `etcdctl get --prefix cilium -w json`: its keys are of the cluster that
+ * it has the one configuration of, else of `own`. Empty lines count for nothing. A line or key that is not right goes
+ * to `onReject` with `file:line`, and the next one is read. Throws {@link InputError} when the file cannot be read.
  */
 export async function* readRecordedKeys(
   path: string,
   onReject: (rejection: Rejection) => void,
+  own: string,
 ): AsyncGenerator<RecordedKey, void, void> {
   const input = createReadStream(path, { encoding: 'utf8' });
   let number = 0;
@@ -57,9 +98,10 @@ export async function* readRecordedKeys(
       number++;
       const text = number === 1 ? line.replace(/^\uFEFF/, '') : line;
       if (text.trim() === '') continue;
-      const parsed = parseRecordedKey(text, `${path}:${number}`);
-      if ('reason' in parsed) onReject(parsed);
-      else yield parsed;
+      for (const parsed of parseLine(text, `${path}:${number}`, own)) {
+        if ('reason' in parsed) onReject(parsed);
+        else yield parsed;
+      }
     }
   } catch (cause) {
     throw unreadable('--load', path, cause);

@@ -62,10 +62,15 @@ export class RecordedMesh {
 
   /**
    * Writes the keys of a file into the stores; see `readRecordedKeys`. Lines that are not right, and keys that
-   * nobody would read, go to `onReject`. Ends early when the signal fires.
+   * no reader would find, go to `onReject`. Ends early when the signal fires. `own`: see there.
    */
-  async load(path: string, onReject: (rejection: Rejection) => void, signal: AbortSignal): Promise<void> {
-    for await (const recorded of readRecordedKeys(path, onReject)) {
+  async load(
+    path: string,
+    own: string,
+    onReject: (rejection: Rejection) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    for await (const recorded of readRecordedKeys(path, onReject, own)) {
       if (signal.aborted) return;
       const stray = strayKey(recorded);
       if (stray === undefined)

@@ -5,7 +5,7 @@ import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/opt
 import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 
 /** Options that every command with an agent behind it takes, as commander hands them over. */
-export interface MeshFlags {
+export interface MeshFlags extends LogFlags {
   readonly kvstore: KvstoreKind;
   readonly kvstoreConfig?: string;
   readonly kvstoreOpt?: RateLimitOptions;
@@ -23,6 +23,10 @@ export interface MeshFlags {
   readonly nodeEncryption?: true;
   readonly hostFirewall?: true;
   readonly underlay: 'ipv4' | 'ipv6';
+}
+
+/** Options of every command's log. */
+export interface LogFlags {
   readonly logLevel: LogLevel;
   readonly logFormat: LogFormat;
 }
@@ -43,12 +47,14 @@ function parseDuration(text: string): number {
   return ((hours * 60 + minutes) * 60 + seconds) * 1000;
 }
 
-function parseName(text: string): string {
+/** A name of a cluster or node. */
+export function parseName(text: string): string {
   if (text !== '' && !text.includes('/')) return text;
   throw new InvalidArgumentError('It must be a name: not empty, without /.');
 }
 
-function parsePath(path: string): string {
+/** A path that is not empty. */
+export function parsePath(path: string): string {
   if (path === '') throw new InvalidArgumentError('It must be a path.');
   return path;
 }
@@ -94,9 +100,7 @@ function contradiction(flags: MeshFlags): string | undefined {
 
 /** Adds the options of {@link MeshFlags}. */
 export function addMeshOptions(command: Command): Command {
-  const choice = (flags: string, what: string, choices: readonly string[], preset: string): Option =>
-    new Option(flags, what).choices(choices).default(preset);
-  return command
+  command
     .hook('preAction', () => {
       const why = contradiction(command.opts());
       if (why !== undefined) command.error(`error: ${why}`);
@@ -136,7 +140,17 @@ export function addMeshOptions(command: Command): Command {
     .option('--encryption', 'traffic between pods is encrypted')
     .option('--node-encryption', 'traffic between nodes is encrypted too')
     .option('--host-firewall', 'the host firewall is on')
-    .addOption(choice('--underlay <family>', 'network under the tunnels', ['ipv4', 'ipv6'], 'ipv4'))
+    .addOption(choice('--underlay <family>', 'network under the tunnels', ['ipv4', 'ipv6'], 'ipv4'));
+  return addLogOptions(command);
+}
+
+function choice(flags: string, what: string, choices: readonly string[], preset: string): Option {
+  return new Option(flags, what).choices(choices).default(preset);
+}
+
+/** Adds the options of {@link LogFlags}. */
+export function addLogOptions(command: Command): Command {
+  return command
     .optionsGroup('Log (on stderr):')
     .addOption(choice('--log-level <level>', 'least level', LOG_LEVELS, 'warn'))
     .addOption(choice('--log-format <format>', 'for people or collectors', LOG_FORMATS, 'text'))

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/agent/input-error.ts';
 import { type RecordedKey, readRecordedKeys } from '../../src/agent/recorded-keys.ts';
+import type { Rejection } from '../../src/base/rejection.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
 interface Read {
@@ -16,9 +17,8 @@ async function read(text: string): Promise<Read> {
   const keys: Omit<RecordedKey, 'at'>[] = [];
   const lines: string[] = [];
   const rejected: string[] = [];
-  for await (const key of readRecordedKeys(path, ({ message }) =>
-    rejected.push(message.slice(path.length + 1)),
-  )) {
+  const onReject = ({ message }: Rejection): void => void rejected.push(message.slice(path.length + 1));
+  for await (const key of readRecordedKeys(path, onReject, 'own')) {
     const { at, ...rest } = key;
     keys.push(rest);
     lines.push(at.slice(path.length + 1));
@@ -71,8 +71,49 @@ describe('a recorded mesh', () => {
     ['.', 'it is a folder: name a file'],
   ])('that cannot be read (%s) is an error that says what to do', async (name, advice) => {
     const path = join(temporaryFolder({}), name);
-    const reading = readRecordedKeys(path, () => {}).next();
+    const reading = readRecordedKeys(path, () => {}, 'own').next();
     await expect(reading).rejects.toThrow(InputError);
-    await expect(readRecordedKeys(path, () => {}).next()).rejects.toThrow(`--load ${path}: ${advice}`);
+    await expect(readRecordedKeys(path, () => {}, 'own').next()).rejects.toThrow(`--load ${path}: ${advice}`);
+  });
+});
+
+function base64(text: string): string {
+  return Buffer.from(text).toString('base64');
+}
+
+describe('an answer of etcdctl', () => {
+  const kvs = (...keys: readonly string[]) =>
+    keys.map((key) => ({ key: base64(key), value: base64('v'), version: 1 }));
+  const answer = (items: readonly unknown[]): string =>
+    `${JSON.stringify({ header: { revision: 7 }, kvs: items, count: items.length })}\n`;
+
+  it('is read as the keys of the cluster that has its configuration there', async () => {
+    const { keys, lines } = await read(answer(kvs('cilium/cluster-config/baltic', 'cilium/.heartbeat')));
+    expect(keys).toEqual([
+      { store: 'baltic', key: 'cilium/cluster-config/baltic', value: 'v' },
+      { store: 'baltic', key: 'cilium/.heartbeat', value: 'v' },
+    ]);
+    expect(lines).toEqual(['1 kvs[0]', '1 kvs[1]']);
+  });
+
+  it('is of the own cluster where no cluster, or more than one, has its configuration there', async () => {
+    const none = await read(answer([{ key: base64('k') }]));
+    expect(none.keys).toEqual([{ store: 'own', key: 'k', value: '' }]);
+    const two = await read(answer(kvs('cilium/cluster-config/a', 'cilium/cluster-config/b')));
+    expect(two.keys.map(({ store }) => store)).toEqual(['own', 'own']);
+  });
+
+  it('loses a bad key alone, and says which', async () => {
+    const notUtf8 = { key: base64('k'), value: Buffer.from([0xff]).toString('base64') };
+    const { keys, rejected } = await read(
+      answer([7, { value: 'dg==' }, { key: base64('k'), value: 1 }, notUtf8, ...kvs('good')]),
+    );
+    expect(keys).toEqual([{ store: 'own', key: 'good', value: 'v' }]);
+    expect(rejected).toEqual([
+      '1 kvs[0]: kvs 7: not an object',
+      '1 kvs[1]: key undefined: must be base64',
+      '1 kvs[2]: value 1: must be base64',
+      '1 kvs[3]: value "/w==": must be UTF-8',
+    ]);
   });
 });

@@ -1,5 +1,7 @@
+import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
@@ -102,6 +104,54 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
       ...['--manifests', example('services.yaml'), '--once', '-o', 'json'],
     );
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(JSON.parse(stdout)).toEqual(partOf(OWN));
+  });
+
+  it('records what --load then reads as the same mesh', async () => {
+    const { folder } = configurations();
+    const mesh = ['--cluster', OWN, '--clustermesh-config', join(folder, 'mesh')];
+    const recorded = await dpcache('record', ...mesh, '--kvstore-config', join(folder, 'own'));
+    expect({ ...recorded, stdout: '' }).toEqual({ status: 0, stderr: '', stdout: '' });
+    const load = join(temporaryFolder({ 'mesh.jsonl': recorded.stdout }), 'mesh.jsonl');
+    const { status, stdout } = await dpcache(
+      ...['agent', '--cluster', OWN, '--load', load, '--manifests', example('services.yaml')],
+      ...['--once', '-o', 'json'],
+    );
+    expect(status).toBe(0);
+    expect(stdout).toBe(EXPECTED);
+  });
+
+  it('records what it can reach, and says with status 1 what it cannot', async () => {
+    const { folder } = configurations();
+    const far = `endpoints: ["http://127.0.0.1:${await freePort()}"]\n`;
+    const mesh = temporaryFolder({ far, broken: 'endpoints: 7\n' });
+    const { status, stdout, stderr } = await dpcache(
+      ...['record', '--cluster', OWN, '--kvstore-config', join(folder, 'own'), '--clustermesh-config', mesh],
+    );
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/^error --clustermesh-config .*broken: endpoints 7: .*$/m);
+    expect(stderr).toMatch(/^error cluster far is not recorded completely: .*ECONNREFUSED.*$/m);
+    const stores = stdout
+      .trim()
+      .split('\n')
+      .map((line) => (JSON.parse(line) as Recorded).store);
+    expect(new Set(stores)).toEqual(new Set([OWN]));
+    expect(stores).toHaveLength(KEYS.filter(({ store }) => store === OWN).length);
+  });
+
+  it('reads what etcdctl prints of a kvstore', async () => {
+    const url = etcds.get(OWN)?.url ?? '';
+    const { stdout: answer } = await promisify(execFile)(
+      'etcdctl',
+      ['--endpoints', url, 'get', '--prefix', 'cilium', '-w', 'json'],
+      { env: { ...process.env, ETCDCTL_API: '3' }, maxBuffer: 1 << 26 },
+    );
+    const load = join(temporaryFolder({ 'own.json': answer }), 'own.json');
+    const { status, stdout } = await dpcache(
+      ...['agent', '--cluster', OWN, '--load', load, '--manifests', example('services.yaml')],
+      ...['--once', '-o', 'json'],
+    );
+    expect(status).toBe(0);
     expect(JSON.parse(stdout)).toEqual(partOf(OWN));
   });
 

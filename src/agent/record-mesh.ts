@@ -1,0 +1,91 @@
+import type { Clock, Random } from '../base/clock.ts';
+import type { Rejection } from '../base/rejection.ts';
+import type { KvstoreBackend } from '../kvstore/backend.ts';
+import { asKvstoreError } from '../kvstore/errors.ts';
+import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
+import { ConfigFolder } from './config-folder.ts';
+import { InputError, unreadable } from './input-error.ts';
+import type { Logger } from './log.ts';
+import { openOwnEtcd } from './own-etcd.ts';
+import { recordKeys } from './record-keys.ts';
+
+/** Which kvstores to record. */
+export interface RecordMeshOptions {
+  /** Name of the own cluster. */
+  readonly clusterName: string;
+  /** The etcd configuration of the own cluster's kvstore; left out without it. */
+  readonly kvstoreConfig: string | undefined;
+  /** Folder with an etcd configuration for each remote cluster; left out without it. */
+  readonly clustermeshConfig: string | undefined;
+}
+
+/** What recording takes from its process. */
+export interface RecordMeshContext {
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly write: (lines: string) => Promise<void>;
+  readonly onReject: (rejection: Rejection) => void;
+  readonly signal: AbortSignal;
+}
+
+interface Source {
+  readonly store: string;
+  readonly backend: KvstoreBackend;
+}
+
+/**
+ * Records the own cluster's kvstore, then those of the remote clusters by name: see `recordKeys`. Gives whether all of
+ * them were recorded; one that cannot be is logged, and the others are recorded. Throws `InputError` when a
+ * configuration cannot be read.
+ */
+export async function recordMesh(options: RecordMeshOptions, context: RecordMeshContext): Promise<boolean> {
+  const { log, signal } = context;
+  const { sources, unusable } = await openSources(options, context);
+  for (const why of unusable) log.error(why);
+  let complete = unusable.length === 0;
+  try {
+    for (const { store, backend } of sources) {
+      try {
+        const keys = await recordKeys(backend, { ...context, store });
+        log.info(`cluster ${store}: ${keys} keys recorded`);
+      } catch (error) {
+        if (signal.aborted) return false;
+        log.error(`cluster ${store} is not recorded completely: ${asKvstoreError(error).message}`);
+        complete = false;
+      }
+    }
+  } finally {
+    await Promise.all(sources.map(({ backend }) => backend.close()));
+  }
+  return complete;
+}
+
+async function openSources(
+  { clusterName, kvstoreConfig, clustermeshConfig }: RecordMeshOptions,
+  context: RecordMeshContext,
+): Promise<{ readonly sources: readonly Source[]; readonly unusable: readonly string[] }> {
+  const sources: Source[] = [];
+  const unusable: string[] = [];
+  if (clustermeshConfig !== undefined) {
+    const { clock, random } = context;
+    const folder = new ConfigFolder(
+      clustermeshConfig,
+      (config) => new EtcdBackend(config, { clock, random }),
+    );
+    const files = await folder.list().catch((cause: unknown) => {
+      throw unreadable('--clustermesh-config', clustermeshConfig, cause);
+    });
+    for (const [store, file] of files) {
+      if (file.kind === 'unusable')
+        unusable.push(`--clustermesh-config ${clustermeshConfig}/${store}: ${file.why}`);
+      if (file.kind === 'config' && store !== clusterName)
+        sources.push({ store, backend: await file.connect(context.signal) });
+    }
+  }
+  if (kvstoreConfig !== undefined)
+    sources.unshift({ store: clusterName, backend: await openOwnEtcd(kvstoreConfig, undefined, context) });
+  if (sources.length === 0 && unusable.length === 0)
+    throw new InputError('there is no kvstore to record: check the files of --clustermesh-config');
+  return { sources, unusable };
+}

@@ -1,0 +1,47 @@
+import type { Command } from 'commander';
+import { createLog } from '../agent/log.ts';
+import { recordMesh } from '../agent/record-mesh.ts';
+import { RejectionReport } from '../agent/rejection-report.ts';
+import { systemClock } from '../base/system-clock.ts';
+import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { addLogOptions, type LogFlags, parseName, parsePath } from './mesh-options.ts';
+
+interface RecordFlags extends LogFlags {
+  readonly cluster: string;
+  readonly kvstoreConfig?: string;
+  readonly clustermeshConfig?: string;
+}
+
+/** `dpcache record`. */
+export function addRecordCommand(program: Command, io: CommandIO, run: RunAction): void {
+  const command = program
+    .command('record')
+    .description('print the keys of a mesh as --load reads them: JSON lines of {"store", "key", "value"}')
+    .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
+    .option('--kvstore-config <file>', 'etcd configuration of the own kvstore, as of Cilium', parsePath)
+    .option(
+      '--clustermesh-config <folder>',
+      'etcd configurations of the remote clusters, each file named as its cluster',
+      parsePath,
+    )
+    .action((flags: RecordFlags) =>
+      run(async () => {
+        const { cluster: clusterName, kvstoreConfig, clustermeshConfig } = flags;
+        if (kvstoreConfig === undefined && clustermeshConfig === undefined)
+          command.error('error: name what to record with --kvstore-config or --clustermesh-config');
+        const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
+        const rejected = new RejectionReport(log, systemClock);
+        const complete = await recordMesh(
+          { clusterName, kvstoreConfig, clustermeshConfig },
+          {
+            ...{ log, clock: systemClock, random: Math.random, signal: io.signal },
+            write: async (lines) => void io.stdout.write(lines),
+            onReject: (rejection) => rejected.add(rejection),
+          },
+        );
+        rejected.flush();
+        return complete ? EXIT.ok : EXIT.failed;
+      }),
+    );
+  addLogOptions(command);
+}
