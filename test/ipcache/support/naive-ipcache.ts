@@ -1,3 +1,4 @@
+import { BlockList } from 'node:net';
 import type { Claim, K8sMetadata, Writer } from '../../../src/ipcache/types.ts';
 
 // The precedence table, written down a second time.
@@ -18,6 +19,13 @@ const RANKS = [
 export interface NaiveClaim {
   readonly key: string;
   readonly claim: Claim;
+}
+
+/** A key that changed hands; writers as text, undefined for nobody. */
+export interface NaiveOwnerChange {
+  readonly key: string;
+  readonly previous: string | undefined;
+  readonly current: string | undefined;
 }
 
 type Outcome = 'applied' | 'unchanged' | 'overruled' | 'not-found' | 'not-owner';
@@ -47,13 +55,31 @@ function strongestFirst(a: NaiveClaim, b: NaiveClaim): number {
   return rank !== 0 ? rank : owners[0] === owners[1] ? 0 : [...owners].sort()[0] === owners[0] ? -1 : 1;
 }
 
+/** A writer as text. */
+export function writerName({ source, owner = '' }: Writer): string {
+  return `${source}/${owner}`;
+}
+
+/** Everything that a failed batch has to leave as it was. */
+interface State {
+  readonly claims: readonly NaiveClaim[];
+  /** Keys of which a claim was overruled or replaced by another writer's since they were free. */
+  readonly contested: ReadonlySet<string>;
+  /** Keys that changed hands, step by step, since {@link NaiveIPCache.takeOwnerChanges}. */
+  readonly hands: readonly NaiveOwnerChange[];
+}
+
 /** The rules of SEMANTICS 2 over a plain list of claims, with nothing kept that could be worked out. */
 export class NaiveIPCache {
   readonly retain: boolean;
-  claims: readonly NaiveClaim[] = [];
+  #state: State = { claims: [], contested: new Set(), hands: [] };
 
   constructor(retain: boolean) {
     this.retain = retain;
+  }
+
+  get claims(): readonly NaiveClaim[] {
+    return this.#state.claims;
   }
 
   /** The claims on a key, strongest first. Keys are canonical. */
@@ -65,14 +91,17 @@ export class NaiveIPCache {
     const [holder] = this.on(key);
     const mine = holder !== undefined && sameWriter(holder.claim, claim);
     if (mine && attributes(holder.claim) === attributes(claim)) return 'unchanged';
+    if (holder !== undefined && !mine) {
+      this.#state = { ...this.#state, contested: new Set([...this.#state.contested, key]) };
+    }
     if (!this.retain) {
       if (holder !== undefined && RANKS.indexOf(claim.source) < RANKS.indexOf(holder.claim.source))
         return 'overruled';
-      this.claims = [...this.claims.filter((held) => held.key !== key), { key, claim }];
+      this.#become(key, [...this.claims.filter((held) => held.key !== key), { key, claim }]);
       return 'applied';
     }
     const others = this.claims.filter((held) => held.key !== key || !sameWriter(held.claim, claim));
-    this.claims = [...others, { key, claim }];
+    this.#become(key, [...others, { key, claim }]);
     return this.on(key)[0]?.claim === claim ? 'applied' : 'overruled';
   }
 
@@ -84,15 +113,48 @@ export class NaiveIPCache {
     if (mine === undefined) return 'not-owner';
     if (ifPod !== undefined && (pod?.namespace !== ifPod.namespace || pod.podName !== ifPod.podName))
       return 'not-owner';
-    this.claims = this.claims.filter((held) => held !== mine);
+    this.#become(
+      key,
+      this.claims.filter((held) => held !== mine),
+    );
     return 'applied';
   }
 
   withdraw(by: Writer): number {
-    const left = this.claims.filter((held) => !sameWriter(held.claim, by));
-    const withdrawn = this.claims.length - left.length;
-    this.claims = left;
-    return withdrawn;
+    const gone = this.claims.filter((held) => sameWriter(held.claim, by));
+    for (const { key } of gone) this.delete(key, by);
+    return gone.length;
+  }
+
+  /** Runs `work`; when it fails, nothing of it is left. */
+  batch<T>(work: () => T, fails: boolean): T {
+    const before = this.#state;
+    const result = work();
+    if (fails) this.#state = before;
+    return result;
+  }
+
+  /** Keys that were contested and have changed hands, net, by key. */
+  takeOwnerChanges(): readonly NaiveOwnerChange[] {
+    const { hands } = this.#state;
+    this.#state = { ...this.#state, hands: [] };
+    return [...new Set(hands.map(({ key }) => key))].sort().flatMap((key) => {
+      const steps = hands.filter((step) => step.key === key);
+      const [previous, current] = [steps[0]?.previous, steps.at(-1)?.current];
+      return previous === current ? [] : [{ key, previous, current }];
+    });
+  }
+
+  #become(key: string, claims: readonly NaiveClaim[]): void {
+    const [before] = this.on(key);
+    this.#state = { ...this.#state, claims };
+    const [after] = this.on(key);
+    const { contested, hands } = this.#state;
+    const [previous, current] = [before, after].map((held) => held && writerName(held.claim));
+    if (contested.has(key) && previous !== undefined && previous !== current)
+      this.#state = { ...this.#state, hands: [...hands, { key, previous, current }] };
+    if (after === undefined)
+      this.#state = { ...this.#state, contested: new Set([...contested].filter((each) => each !== key)) };
   }
 
   /** Key → attributes of the effective claim, shadowed keys included. */
@@ -110,4 +172,24 @@ export class NaiveIPCache {
     }
     return visible;
   }
+}
+
+/** The longest of the keys that contain an address; an endpoint is longer than any CIDR. */
+export function longestMatch(keys: Iterable<string>, address: string): string | undefined {
+  const matches = [...keys].filter((key) => contains(key, address));
+  return matches.sort((a, b) => lengthOf(b) - lengthOf(a))[0];
+}
+
+function lengthOf(key: string): number {
+  return key.includes('/') ? Number(key.slice(key.indexOf('/') + 1)) : 129;
+}
+
+/** As Node.js sees it, not our own arithmetic. */
+function contains(key: string, address: string): boolean {
+  const family = key.includes(':') ? 'ipv6' : 'ipv4';
+  if (address.includes(':') !== key.includes(':')) return false;
+  const [network = '', length = family === 'ipv6' ? '128' : '32'] = key.split('/');
+  const list = new BlockList();
+  list.addSubnet(network, Number(length), family);
+  return list.check(address, family);
 }

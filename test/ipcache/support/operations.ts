@@ -89,11 +89,18 @@ const single: fc.Arbitrary<Operation> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ op: fc.constant('withdraw' as const), by: writer }) },
 );
 
-const batch: fc.Arbitrary<Operation> = fc.record({
-  op: fc.constant('batch' as const),
-  operations: fc.array(single, { maxLength: 8 }),
-  throws: fc.boolean(),
-});
+function batchOf(part: fc.Arbitrary<Operation>): fc.Arbitrary<Operation> {
+  return fc.record({
+    op: fc.constant('batch' as const),
+    operations: fc.array(part, { maxLength: 8 }),
+    throws: fc.boolean(),
+  });
+}
+
+/** A batch, some of whose parts are batches. */
+export const batch: fc.Arbitrary<Operation> = batchOf(
+  fc.oneof({ weight: 6, arbitrary: single }, { weight: 1, arbitrary: batchOf(single) }),
+);
 
 /** Histories over a handful of keys, writers and values: collisions of every kind are common. */
 export const history: fc.Arbitrary<readonly Operation[]> = fc.array(
@@ -142,11 +149,9 @@ export function applyNaively(model: NaiveIPCache, operation: Operation): unknown
     case 'withdraw':
       return model.withdraw(operation.by);
     case 'batch': {
-      const before = model.claims;
-      const outcomes = operation.operations.map((inner) => applyNaively(model, inner));
-      if (!operation.throws) return outcomes;
-      model.claims = before;
-      return 'threw';
+      const { operations, throws } = operation;
+      const outcomes = model.batch(() => operations.map((inner) => applyNaively(model, inner)), throws);
+      return throws ? 'threw' : outcomes;
     }
   }
 }
