@@ -1,7 +1,7 @@
 import { Map as ImmutableMap, List } from 'immutable';
+import type { ClusterService } from '../src/net/cluster-service.ts';
 import type { PortProtocol } from '../src/net/port.ts';
 import { type Backend, createBackend, type EndpointSlice, type Ports } from '../src/servicecache/backend.ts';
-import type { ClusterService } from '../src/servicecache/cluster-service.ts';
 import { createService, type Service, type ServicePort } from '../src/servicecache/service.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import type { ServiceID } from '../src/servicecache/service-id.ts';

@@ -7,7 +7,6 @@
 
 export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
 export { decodeClusterConfig, encodeClusterConfig } from './kvstore/codec/cluster-config.ts';
-export type { BackendZone, ClusterService, ClusterServiceKey } from './kvstore/codec/cluster-service.ts';
 export { decodeClusterService, encodeClusterService } from './kvstore/codec/cluster-service.ts';
 export type { Decoded } from './kvstore/codec/fields.ts';
 export type { IdentityLabels } from './kvstore/codec/identity.ts';
@@ -36,7 +35,8 @@ export {
   syncedKey,
   syncedPrefix,
 } from './kvstore/codec/keys.ts';
-export type { Node, NodeAddress, NodeKey } from './kvstore/codec/node.ts';
 export { decodeNode, encodeNode } from './kvstore/codec/node.ts';
 export type { PortConfiguration } from './kvstore/codec/ports.ts';
 export { decodeTimestamp, encodeTimestamp } from './kvstore/codec/timestamp.ts';
+export type { ClusterNode, NodeAddress, NodeName } from './net/cluster-node.ts';
+export type { BackendZone, ClusterService, ClusterServiceKey } from './net/cluster-service.ts';

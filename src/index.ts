@@ -143,6 +143,8 @@ export type {
 } from './kvstore/store/watch-store.ts';
 export { WatchStore } from './kvstore/store/watch-store.ts';
 export type { CallOptions, EndpointStatus, KeyValue } from './kvstore/transport.ts';
+export type { NodeAddress, NodeName } from './net/cluster-node.ts';
+export type { BackendZone, ClusterService, ClusterServiceKey } from './net/cluster-service.ts';
 export type { PortProtocol } from './net/port.ts';
 export { PROTOCOL_NUMBERS, protocolName, protocolNumber } from './net/port.ts';
 export { Prefix } from './net/prefix.ts';
@@ -150,14 +152,7 @@ export type { NodeConfiguration } from './nodemanager/address-claims.ts';
 export { tunnelEndpoint } from './nodemanager/address-claims.ts';
 export type { AppliedOutcome } from './nodemanager/handler-feeds.ts';
 export type { HandlerFailure, HandlerStatus } from './nodemanager/handler-status.ts';
-export type {
-  Node,
-  NodeAddress,
-  NodeAddressType,
-  NodeFields,
-  NodeName,
-  NodeSpec,
-} from './nodemanager/node.ts';
+export type { Node, NodeFields, NodeSpec } from './nodemanager/node.ts';
 export { nodeFullName } from './nodemanager/node.ts';
 export type { LostAddress, NodeIPCache } from './nodemanager/node-addresses.ts';
 export type { NodeCheckpoint } from './nodemanager/node-checkpoint.ts';
@@ -191,7 +186,6 @@ export type {
   Ports,
 } from './servicecache/backend.ts';
 export { createBackend, createEndpointSlice } from './servicecache/backend.ts';
-export type { BackendZone, ClusterService, ClusterServiceKey } from './servicecache/cluster-service.ts';
 export type { ServiceEvent, ServiceListener } from './servicecache/events.ts';
 export type {
   BackendVerdict,
@@ -223,7 +217,7 @@ export type {
 } from './servicecache/service-cache.ts';
 export { ServiceCache } from './servicecache/service-cache.ts';
 export type { ServiceID } from './servicecache/service-id.ts';
-export { parseServiceIDFrom, serviceKey } from './servicecache/service-id.ts';
+export { formatServiceID, parseServiceIDFrom } from './servicecache/service-id.ts';
 export type { ServiceSource, StreamedServiceEvent } from './servicecache/service-stream.ts';
 export { ServiceStream, ServiceStreamClosedError } from './servicecache/service-stream.ts';
 export type { ServiceCacheStatus, ServiceCounts } from './servicecache/status.ts';

@@ -5,6 +5,7 @@ import {
   connectDatapath,
   type Datapath,
   type DatapathEngines,
+  formatServiceID,
   type HandlerFailure,
   type HandlerStatus,
   IPCache,
@@ -26,7 +27,6 @@ import {
   RecordingServiceHandler,
   ServiceCache,
   type ServiceStream,
-  serviceKey,
   systemClock,
   tunnelEndpoint,
 } from '../src/index.ts';
@@ -111,7 +111,7 @@ describe("the package's entry is enough", () => {
     const services = new ServiceCache({ clusterName: 'west', nodeName: 'here', zone: 'z1' });
     feed(services);
     const match = services.lookupFrontend('172.16.0.10', 80, PROTOCOL_NUMBERS.TCP);
-    expect(match && serviceKey(match.id)).toBe('shop/checkout');
+    expect(match && formatServiceID(match.id)).toBe('shop/checkout');
     expect(services.select(CHECKOUT, 'cluster-ip')?.size).toBe(2);
     expect(services.explain(CHECKOUT)?.origins.map(({ cluster, slice }) => cluster + slice)).toEqual([
       'checkout',
@@ -120,7 +120,7 @@ describe("the package's entry is enough", () => {
     const stream: ServiceStream = services.stream();
     const given: string[] = [];
     for await (const event of stream) {
-      given.push(`${event.action} ${serviceKey(event.id)}`);
+      given.push(`${event.action} ${formatServiceID(event.id)}`);
       event.acknowledge();
       break;
     }

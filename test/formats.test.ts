@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import {
+  type ClusterNode,
   clusterConfigKey,
   type Decoded,
   decodeIPIdentityPair,
@@ -10,7 +11,6 @@ import {
   type IPIdentityPair,
   MESH_RESOURCES,
   type MeshResource,
-  type Node,
   resourcePrefix,
   syncedKey,
 } from '../src/formats.ts';
@@ -31,7 +31,7 @@ import {
 const NAME = 'west';
 const runtime = { clock: systemClock, random: Math.random };
 
-const node: Node = {
+const node: ClusterNode = {
   name: 'n1',
   cluster: NAME,
   clusterID: 1,

@@ -1,7 +1,8 @@
 import type { List } from 'immutable';
 import { reservedIdentityName } from '../identity/numeric-identity.ts';
 import type { IPCacheChange, IPCacheEntry } from '../ipcache/types.ts';
-import type { Node, NodeAddress } from '../nodemanager/node.ts';
+import type { NodeAddress } from '../net/cluster-node.ts';
+import type { Node } from '../nodemanager/node.ts';
 import type { Backends } from '../servicecache/backend.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
 

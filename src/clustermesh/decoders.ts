@@ -1,10 +1,12 @@
 import { type IdentityRange, MINIMAL_ALLOCATED_IDENTITY } from '../identity/numeric-identity.ts';
-import { type ClusterService, decodeClusterService } from '../kvstore/codec/cluster-service.ts';
+import { decodeClusterService } from '../kvstore/codec/cluster-service.ts';
 import { type Decoded, refusal } from '../kvstore/codec/fields.ts';
 import { decodeIdentity, type IdentityLabels } from '../kvstore/codec/identity.ts';
 import { decodeIPIdentityPair, type IPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
-import { decodeNode, type Node } from '../kvstore/codec/node.ts';
+import { decodeNode } from '../kvstore/codec/node.ts';
 import type { StoreDecoder } from '../kvstore/store/watch-store.ts';
+import type { ClusterNode } from '../net/cluster-node.ts';
+import type { ClusterService } from '../net/cluster-service.ts';
 
 /** What is known of the cluster whose keys are read; asked at every key, because a handshake may change it. */
 export interface ClusterLimits {
@@ -56,7 +58,7 @@ export function ipDecoder(limits: () => ClusterLimits): StoreDecoder<IPIdentityP
 }
 
 /** Nodes that name this cluster. */
-export function nodeDecoder(cluster: string, limits: () => ClusterLimits): StoreDecoder<Node> {
+export function nodeDecoder(cluster: string, limits: () => ClusterLimits): StoreDecoder<ClusterNode> {
   return (name, value, at) => {
     const decoded = decodeNode({ cluster, name }, value, at);
     if (!decoded.ok) return decoded;

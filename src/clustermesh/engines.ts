@@ -1,7 +1,7 @@
 import type { Source } from '../identity/source.ts';
 import type { Claim, DeleteOptions, Writer } from '../ipcache/types.ts';
-import type { ClusterService, ClusterServiceKey } from '../kvstore/codec/cluster-service.ts';
-import type { Node } from '../kvstore/codec/node.ts';
+import type { ClusterNode } from '../net/cluster-node.ts';
+import type { ClusterService, ClusterServiceKey } from '../net/cluster-service.ts';
 
 /** Where IPs and their identities go; `IPCache` is one. Outcomes are the engine's to count. */
 export interface IPSink {
@@ -20,7 +20,7 @@ export interface ServiceSink {
 
 /** Where nodes go; `NodeManager` is one. */
 export interface NodeSink {
-  nodeUpdated(node: Node & { readonly source: Source }): unknown;
+  nodeUpdated(node: ClusterNode & { readonly source: Source }): unknown;
   nodeDeleted(node: { readonly cluster: string; readonly name: string; readonly source: Source }): unknown;
   withdraw(by: { readonly source: Source; readonly cluster: string }): unknown;
 }

@@ -2,11 +2,11 @@ import { type NumericIdentity, RESERVED_IDENTITIES } from '../identity/numeric-i
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { Source } from '../identity/source.ts';
 import type { Writer } from '../ipcache/types.ts';
-import type { ClusterService } from '../kvstore/codec/cluster-service.ts';
 import type { IdentityLabels } from '../kvstore/codec/identity.ts';
 import type { IPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
-import type { Node } from '../kvstore/codec/node.ts';
 import type { StoreObserver } from '../kvstore/store/watch-store.ts';
+import type { ClusterNode } from '../net/cluster-node.ts';
+import type { ClusterService } from '../net/cluster-service.ts';
 import { splitServiceName } from './decoders.ts';
 import type { IPSink, NodeSink, ServiceSink } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
@@ -34,7 +34,7 @@ export function ipObserver(
 }
 
 /** A cluster's nodes into the node manager, from `source`. */
-export function nodeObserver(nodes: NodeSink, cluster: string, source: Source): StoreObserver<Node> {
+export function nodeObserver(nodes: NodeSink, cluster: string, source: Source): StoreObserver<ClusterNode> {
   return {
     onUpdate: (_name, node) => {
       nodes.nodeUpdated({ source, ...node }); // the spread last: see decodeNode

@@ -1,6 +1,7 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { showValue } from '../base/show-value.ts';
-import type { NodeAddress, NodeSpec } from './node.ts';
+import type { NodeAddress } from '../net/cluster-node.ts';
+import type { NodeSpec } from './node.ts';
 import type { PlainNode } from './plain-node.ts';
 
 /**

@@ -1,4 +1,4 @@
-import type { NodeName } from './node.ts';
+import type { NodeName } from '../net/cluster-node.ts';
 import type { NodeEntry } from './node-entry.ts';
 
 /**

@@ -1,30 +1,8 @@
 import { hash, Map as ImmutableMap, List, type ValueObject } from 'immutable';
 import type { Source } from '../identity/source.ts';
+import type { ClusterNode, NodeAddress, NodeName } from '../net/cluster-node.ts';
 import { type PlainNode, plainNode } from './plain-node.ts';
 import { sameNode } from './same-node.ts';
-
-/** What an address is for, as nodes are announced (WIRE, "Node"). Other types are kept and treated like `Hostname`. */
-export type NodeAddressType =
-  | 'InternalIP'
-  | 'ExternalIP'
-  | 'CiliumInternalIP'
-  | 'Hostname'
-  | 'InternalDNS'
-  | 'ExternalDNS';
-
-/** One address of a node. */
-export interface NodeAddress {
-  /** A {@link NodeAddressType}, or a type that we don't know. */
-  readonly type: string;
-  /** Canonical text in a {@link Node}; any spelling in a {@link NodeSpec}. */
-  readonly ip: string;
-}
-
-/** Whose node: the cluster's name and the node's. Names are compared whole; a cluster's name has no `/`. */
-export interface NodeName {
-  readonly cluster: string;
-  readonly name: string;
-}
 
 /** Name of a node in the mesh: `cluster/name`. The owner of what the node claims in the IPCache. */
 export function nodeFullName({ cluster, name }: NodeName): string {
@@ -35,29 +13,11 @@ export function nodeFullName({ cluster, name }: NodeName): string {
  * A node as a source describes it: what the kvstore codec returns, and the source it came from. Absent fields have the
  * zero value. Its lists and maps are kept: not to be changed once they were handed in.
  */
-export interface NodeSpec extends NodeName {
+export interface NodeSpec extends NodeName, Optional<Omit<ClusterNode, keyof NodeName>> {
   readonly source: Source;
-  /** 0 to 511; 0 for a cluster that is in no mesh. */
-  readonly clusterID?: number | undefined;
-  /** The order matters where several could be the tunnel endpoint. */
-  readonly addresses?: readonly NodeAddress[] | undefined;
-  readonly ipv4AllocCIDR?: string | undefined;
-  readonly ipv6AllocCIDR?: string | undefined;
-  readonly ipv4SecondaryAllocCIDRs?: readonly string[] | undefined;
-  readonly ipv6SecondaryAllocCIDRs?: readonly string[] | undefined;
-  readonly ipv4HealthIP?: string | undefined;
-  readonly ipv6HealthIP?: string | undefined;
-  readonly ipv4IngressIP?: string | undefined;
-  readonly ipv6IngressIP?: string | undefined;
-  /** 0 to 255; 0 means no encryption. */
-  readonly encryptionKey?: number | undefined;
-  readonly labels?: ReadonlyMap<string, string> | undefined;
-  readonly annotations?: ReadonlyMap<string, string> | undefined;
-  /** Security identity of the node itself; 0 when it has none of its own. */
-  readonly nodeIdentity?: number | undefined;
-  readonly wireguardPubKey?: string | undefined;
-  readonly bootID?: string | undefined;
 }
+
+type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
 
 /** All fields of a node as plain values, each canonical; also a {@link NodeSpec}. Absent addresses are `undefined`. */
 export interface NodeFields extends NodeName {

@@ -1,8 +1,9 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import { isSource } from '../identity/source.ts';
+import type { NodeAddress } from '../net/cluster-node.ts';
 import { canonicalAddress, canonicalKey } from '../net/prefix.ts';
-import { Node, type NodeAddress, type NodeSpec, nodeFullName } from './node.ts';
+import { Node, type NodeSpec, nodeFullName } from './node.ts';
 
 /** The largest cluster id that an identity has room for, in a mesh of 511 clusters. */
 const MAX_CLUSTER_ID = 511;

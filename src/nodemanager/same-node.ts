@@ -1,4 +1,5 @@
-import type { NodeAddress, NodeSpec } from './node.ts';
+import type { NodeAddress } from '../net/cluster-node.ts';
+import type { NodeSpec } from './node.ts';
 
 /**
  * Whether two descriptions of a node are the same in every word, absent fields being zero. Allocates nothing, so that a

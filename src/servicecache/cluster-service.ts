@@ -1,41 +1,8 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
+import type { BackendZone, ClusterService } from '../net/cluster-service.ts';
 import type { PortProtocol } from '../net/port.ts';
 import { type Backend, backendComparison, createBackend, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
 import { InStep } from './in-step.ts';
-
-/** Where a remote backend runs, as its cluster says. */
-export interface BackendZone {
-  readonly zone: string;
-  readonly forZones?: readonly string[] | undefined;
-}
-
-/**
- * A service as another cluster offers it: the decoded `cilium/state/services/v1/…` value (WIRE,
- * "ClusterService"). Addresses are canonical text and no ports are out of range: its decoder has seen to that.
- * Not to be changed once it was handed in.
- */
-export interface ClusterService {
-  readonly cluster: string;
-  readonly namespace: string;
-  readonly name: string;
-  readonly frontends: ReadonlyMap<string, ReadonlyMap<string, PortProtocol>>;
-  readonly backends: ReadonlyMap<string, ReadonlyMap<string, PortProtocol>>;
-  readonly labels: ReadonlyMap<string, string>;
-  readonly selector: ReadonlyMap<string, string>;
-  readonly hostnames?: ReadonlyMap<string, string> | undefined;
-  readonly zones?: ReadonlyMap<string, BackendZone> | undefined;
-  readonly includeExternal: boolean;
-  /** When false the cluster offers nothing: the same as its delete. */
-  readonly shared: boolean;
-  readonly clusterID: number;
-}
-
-/** The same for a service that a cluster offers no more. */
-export interface ClusterServiceKey {
-  readonly cluster: string;
-  readonly namespace: string;
-  readonly name: string;
-}
 
 const NONE: readonly never[] = [];
 

@@ -5,14 +5,10 @@ import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import type { ClusterService, ClusterServiceKey } from '../net/cluster-service.ts';
 import { type AnnouncedService, announcedPart, changeBetween } from './announcement.ts';
 import type { Backends, EndpointSlice } from './backend.ts';
-import {
-  type ClusterService,
-  type ClusterServiceKey,
-  isSameOffer,
-  remoteBackends,
-} from './cluster-service.ts';
+import { isSameOffer, remoteBackends } from './cluster-service.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
 import { explainState, type ServiceExplanation } from './explain.ts';
 import { FrontendIndex, type FrontendMatch } from './frontend-index.ts';
@@ -26,7 +22,7 @@ import {
 import { shareSlice } from './offer-difference.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';
 import { equalServices, type Service, withoutNodePorts } from './service.ts';
-import { type ServiceID, serviceKey } from './service-id.ts';
+import { formatServiceID, type ServiceID } from './service-id.ts';
 import { emptyState, type ServiceState, withRemote, withService, withSlice } from './service-state.ts';
 import { ServiceStream } from './service-stream.ts';
 import { ServiceTable } from './service-table.ts';
@@ -311,7 +307,7 @@ export class ServiceCache {
   }
 
   #stateOf(id: ServiceID): ServiceState | undefined {
-    return this.#table.get(serviceKey(id));
+    return this.#table.get(formatServiceID(id));
   }
 
   /** Whether a service is served: a supported type that can be reached, or is headless (SEMANTICS 3.1). */
@@ -332,7 +328,7 @@ export class ServiceCache {
       offer.cluster === ''
         ? ['missing', 'a remote service must name its cluster']
         : ['own-cluster', 'this is the own cluster'];
-    this.#rejections.add(rejection(reason, 'cluster', offer.cluster, why, serviceKey(offer)));
+    this.#rejections.add(rejection(reason, 'cluster', offer.cluster, why, formatServiceID(offer)));
     return false;
   }
 

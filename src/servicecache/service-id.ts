@@ -5,7 +5,7 @@ export interface ServiceID {
 }
 
 /** `namespace/name`: the key of a service in every map of this room. Neither part can hold a `/` in Kubernetes. */
-export function serviceKey(id: ServiceID): string {
+export function formatServiceID(id: ServiceID): string {
   return `${id.namespace}/${id.name}`;
 }
 

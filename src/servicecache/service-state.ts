@@ -20,7 +20,7 @@ import {
 } from './correlation.ts';
 import { equalBackendMaps } from './offer-difference.ts';
 import type { Service } from './service.ts';
-import { type ServiceID, serviceKey } from './service-id.ts';
+import { formatServiceID, type ServiceID } from './service-id.ts';
 
 /**
  * All that is known of one service: its inputs, and what follows from them. Immutable; every change makes a new
@@ -32,7 +32,7 @@ import { type ServiceID, serviceKey } from './service-id.ts';
  */
 export interface ServiceState {
   readonly id: ServiceID;
-  /** Its {@link serviceKey}, made once. */
+  /** Its {@link formatServiceID}, made once. */
   readonly key: string;
   /** Undefined while only endpoints or remote clusters speak of it. */
   readonly service: Service | undefined;
@@ -50,7 +50,7 @@ export interface ServiceState {
 export function emptyState(id: ServiceID): ServiceState {
   return {
     id,
-    key: serviceKey(id),
+    key: formatServiceID(id),
     service: undefined,
     slices: ImmutableMap(),
     remotes: ImmutableMap(),

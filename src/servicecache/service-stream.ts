@@ -4,7 +4,7 @@ import type { AnnouncedService } from './announcement.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
 import { equalBackendMaps } from './offer-difference.ts';
 import { equalServices } from './service.ts';
-import { type ServiceID, serviceKey } from './service-id.ts';
+import { formatServiceID, type ServiceID } from './service-id.ts';
 
 /** An event of a stream: `old…` is what this consumer was given last, however much has happened since. */
 export interface StreamedServiceEvent extends ServiceEvent {
@@ -148,7 +148,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
 
   #push({ action, id, service, endpoints }: ServiceEvent): void {
     const announced = action === 'delete' ? undefined : { service, endpoints };
-    this.#reader.waiting.set(serviceKey(id), { id, announced, sequence: ++this.#sequence });
+    this.#reader.waiting.set(formatServiceID(id), { id, announced, sequence: ++this.#sequence });
   }
 
   /** The next event that says something new to the consumer. */

@@ -5,7 +5,7 @@ import type { Backend, Backends } from '../../src/servicecache/backend.ts';
 import type { ServiceEvent } from '../../src/servicecache/events.ts';
 import type { Service, ServicePort } from '../../src/servicecache/service.ts';
 import type { ServiceCache, ServiceCacheOptions } from '../../src/servicecache/service-cache.ts';
-import { type ServiceID, serviceKey } from '../../src/servicecache/service-id.ts';
+import { formatServiceID, type ServiceID } from '../../src/servicecache/service-id.ts';
 import { cacheOf, offer, SHOP, service, slice } from './support/scene.ts';
 
 /** A story of what a cache is told and tells, for people to read. Rewrite the files with `vitest -u`. */
@@ -36,7 +36,7 @@ class Transcript {
   /** What `explain` says of the service now. */
   explain(id: ServiceID = SHOP): this {
     const explained = this.cache.explain(id);
-    this.#lines.push('', `explain ${serviceKey(id)}`);
+    this.#lines.push('', `explain ${formatServiceID(id)}`);
     const state = [
       explained?.ready ? 'ready' : 'not ready',
       explained?.announced ? 'announced' : 'not announced',
@@ -79,8 +79,8 @@ function describeService(next: Service, old: Service | undefined): string {
 }
 
 function describeEvent({ action, id, service: next, oldService, endpoints }: ServiceEvent): string {
-  if (action === 'delete') return `delete ${serviceKey(id)}`;
-  return `update ${serviceKey(id)}${describeService(next, oldService)}: ${describeBackends(endpoints.backends)}`;
+  if (action === 'delete') return `delete ${formatServiceID(id)}`;
+  return `update ${formatServiceID(id)}${describeService(next, oldService)}: ${describeBackends(endpoints.backends)}`;
 }
 
 async function expectGolden(transcript: Transcript, name: string): Promise<void> {

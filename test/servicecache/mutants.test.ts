@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Unsubscribe } from '../../src/base/subscription.ts';
+import type { ClusterService } from '../../src/net/cluster-service.ts';
 import type { EndpointSlice } from '../../src/servicecache/backend.ts';
-import type { ClusterService } from '../../src/servicecache/cluster-service.ts';
 import type { ServiceListener } from '../../src/servicecache/events.ts';
 import type { Service } from '../../src/servicecache/service.ts';
 import {
@@ -11,7 +11,7 @@ import {
   ServiceCache,
   type UpdateServiceOutcome,
 } from '../../src/servicecache/service-cache.ts';
-import { serviceKey } from '../../src/servicecache/service-id.ts';
+import { formatServiceID } from '../../src/servicecache/service-id.ts';
 import { OWN_CLUSTER } from './support/operations.ts';
 import {
   affinityPrefersOneSide,
@@ -52,7 +52,7 @@ class SilentOnLoss extends Mutant {
 /** Ignores updates of annotations alone, as the original does. */
 class DeafToAnnotations extends Mutant {
   override updateService(service: Service): UpdateServiceOutcome {
-    const known = this.services().get(serviceKey(service.id));
+    const known = this.services().get(formatServiceID(service.id));
     return super.updateService(
       known?.labels.equals(service.labels) ? { ...service, global: known.global } : service,
     );
@@ -62,7 +62,7 @@ class DeafToAnnotations extends Mutant {
 /** Forgets endpoints that come before their service. */
 class Impatient extends Mutant {
   override updateEndpoints(slice: EndpointSlice): 'applied' | 'unchanged' {
-    return this.services().has(serviceKey(slice.service)) ? super.updateEndpoints(slice) : 'unchanged';
+    return this.services().has(formatServiceID(slice.service)) ? super.updateEndpoints(slice) : 'unchanged';
   }
 }
 

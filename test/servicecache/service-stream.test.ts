@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { serviceKey } from '../../src/servicecache/service-id.ts';
+import { formatServiceID } from '../../src/servicecache/service-id.ts';
 import {
   ServiceStreamClosedError,
   type StreamedServiceEvent,
@@ -199,7 +199,7 @@ describe('a stream ends', () => {
     const stream = cache.stream();
     const seen: string[] = [];
     for await (const event of stream) {
-      seen.push(serviceKey(event.id));
+      seen.push(formatServiceID(event.id));
       break;
     }
     expect(seen).toEqual(['shop/checkout']);

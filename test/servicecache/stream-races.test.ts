@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ServiceEvent } from '../../src/servicecache/events.ts';
-import { serviceKey } from '../../src/servicecache/service-id.ts';
+import { formatServiceID } from '../../src/servicecache/service-id.ts';
 import {
   type ServiceSource,
   ServiceStream,
@@ -19,7 +19,7 @@ class Versions {
   readonly #states = new Map<string, (ServiceEvent | undefined)[]>();
 
   note(event: ServiceEvent): void {
-    const key = serviceKey(event.id);
+    const key = formatServiceID(event.id);
     const states = this.#states.get(key) ?? [];
     states.push(event.action === 'delete' ? undefined : event);
     this.#states.set(key, states);
@@ -36,7 +36,7 @@ class Versions {
     const says = (each: ServiceEvent | undefined): string =>
       each ? text([each.service, each.endpoints]) : '';
     const told = event.action === 'delete' ? '' : says(event);
-    return (this.#states.get(serviceKey(event.id)) ?? []).findLastIndex((each) => says(each) === told);
+    return (this.#states.get(formatServiceID(event.id)) ?? []).findLastIndex((each) => says(each) === told);
   }
 
   /** The latest version in which the service was not announced; -1 for none. */
@@ -66,7 +66,7 @@ class Given {
   }
 
   note(event: ServiceEvent): void {
-    const key = serviceKey(event.id);
+    const key = formatServiceID(event.id);
     this.#given.set(key, [...(this.#given.get(key) ?? []), event]);
   }
 
@@ -188,7 +188,7 @@ async function raceToTheEnd(
   const late: string[] = [];
   const consume = async (): Promise<void> => {
     for await (const event of stream) {
-      if (stop.signal.aborted) late.push(serviceKey(event.id));
+      if (stop.signal.aborted) late.push(formatServiceID(event.id));
       await schedule.schedule(Promise.resolve(), 'the consumer works');
       event.acknowledge();
     }

@@ -1,3 +1,4 @@
+import type { BackendZone, ClusterService, ClusterServiceKey } from '../../net/cluster-service.ts';
 import { bytesOfText } from '../bytes.ts';
 import {
   asAddress,
@@ -16,40 +17,7 @@ import {
   refuse,
 } from './fields.ts';
 import { jsonArray, jsonMap, jsonObject, jsonString, jsonStringMap, nullIfEmpty } from './go-json.ts';
-import { type PortConfiguration, readPortConfiguration, writePortConfiguration } from './ports.ts';
-
-/** Where a backend runs, and the zones that should use it. */
-export interface BackendZone {
-  readonly zone: string;
-  readonly forZones: readonly string[];
-}
-
-/** A service that a cluster shares (WIRE, "ClusterService"). Addresses are canonical. */
-export interface ClusterService {
-  readonly cluster: string;
-  readonly namespace: string;
-  readonly name: string;
-  /** Ports by name, by frontend address. */
-  readonly frontends: ReadonlyMap<string, PortConfiguration>;
-  /** Ports by name, by backend address. */
-  readonly backends: ReadonlyMap<string, PortConfiguration>;
-  readonly labels: ReadonlyMap<string, string>;
-  readonly selector: ReadonlyMap<string, string>;
-  /** Host names by backend address; undefined when the writer is too old to know them. */
-  readonly hostnames?: ReadonlyMap<string, string> | undefined;
-  readonly zones?: ReadonlyMap<string, BackendZone> | undefined;
-  readonly includeExternal: boolean;
-  /** True when the writer is too old to say. */
-  readonly shared: boolean;
-  readonly clusterID: number;
-}
-
-/** Which service a key names. */
-export interface ClusterServiceKey {
-  readonly cluster: string;
-  readonly namespace: string;
-  readonly name: string;
-}
+import { readPortConfiguration, writePortConfiguration } from './ports.ts';
 
 const MAX_CLUSTER_ID = 511;
 
@@ -123,7 +91,7 @@ export function decodeClusterService(
   });
 }
 
-function writeZone({ zone, forZones }: BackendZone): string {
+function writeZone({ zone, forZones = [] }: BackendZone): string {
   return jsonObject([
     ['Zone', jsonString(zone)],
     ['ForZones', nullIfEmpty(forZones.length, jsonArray(forZones, jsonString))],

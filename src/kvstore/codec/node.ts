@@ -1,3 +1,4 @@
+import type { ClusterNode, NodeAddress, NodeName } from '../../net/cluster-node.ts';
 import { Prefix } from '../../net/prefix.ts';
 import { bytesOfText } from '../bytes.ts';
 import {
@@ -19,41 +20,6 @@ import {
 } from './fields.ts';
 import { jsonArray, jsonObject, jsonString, jsonStringMap, nullIfEmpty } from './go-json.ts';
 import { maskLength, maskText } from './mask.ts';
-
-/** An address of a node. `type` is `InternalIP`, `ExternalIP`, `CiliumInternalIP`, … as its writer says. */
-export interface NodeAddress {
-  readonly type: string;
-  /** Canonical. */
-  readonly ip: string;
-}
-
-/** A node as the kvstore holds it (WIRE, "Node"). Addresses and CIDRs are canonical. */
-export interface Node {
-  readonly name: string;
-  readonly cluster: string;
-  readonly clusterID: number;
-  readonly addresses: readonly NodeAddress[];
-  readonly ipv4AllocCIDR?: string | undefined;
-  readonly ipv6AllocCIDR?: string | undefined;
-  readonly ipv4SecondaryAllocCIDRs: readonly string[];
-  readonly ipv6SecondaryAllocCIDRs: readonly string[];
-  readonly ipv4HealthIP?: string | undefined;
-  readonly ipv6HealthIP?: string | undefined;
-  readonly ipv4IngressIP?: string | undefined;
-  readonly ipv6IngressIP?: string | undefined;
-  readonly encryptionKey: number;
-  readonly labels: ReadonlyMap<string, string>;
-  readonly annotations: ReadonlyMap<string, string>;
-  readonly nodeIdentity: number;
-  readonly wireguardPubKey: string;
-  readonly bootID: string;
-}
-
-/** Which node a key names. */
-export interface NodeKey {
-  readonly cluster: string;
-  readonly name: string;
-}
 
 /** Highest cluster id of any mesh: 511 clusters of 15 identity bits. */
 const MAX_CLUSTER_ID = 511;
@@ -92,7 +58,7 @@ function readCIDRs(family: 4 | 6, json: JsonObject, name: string): readonly stri
   return readArray(json, name).map((value, index) => asCIDR(family, value, `${name}[${index}]`));
 }
 
-function readNodeKey(json: JsonObject, expected: NodeKey): NodeKey {
+function readNodeKey(json: JsonObject, expected: NodeName): NodeName {
   const name = readName(json, 'Name');
   const cluster = readName(json, 'Cluster');
   if (cluster !== expected.cluster)
@@ -106,7 +72,7 @@ function readNodeKey(json: JsonObject, expected: NodeKey): NodeKey {
  * store decides. Reasons of refusal: `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`,
  * `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`.
  */
-export function decodeNode(expected: NodeKey, value: Uint8Array, at: string): Decoded<Node> {
+export function decodeNode(expected: NodeName, value: Uint8Array, at: string): Decoded<ClusterNode> {
   return decodeWith(at, () => {
     const json = readJsonObject(value);
     const { name, cluster } = readNodeKey(json, expected);
@@ -151,7 +117,7 @@ function writeAddress({ type, ip }: NodeAddress): string {
 }
 
 /** The value as the original writes it (1.17's fields, which 1.8 reads too). */
-export function encodeNode(node: Node): Uint8Array {
+export function encodeNode(node: ClusterNode): Uint8Array {
   const cidrs = (list: readonly string[]): string => nullIfEmpty(list.length, jsonArray(list, writeCIDR));
   return bytesOfText(
     jsonObject([

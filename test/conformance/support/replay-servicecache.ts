@@ -4,7 +4,7 @@ import type { ServiceEvent } from '../../../src/servicecache/events.ts';
 import { formatFrontend, frontendsOf, type NodePortOptions } from '../../../src/servicecache/frontends.ts';
 import { equalServices, type Service } from '../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
-import { parseServiceIDFrom, type ServiceID, serviceKey } from '../../../src/servicecache/service-id.ts';
+import { formatServiceID, parseServiceIDFrom, type ServiceID } from '../../../src/servicecache/service-id.ts';
 import { FoldingListener } from '../../servicecache/support/folding-listener.ts';
 import { NaiveServiceCache } from '../../servicecache/support/naive-service-cache.ts';
 import { text } from '../../servicecache/support/plain.ts';
@@ -115,7 +115,9 @@ class Replay {
       return;
     }
     if (namesAlias(step)) this.#stopped ??= 'alias keys';
-    const before = new Map([...this.#ids.values()].map((id) => [serviceKey(id), this.#upstreamService(id)]));
+    const before = new Map(
+      [...this.#ids.values()].map((id) => [formatServiceID(id), this.#upstreamService(id)]),
+    );
     const returned = this.#apply(step);
     const events = this.#listener.take();
     if (!recorded) this.#tally.skipped('after firstBroken: own invariants');
@@ -134,7 +136,7 @@ class Replay {
 
   /** The service as upstream holds it: ours, but for updates that it ignores. */
   #upstreamService(id: ServiceID): Service | undefined {
-    return this.#kept.get(serviceKey(id)) ?? this.#known(id);
+    return this.#kept.get(formatServiceID(id)) ?? this.#known(id);
   }
 
   /** All services as upstream holds them, by key. */
@@ -149,7 +151,7 @@ class Replay {
         return this.#updateService(step.service);
       case 'deleteService': {
         const id = this.#note(parseServiceID(step.service).value);
-        this.#kept.delete(serviceKey(id));
+        this.#kept.delete(formatServiceID(id));
         this.#cache.deleteService(id);
         this.#naive.deleteService(id);
         return undefined;
@@ -181,7 +183,7 @@ class Replay {
   }
 
   #note(id: ServiceID | undefined): ServiceID {
-    if (id !== undefined) this.#ids.set(serviceKey(id), id);
+    if (id !== undefined) this.#ids.set(formatServiceID(id), id);
     return id ?? NO_ID;
   }
 
@@ -189,7 +191,7 @@ class Replay {
     const service = readService(object);
     if (service === undefined) return { serviceID: NO_ID };
     this.#note(service.id);
-    const key = serviceKey(service.id);
+    const key = formatServiceID(service.id);
     const before = this.#kept.get(key) ?? this.#known(service.id);
     const outcome = this.#cache.updateService(service);
     this.#naive.updateService(service);
@@ -268,7 +270,7 @@ class Replay {
     const recorded = (step.returns as { readonly oneOf: readonly TraceFrontend[] } | null)?.oneOf ?? [];
     const expected = recorded.filter((frontend) => frontend.ip !== null).map(comparable);
     const id = step.serviceID ?? NO_ID;
-    const kept = this.#kept.get(serviceKey(id));
+    const kept = this.#kept.get(formatServiceID(id));
     const [frontend] =
       kept === undefined ? [this.#cache.getServiceIP(id)] : frontendsOf(kept, this.#nodePort);
     const actual = frontend === undefined ? undefined : renderFrontend(frontend);
@@ -288,7 +290,7 @@ class Replay {
     const [ours] = events;
     const id = ours?.id ?? recorded?.id;
     if (id === undefined) return;
-    const key = serviceKey(id);
+    const key = formatServiceID(id);
     const relaxedBefore = this.#relaxation(key);
     const news = this.#tellsNews(key, ours) ? ours : undefined;
     this.#foldBoth(key, recorded, ours);

@@ -1,7 +1,7 @@
+import type { ClusterService } from '../../../src/net/cluster-service.ts';
 import type { PortProtocol } from '../../../src/net/port.ts';
 import { protocolNumber } from '../../../src/net/port.ts';
 import { canonicalAddress } from '../../../src/net/prefix.ts';
-import type { ClusterService } from '../../../src/servicecache/cluster-service.ts';
 import type { ServiceID } from '../../../src/servicecache/service-id.ts';
 
 /** A port as the traces write it. */

@@ -1,5 +1,5 @@
+import type { ClusterService, ClusterServiceKey } from '../../../src/net/cluster-service.ts';
 import type { Backend, EndpointSlice } from '../../../src/servicecache/backend.ts';
-import type { ClusterService, ClusterServiceKey } from '../../../src/servicecache/cluster-service.ts';
 import type { Service } from '../../../src/servicecache/service.ts';
 import type { ServiceID } from '../../../src/servicecache/service-id.ts';
 import { nameOf, plain } from './plain.ts';

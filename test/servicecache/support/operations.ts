@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import type { ClusterService, ClusterServiceKey } from '../../../src/net/cluster-service.ts';
 import type { PortProtocol } from '../../../src/net/port.ts';
 import {
   type Backend,
@@ -8,7 +9,6 @@ import {
   type EndpointSlice,
   type Ports,
 } from '../../../src/servicecache/backend.ts';
-import type { ClusterService, ClusterServiceKey } from '../../../src/servicecache/cluster-service.ts';
 import { createService, type Service, type ServicePort } from '../../../src/servicecache/service.ts';
 import type { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import type { ServiceID } from '../../../src/servicecache/service-id.ts';

@@ -1,11 +1,11 @@
 import { Map as ImmutableMap, List } from 'immutable';
+import type { ClusterService } from '../../../src/net/cluster-service.ts';
 import type { PortProtocol } from '../../../src/net/port.ts';
 import { type Backend, createBackend, type EndpointSlice } from '../../../src/servicecache/backend.ts';
-import type { ClusterService } from '../../../src/servicecache/cluster-service.ts';
 import type { ServiceEvent } from '../../../src/servicecache/events.ts';
 import { createService, type Service, type ServicePort } from '../../../src/servicecache/service.ts';
 import { ServiceCache, type ServiceCacheOptions } from '../../../src/servicecache/service-cache.ts';
-import { type ServiceID, serviceKey } from '../../../src/servicecache/service-id.ts';
+import { formatServiceID, type ServiceID } from '../../../src/servicecache/service-id.ts';
 
 const TCP = 6;
 
@@ -77,7 +77,7 @@ export function transcript(cache: ServiceCache): string[] {
           `${each.cluster}${each.cluster && '/'}${each.address}:${[...each.ports.values()].map(({ port }) => port)}`,
       )
       .sort();
-    return [action, serviceKey(id), ...backends].join(' ');
+    return [action, formatServiceID(id), ...backends].join(' ');
   };
   cache.subscribe({
     onEvents: (events) => {
