@@ -184,10 +184,11 @@ function lengthOf(key: string): number {
   return key.includes('/') ? Number(key.slice(key.indexOf('/') + 1)) : 129;
 }
 
-/** As Node.js sees it, not our own arithmetic. */
-function contains(key: string, address: string): boolean {
+/** As Node.js sees it, not our own arithmetic. An IPv4-mapped address is IPv4, one with a zone id is none. */
+function contains(key: string, text: string): boolean {
+  const address = text.replace(/^::ffff:(?=\d+\.)/, '');
   const family = key.includes(':') ? 'ipv6' : 'ipv4';
-  if (address.includes(':') !== key.includes(':')) return false;
+  if (address.includes('%') || address.includes(':') !== key.includes(':')) return false;
   const [network = '', length = family === 'ipv6' ? '128' : '32'] = key.split('/');
   const list = new BlockList();
   list.addSubnet(network, Number(length), family);
