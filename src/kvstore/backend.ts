@@ -1,5 +1,6 @@
 import type { Failure } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import type { SupervisorStatus } from '../base/supervisor.ts';
 import type { CallOptions, EndpointStatus, KeyValue, ResponseHeader } from './transport.ts';
 
 /** Which keys to list. */
@@ -22,6 +23,12 @@ export interface WriteOptions extends CallOptions {
   readonly ifLocked?: KvstoreLock | undefined;
   /** Bind the key to the client's session: it goes when the client does (15 minutes after its last sign of life). */
   readonly leased?: boolean | undefined;
+  /**
+   * Should the outcome of this call stay unknown (`deadline`, `unavailable`, an abort), it does not take effect any more
+   * once a later fenced write of this backend was answered. Costs one key of the session's for all fenced writes, and
+   * another call where the write is conditional and its condition does not hold.
+   */
+  readonly fenced?: boolean | undefined;
 }
 
 /** Which key may be deleted. */
@@ -30,8 +37,8 @@ export interface DeleteOptions extends CallOptions {
   readonly ifLocked?: KvstoreLock | undefined;
   /** Only while the key was last written at this revision. */
   readonly ifModRevision?: number | undefined;
-  /** Only while it is bound to this client's session. Costs a call for each thousand keys that are. */
-  readonly ifOwn?: boolean | undefined;
+  /** As in {@link WriteOptions}. */
+  readonly fenced?: boolean | undefined;
 }
 
 /** A lock that is held. It is lost with its session; `ifLocked` guards writes against that. */
@@ -135,11 +142,17 @@ export interface BackendStatus {
   readonly leases: number;
   readonly leasesLost: number;
   readonly watches: readonly WatchStatus[];
+  /** False when the user has no right to fence writes (`cilium/.initlock/`): they are not guarded then. */
+  readonly isFenced: boolean;
+  /** Keepalives, and locks that are being given up. */
+  readonly background: SupervisorStatus;
+  /** What listeners of lost leases have thrown. */
+  readonly listenerFaults: number;
   readonly lastFailure: Failure | undefined;
 }
 
 /**
- * Told when a session's lease was lost, with the keys that were bound to it: the writer puts them again. A watch
+ * Receives the keys that were bound to a lease of the session when that is lost: the writer puts them again. A watch
  * that finds the store restored from a backup gives all leases up too: the backup brings back keys that were
  * deleted since, and kept alive they would stay for good.
  */

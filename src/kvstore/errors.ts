@@ -38,6 +38,14 @@ const RETRYABLE: ReadonlySet<KvstoreErrorCode> = new Set([
   'internal',
 ]);
 
+const NOT_DONE: ReadonlySet<KvstoreErrorCode> = new Set([
+  'forbidden',
+  'invalid-request',
+  'invalid-token',
+  'lease-not-found',
+  'lock-lost',
+]);
+
 /** The kvstore, or the way to it, has failed. What the caller did wrong throws an `AssertionError` instead. */
 export class KvstoreError extends Error {
   override readonly name = 'KvstoreError';
@@ -50,6 +58,11 @@ export class KvstoreError extends Error {
     this.code = code;
     this.retryable = RETRYABLE.has(code);
   }
+}
+
+/** Whether a write that failed with this has certainly not taken effect, and will not. */
+export function isOutcomeKnown({ code }: KvstoreError): boolean {
+  return NOT_DONE.has(code);
 }
 
 /** Any thrown value as a {@link KvstoreError}; what is none becomes `internal` with the value as its cause. */

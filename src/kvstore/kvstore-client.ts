@@ -1,9 +1,11 @@
+import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { Supervisor } from '../base/supervisor.ts';
 import type {
   BackendStatus,
   DeleteOptions,
@@ -16,6 +18,7 @@ import type {
   WatchOptions,
   WriteOptions,
 } from './backend.ts';
+import { INIT_LOCKS_PREFIX } from './codec/keys.ts';
 import { asKvstoreError, KvstoreError } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
@@ -36,8 +39,9 @@ import {
 } from './transport.ts';
 import { ListAndWatch } from './watch/list-and-watch.ts';
 import { listPages, type Retry } from './watch/paged-list.ts';
+import { guardedTxn, WriteFence } from './write-fence.ts';
 
-/** What a {@link KvstoreClient} is made of. */
+/** Options of {@link KvstoreClient}. */
 export interface KvstoreClientOptions {
   /** For people: `memory`, `etcd`. */
   readonly kind: string;
@@ -51,20 +55,26 @@ export interface KvstoreClientOptions {
    * they keep what there is alive. Default: nothing is.
    */
   readonly rateLimit?: RateLimit | undefined;
-  /** Told what a listener threw (I7). Default: ignored. */
-  readonly onListenerFault?: ((error: unknown) => void) | undefined;
+  /**
+   * Receives what fails in the background, with the name of the task: keepalives, the cleaning up of locks, listeners
+   * that throw. All of it is in `status()` too.
+   */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
 const LEASE_SECONDS = 15 * 60;
 
-type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'signal' | 'deadlineMs'>;
+type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'signal' | 'deadlineMs'>;
 
 /** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches, written once. */
 export class KvstoreClient implements KvstoreBackend {
   readonly #options: KvstoreClientOptions;
   readonly #transport: Transport;
+  readonly #supervisor: Supervisor;
   readonly #leases: LeaseKeeper;
+  readonly #fence: WriteFence;
   readonly #locks: LockKeeper;
+  readonly #guard: CallbackGuard;
   readonly #leaseListeners: ListenerSet<LeaseLostListener>;
   readonly #watches = new Set<ListAndWatch>();
   readonly #closed = new AbortController();
@@ -75,16 +85,18 @@ export class KvstoreClient implements KvstoreBackend {
   constructor(options: KvstoreClientOptions) {
     this.#options = options;
     this.#transport = options.transport;
-    this.#leaseListeners = new ListenerSet(new DeliveryQueue(new CallbackGuard(options.onListenerFault)));
-    this.#locks = new LockKeeper(options);
+    const { clock, random, transport, onFailure } = options;
+    this.#guard = new CallbackGuard((error) => onFailure?.(error, 'lease listener'));
+    this.#leaseListeners = new ListenerSet(new DeliveryQueue(this.#guard));
+    const supervisor = new Supervisor({ clock, random, onFailure });
+    this.#supervisor = supervisor;
+    this.#locks = new LockKeeper({ transport, clock, supervisor });
     this.#leases = new LeaseKeeper({
-      transport: options.transport,
-      clock: options.clock,
-      random: options.random,
+      ...{ transport, clock, supervisor, name: 'leases' },
       ttlSeconds: options.leaseSeconds ?? LEASE_SECONDS,
-      onLost: (_lease, keys) =>
-        this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys),
+      onLost: (keys) => this.#leaseLost(keys),
     });
+    this.#fence = new WriteFence(this.#leases, (request) => this.#call(() => transport.txn(request)));
   }
 
   async get(key: string, options?: CallOptions): Promise<KeyValue | undefined> {
@@ -98,13 +110,9 @@ export class KvstoreClient implements KvstoreBackend {
 
   async listPrefix(prefix: string, options: ListOptions = {}): Promise<readonly KeyValue[]> {
     const { minModRevision = 0, ...call } = options;
-    if (minModRevision > 0) {
-      const range = { ...prefixRange(prefix), minModRevision };
-      return (await this.#call(() => this.#transport.range(range, call), call)).kvs;
-    }
     const all: KeyValue[] = [];
     const retry: Retry = (read) => this.#call(read, call);
-    const pages = listPages(this.#transport, { prefix, revision: 0 }, retry, call);
+    const pages = listPages(this.#transport, { prefix, revision: 0, minModRevision }, retry, call);
     for await (const { kvs } of pages) for (const kv of kvs) all.push(kv);
     return all;
   }
@@ -151,30 +159,27 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
-    const { ifModRevision, ifOwn = false } = options;
-    const unchanged: readonly Compare[] =
-      ifModRevision === undefined ? [] : [{ key, target: 'mod-revision', equals: ifModRevision }];
-    const owners = ifOwn
-      ? this.#leases.ids.map((equals) => [{ key, target: 'lease', equals } as const])
-      : [[]];
-    const writes = [{ op: 'delete', range: keyRange(key) } as const];
-    for (const owner of owners) {
-      const { succeeded, deleted } = await this.#txn({ compare: [...unchanged, ...owner], writes }, options);
-      if (!succeeded) continue;
-      this.#leases.unbind(key);
-      return deleted > 0;
-    }
-    return false;
+    const { ifModRevision } = options;
+    const binding = this.#leases.bindingOf(key);
+    const { succeeded, deleted } = await this.#txn(
+      {
+        compare: ifModRevision === undefined ? [] : [{ key, target: 'mod-revision', equals: ifModRevision }],
+        writes: [{ op: 'delete', range: keyRange(key) }],
+      },
+      options,
+    );
+    if (succeeded) this.#leases.unbind(binding);
+    return deleted > 0;
   }
 
   async deletePrefix(prefix: string, options?: CallOptions): Promise<number> {
+    const bindings = this.#leases.bindingsBelow(prefix);
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
-    // Not afterwards: what is put again meanwhile has its place.
-    this.#leases.unbindPrefix(prefix);
     const { deleted } = await this.#call(
       () => this.#transport.txn({ compare: [], writes }, options),
       options,
     );
+    for (const binding of bindings) this.#leases.unbind(binding);
     return deleted;
   }
 
@@ -215,6 +220,9 @@ export class KvstoreClient implements KvstoreBackend {
       leases: this.#leases.size,
       leasesLost: this.#leases.lost,
       watches: [...this.#watches].map((watch) => watch.status()),
+      isFenced: !this.#fence.isForbidden,
+      background: this.#supervisor.status(),
+      listenerFaults: this.#guard.faults,
       lastFailure: this.#lastFailure,
     };
   }
@@ -223,6 +231,12 @@ export class KvstoreClient implements KvstoreBackend {
     this.#closed.abort();
     await Promise.all([this.#locks.close(), this.#leases.close(options.keepLeases !== true)]);
     await this.#transport.close();
+    await this.#supervisor.stop();
+  }
+
+  #leaseLost(bound: readonly string[]): void {
+    const keys = bound.filter((key) => key !== INIT_LOCKS_PREFIX); // the fence is our own
+    this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys);
   }
 
   /** A watch has found another store, or another past: what is bound to leases is put again under new ones. */
@@ -231,38 +245,60 @@ export class KvstoreClient implements KvstoreBackend {
     this.#locks.loseAll();
   }
 
-  /** A write under a lease if it is to have one; should the lease be gone, once more under a new one. */
-  async #write(
+  #write(key: string, options: WriteOptions, request: (lease: LeaseID) => TxnRequest): Promise<TxnResponse> {
+    return options.leased === true
+      ? this.#writeLeased(key, options, request)
+      : this.#writeUnleased(key, options, request(NO_LEASE));
+  }
+
+  async #writeUnleased(key: string, options: WriteOptions, request: TxnRequest): Promise<TxnResponse> {
+    const binding = this.#leases.bindingOf(key);
+    const answer = await this.#txn(request, options);
+    if (hasWritten(request, answer)) this.#leases.unbind(binding);
+    return answer;
+  }
+
+  /** Should the lease be gone, it is written once more under a new one. */
+  async #writeLeased(
     key: string,
     options: WriteOptions,
     request: (lease: LeaseID) => TxnRequest,
+    isLastTry = false,
   ): Promise<TxnResponse> {
-    const lease = options.leased === true ? await this.#leases.leaseFor(key) : NO_LEASE;
-    if (lease === NO_LEASE) this.#leases.unbind(key);
+    const before = this.#leases.bindingOf(key);
+    const binding = await this.#leases.bind(key);
+    const leased = request(binding.lease);
     try {
-      return await this.#txn(request(lease), options);
-    } catch (error) {
-      if (lease === NO_LEASE || asKvstoreError(error).code !== 'lease-not-found') throw error;
-      this.#leases.markLost(lease);
-      return this.#txn(request(await this.#leases.leaseFor(key)), options);
+      const answer = await this.#txn(leased, options);
+      const isForeign = before === undefined && !answer.succeeded && !hasWritten(leased, answer);
+      if (isForeign) this.#leases.unbind(binding);
+      else this.#leases.confirm(binding);
+      return answer;
+    } catch (thrown) {
+      this.#leases.confirm(binding);
+      if (isLastTry || asKvstoreError(thrown).code !== 'lease-not-found') throw thrown;
+      this.#leases.markLost(binding.lease);
+      return this.#writeLeased(key, options, request, true);
     }
   }
 
-  /**
-   * A transaction, under a lock if there is one to be. A transaction has one negative outcome only; whether it
-   * is the lock's is asked when it happens, which is rare.
-   */
-  async #txn(request: TxnRequest, { ifLocked, signal, deadlineMs }: GuardedOptions): Promise<TxnResponse> {
+  /** A transaction, under its lock and the fence if it is to have them. */
+  async #txn(request: TxnRequest, options: GuardedOptions): Promise<TxnResponse> {
+    const { ifLocked, fenced = false, signal, deadlineMs } = options;
     const call = { signal, deadlineMs };
-    if (ifLocked === undefined) return this.#call(() => this.#transport.txn(request, call), call);
-    const guard = { key: ifLocked.key, target: 'create-revision', equals: ifLocked.revision } as const;
-    const guarded = { compare: [guard, ...request.compare], writes: request.writes };
-    const answer = await this.#call(() => this.#transport.txn(guarded, call), call);
-    if (answer.succeeded) return answer;
-    const otherwise = { compare: [guard], writes: request.otherwise ?? [] };
-    const held = await this.#call(() => this.#transport.txn(otherwise, call), call);
-    if (held.succeeded) return { ...held, succeeded: false };
-    throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} is not held any more`);
+    const send = (txn: TxnRequest): Promise<TxnResponse> =>
+      this.#call(() => this.#transport.txn(txn, call), call);
+    const lock = ifLocked === undefined ? [] : [isHeld(ifLocked)];
+    const attempt = async (fence: readonly Compare[]): Promise<TxnResponse | undefined> => {
+      const answer = await guardedTxn(request, [...lock, ...fence], send);
+      if (answer !== undefined || ifLocked === undefined) return answer;
+      const isFenceMoved = fence.length > 0 && (await send({ compare: lock, writes: [] })).succeeded;
+      if (isFenceMoved) return undefined;
+      throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} is not held any more`);
+    };
+    const answer = fenced ? await this.#fence.write(attempt, call) : await attempt([]);
+    assert(answer, 'an answer where nothing but a lock guards');
+    return answer;
   }
 
   /** Runs a call when it is its turn, and remembers how it went, for the status. */
@@ -291,4 +327,12 @@ export class KvstoreClient implements KvstoreBackend {
     if (error.code !== 'aborted' || signal !== undefined) return error;
     return new KvstoreError('closed', 'the client was closed');
   }
+}
+
+function isHeld({ key, revision }: KvstoreLock): Compare {
+  return { key, target: 'create-revision', equals: revision };
+}
+
+function hasWritten({ writes, otherwise = [] }: TxnRequest, { succeeded }: TxnResponse): boolean {
+  return (succeeded ? writes : otherwise).length > 0;
 }

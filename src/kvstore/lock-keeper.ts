@@ -1,24 +1,25 @@
-import { backoffDelay } from '../base/backoff.ts';
-import type { Clock, Random } from '../base/clock.ts';
-import { sleep } from '../base/sleep.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Supervisor } from '../base/supervisor.ts';
 import type { KvstoreLock } from './backend.ts';
 import { bytesOfText } from './bytes.ts';
 import { abortedError, KvstoreError } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
-import { LeaseKeeper } from './lease-keeper.ts';
+import { LeaseKeeper, leaseHex } from './lease-keeper.ts';
 import { untilClosed } from './shared-signal.ts';
-import type { CallOptions, KeyValue, LeaseID, Transport } from './transport.ts';
+import type { CallOptions, KeyValue, LeaseID, Transport, TxnRequest, TxnResponse } from './transport.ts';
+import { WriteFence } from './write-fence.ts';
 
-/** What a {@link LockKeeper} is made of. */
+/** Options of {@link LockKeeper}. */
 export interface LockKeeperOptions {
   readonly transport: Transport;
   readonly clock: Clock;
-  readonly random: Random;
+  /** Owns the keepalives, and the places that are being given up. */
+  readonly supervisor: Supervisor;
 }
 
 // A lock whose holder has died is free after so long; upstream's value.
 const LOCK_TTL_SECONDS = 25;
-// A watch for the holder's key may end or fall silent: then the queue is looked at again.
+// A watch for the holder's key may end or fall silent: then the queue is read again.
 const RECHECK_MS = 5000;
 const CLEANUP = { baseMs: 200, capMs: 5000 };
 const EMPTY = bytesOfText('');
@@ -29,24 +30,24 @@ interface Place {
   readonly lease: LeaseID;
 }
 
-/** A place that is being given up, until it is gone or somebody in this process takes it over. */
+/** A place that is being given up, until it is gone or taken over in this process. */
 interface Leaving {
   readonly stop: AbortController;
   readonly ended: Promise<void>;
 }
-
-const hexOf = (lease: LeaseID): string => BigInt.asUintN(64, BigInt(lease)).toString(16);
 
 /**
  * Distributed locks in the protocol of etcd's Go client (`clientv3/concurrency.Mutex`), so that Go programs and
  * this one exclude each other: each contender puts `<path>/<lease in hex>`, and the one with the lowest create
  * revision holds the lock; the others each wait for the one before them.
  *
- * All locks of a client hang on one lease of their own, so within a process they are taken in turn first.
+ * All locks of a client hang on one lease of their own, so within a process they are taken in turn first. A place that
+ * is given up is gone for good: what puts or deletes it is fenced, and so cannot take effect later.
  */
 export class LockKeeper {
   readonly #options: LockKeeperOptions;
   readonly #leases: LeaseKeeper;
+  readonly #fence: WriteFence;
   readonly #closed = new AbortController();
   /** Held locks, by path. */
   readonly #held = new Map<string, AbortController>();
@@ -58,11 +59,14 @@ export class LockKeeper {
     this.#options = options;
     this.#leases = new LeaseKeeper({
       ...options,
+      name: 'locks',
       ttlSeconds: LOCK_TTL_SECONDS,
-      onLost: (_lease, paths) => {
+      exclusive: true,
+      onLost: (paths) => {
         for (const path of paths) this.#held.get(path)?.abort();
       },
     });
+    this.#fence = new WriteFence(this.#leases, (request) => options.transport.txn(request));
   }
 
   /** See `KvstoreBackend.lock`. */
@@ -77,7 +81,7 @@ export class LockKeeper {
     }
   }
 
-  /** The store was restored from a backup: whether it knows of our locks nobody can tell, so they are lost. */
+  /** The store was restored from a backup, and may not know of our locks: they are lost. */
   loseAll(): void {
     this.#leases.loseAll();
   }
@@ -110,13 +114,7 @@ export class LockKeeper {
   }
 
   async #acquire(path: string, signal: AbortSignal, done: () => void): Promise<KvstoreLock> {
-    const place = await this.#enter(path, signal);
-    try {
-      await this.#awaitTurn(path, place, signal);
-    } catch (error) {
-      void this.#leave(path, place);
-      throw error;
-    }
+    const place = await this.#takeTurn(path, signal);
     const lost = new AbortController();
     this.#held.set(path, lost);
     let released: Promise<void> | undefined;
@@ -134,46 +132,64 @@ export class LockKeeper {
     };
   }
 
+  /** Stands in the queue until it is our turn; at its end again when our place is lost. */
+  async #takeTurn(path: string, signal: AbortSignal): Promise<Place> {
+    for (;;) {
+      const place = await this.#enter(path, signal);
+      try {
+        const isFirst = await this.#isTurn(path, place, signal);
+        if (isFirst && this.#leases.holds(place.lease)) return place;
+      } catch (error) {
+        void this.#leave(path, place);
+        throw error;
+      }
+      void this.#leave(path, place);
+    }
+  }
+
   /** Takes a place in the queue: a key under our lease. */
   async #enter(path: string, signal: AbortSignal): Promise<Place> {
-    const { transport } = this.#options;
-    const lease = await this.#leases.leaseFor(path);
-    const key = `${path}/${hexOf(lease)}`;
-    // What was left late would else take the key from under us, which is the same.
+    const { lease } = await this.#leases.bind(path);
+    const key = `${path}/${leaseHex(lease)}`;
+    // A delete of the place before would else delete this one, which has the same key.
     const leaving = this.#leaving.get(path);
     leaving?.stop.abort();
     await orAborted(leaving?.ended ?? Promise.resolve(), signal);
     try {
-      const { succeeded, header } = await transport.txn(
-        {
-          compare: [{ key, target: 'create-revision', equals: 0 }],
-          writes: [{ op: 'put', key, value: EMPTY, lease }],
-        },
-        { signal },
-      );
+      const put = { op: 'put', key, value: EMPTY, lease } as const;
+      const absent = { key, target: 'create-revision', equals: 0 } as const;
+      const { succeeded, header } = await this.#txn({ compare: [absent], writes: [put] }, signal);
       if (succeeded) return { key, lease, revision: header.revision };
     } catch (error) {
-      if (error instanceof KvstoreError && error.code === 'lease-not-found') this.#leases.markLost(lease);
-      // The answer may be lost and the key there all the same.
-      else void this.#leave(path, { key, lease, revision: 0 });
-      throw error;
+      if (!(error instanceof KvstoreError && error.code === 'lease-not-found')) {
+        // The answer may be lost and the key there all the same.
+        void this.#leave(path, { key, lease, revision: 0 });
+        throw error;
+      }
+      this.#leases.markLost(lease);
+      return this.#enter(path, signal);
     }
     // It was there: left over from a call whose answer was lost.
-    const { kvs } = await transport.range(keyRange(key), { signal });
-    if (kvs[0] !== undefined) return { key, lease, revision: kvs[0].createRevision };
-    throw new KvstoreError('unavailable', `the place in the queue of ${path} was lost`);
+    const { kvs } = await this.#options.transport.range(keyRange(key), { signal });
+    return { key, lease, revision: kvs[0]?.createRevision ?? 0 };
   }
 
-  async #awaitTurn(path: string, place: Place, signal: AbortSignal): Promise<void> {
+  #txn(request: TxnRequest, signal?: AbortSignal): Promise<TxnResponse> {
+    const { transport } = this.#options;
+    return this.#fence.txn(request, (guarded) => transport.txn(guarded, { signal }), { signal });
+  }
+
+  /** Waits for the places before ours; false when ours is not there any more. */
+  async #isTurn(path: string, place: Place, signal: AbortSignal): Promise<boolean> {
     for (;;) {
       const { header, kvs: below } = await this.#options.transport.range(prefixRange(`${path}/`), { signal });
       // Go also waits for the locks of paths below this one; both ways exclude each other.
       const kvs = below.filter(({ key }) => !key.includes('/', path.length + 1));
       if (!kvs.some(({ key, createRevision }) => key === place.key && createRevision === place.revision)) {
-        throw new KvstoreError('lease-not-found', `the place in the queue of ${path} was lost`);
+        return false;
       }
       const ahead = lastBefore(kvs, place.revision);
-      if (ahead === undefined) return;
+      if (ahead === undefined) return true;
       await this.#untilGone(ahead.key, header.revision + 1, signal);
       if (signal.aborted) throw abortedError();
     }
@@ -206,40 +222,35 @@ export class LockKeeper {
     });
   }
 
-  /** Leaves the queue; if that cannot be told to the server now, in the background until it can. */
-  async #leave(path: string, { key, lease }: Place): Promise<void> {
-    this.#leases.unbind(path);
-    const first = this.#deleted(key);
-    const stop = new AbortController();
-    const leaving: Leaving = { stop, ended: this.#cleanUp(first, key, lease, stop.signal) };
-    this.#leaving.set(path, leaving);
-    void leaving.ended.then(() => {
-      if (this.#leaving.get(path) === leaving) this.#leaving.delete(path);
+  /**
+   * Leaves the queue; resolves after the first try. If it fails it is tried again in the background: a key that is left
+   * would block everybody for as long as our lease is kept alive.
+   */
+  #leave(path: string, { key, lease }: Place): Promise<void> {
+    this.#leases.unbind(this.#leases.bindingOf(path));
+    return new Promise((resolve) => {
+      const stop = new AbortController();
+      const leave = async (): Promise<void> => {
+        try {
+          await this.#txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
+        } catch (error) {
+          if (this.#leases.holds(lease)) throw error; // without, it goes with its lease
+        } finally {
+          resolve();
+        }
+      };
+      const { supervisor } = this.#options;
+      const task = { signal: stop.signal, backoff: CLEANUP };
+      const leaving = { stop, ended: supervisor.keep(`locks: leaving ${path}`, leave, task) };
+      this.#leaving.set(path, leaving);
+      void leaving.ended.then(() => {
+        if (this.#leaving.get(path) === leaving) this.#leaving.delete(path);
+      });
     });
-    await first;
-  }
-
-  async #deleted(key: string): Promise<boolean> {
-    try {
-      await this.#options.transport.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
-      return true;
-    } catch {
-      return false; // tried again, and if need be it goes with its lease
-    }
-  }
-
-  /** A key that is left would block everybody for as long as our lease is kept alive. */
-  async #cleanUp(first: Promise<boolean>, key: string, lease: LeaseID, signal: AbortSignal): Promise<void> {
-    const { clock, random } = this.#options;
-    let isGone = await first;
-    for (let failures = 1; !isGone && !signal.aborted && this.#leases.holds(lease); failures++) {
-      await sleep(clock, backoffDelay(failures, CLEANUP, random), signal);
-      if (!signal.aborted) isGone = await this.#deleted(key);
-    }
   }
 }
 
-/** Who is right before `revision` in the queue; undefined: nobody. */
+/** The place right before `revision` in the queue; undefined: it is the first. */
 function lastBefore(kvs: readonly KeyValue[], revision: number): KeyValue | undefined {
   let last: KeyValue | undefined;
   for (const kv of kvs) {

@@ -1,13 +1,18 @@
-import { expect, it } from 'vitest';
-import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { WriteOptions } from '../../src/kvstore/backend.ts';
+import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
+import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { KvstoreClient } from '../../src/kvstore/kvstore-client.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { RateLimit } from '../../src/kvstore/rate-limit.ts';
+import { PAGE_KEYS } from '../../src/kvstore/watch/paged-list.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import type { FaultyLink } from './support/faulty-link.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
-import { giveUpPut } from './support/given-up-put.ts';
-import { settle } from './support/settle.ts';
+import { giveUpPut } from './support/given-up-write.ts';
+import { advance, settle } from './support/settle.ts';
 import { WatchRecorder } from './support/watch-recorder.ts';
 
 it('a key that was never written leaves no trace when it is deleted (regression: it kept its place on a lease)', async () => {
@@ -64,3 +69,298 @@ it('many watches without a signal are no leak to Node (regression: it said so on
   process.off('warning', onWarning);
   expect(warnings).toEqual([]);
 });
+
+describe('a key that is deleted and written under a lease at the same time', () => {
+  let backend: FaultyMemory;
+  let lost: string[];
+  beforeEach(() => {
+    backend = new FaultyMemory({ clock: new ManualClock() });
+    lost = [];
+    backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+  });
+  afterEach(() => backend.close());
+
+  const put = (key: string, options: WriteOptions = { leased: true }): Promise<number> =>
+    backend.update(key, bytesOfText('v'), options);
+  const expire = async (): Promise<void> => {
+    for (const lease of backend.server.leases) backend.server.expireLease(lease);
+    await put('other'); // the client finds out
+  };
+
+  it('is told lost when it was written last (regression: the delete took it off its lease)', async () => {
+    await put('other');
+    await Promise.all([backend.delete('k'), put('k')]);
+    await Promise.all([backend.deletePrefix('p/'), put('p/k')]);
+    await put('again');
+    await Promise.all([backend.delete('again'), put('again')]);
+    expect(await backend.get('again')).toBeDefined();
+    await expire();
+    expect(lost).toEqual(expect.arrayContaining(['k', 'p/k', 'again']));
+  });
+
+  it('is told lost when the server took the write last, though the delete was called after it', async () => {
+    await put('other');
+    const txn = backend.link.txn.bind(backend.link);
+    const deleted = latch();
+    vi.spyOn(backend.link, 'txn').mockImplementationOnce(async (...call) => {
+      await deleted.isOpen;
+      return txn(...call);
+    });
+    const written = put('k');
+    await settle();
+    await backend.delete('k');
+    deleted.open();
+    await written;
+    await expire();
+    expect(lost).toContain('k');
+  });
+
+  it('is not told lost when it was deleted last', async () => {
+    await Promise.all([put('k'), put('p/k'), put('other')]);
+    await backend.delete('k');
+    await backend.deletePrefix('p/');
+    await expire();
+    expect(lost).toEqual(['other']);
+  });
+
+  it('stays on its lease when the delete fails, or has a condition that does not hold', async () => {
+    await Promise.all([put('k'), put('p/k'), put('other')]);
+    expect(await backend.delete('k', { ifModRevision: 1 })).toBe(false);
+    backend.link.down();
+    await expect(backend.delete('k')).rejects.toMatchObject({ code: 'unavailable' });
+    await expect(backend.deletePrefix('p/')).rejects.toMatchObject({ code: 'unavailable' });
+    await expect(put('k', {})).rejects.toMatchObject({ code: 'unavailable' });
+    backend.link.up();
+    await expire();
+    expect(lost).toEqual(['k', 'p/k', 'other']);
+  });
+
+  it('leaves its lease when it is written without one, and not when nothing is written', async () => {
+    await Promise.all([put('k'), put('same'), put('other')]);
+    await put('k', {});
+    expect(await backend.updateIfDifferent('same', bytesOfText('v'))).toBe(false);
+    expect(await backend.createOnly('same', bytesOfText('w'))).toBe(false);
+    await expire();
+    expect(lost).toEqual(['same', 'other']);
+  });
+
+  it('takes no place when it is another one’s and was not written', async () => {
+    await put('foreign', {});
+    expect(await backend.createOnly('foreign', bytesOfText('w'), { leased: true })).toBe(false);
+    await put('other');
+    await expire();
+    expect(lost).toEqual(['other']);
+  });
+});
+
+describe('what fails in the background', () => {
+  it('a listener that throws is counted, reported and in the status (regression: nobody learnt of it)', async () => {
+    const clock = new ManualClock();
+    const onFailure = vi.fn();
+    const backend = new MemoryBackend({ clock, onFailure });
+    const fault = new Error('a broken listener');
+    const told: string[][] = [];
+    backend.onLeaseLost({
+      onLeaseLost: () => {
+        throw fault;
+      },
+    });
+    backend.onLeaseLost({ onLeaseLost: (keys) => told.push([...keys]) });
+    await backend.update('k', bytesOfText('v'), { leased: true });
+    for (const lease of backend.server.leases) backend.server.expireLease(lease);
+    await backend.update('k', bytesOfText('w'), { leased: true });
+    expect(told).toEqual([['k']]);
+    expect(backend.status().listenerFaults).toBe(1);
+    expect(onFailure.mock.calls).toEqual([[fault, 'lease listener']]);
+    await backend.close();
+  });
+
+  it('a keepalive that fails is in the status, with its time, and reported', async () => {
+    const clock = new ManualClock();
+    const onFailure = vi.fn();
+    const backend = new FaultyMemory({ clock, onFailure });
+    await backend.update('k', bytesOfText('v'), { leased: true });
+    backend.link.down();
+    await advance(clock, 305_000);
+    const { failures, tasks, lastFailure } = backend.status().background;
+    expect(tasks.map(({ name }) => name)).toEqual(['leases: expiry', 'leases: keepalive']);
+    expect(failures).toBeGreaterThan(0);
+    expect(lastFailure).toMatchObject({ message: 'connection refused', at: expect.any(Number) });
+    expect(onFailure).toHaveBeenCalledWith(expect.any(KvstoreError), 'leases: keepalive');
+    await backend.close();
+    expect(backend.status().background.tasks).toEqual([]);
+  });
+});
+
+describe('a fenced write', () => {
+  let backend: FaultyMemory;
+  beforeEach(() => {
+    backend = new FaultyMemory({ clock: new ManualClock() });
+  });
+  afterEach(() => backend.close());
+
+  const text = async (key: string): Promise<string | undefined> => {
+    const found = await backend.get(key);
+    return found && textOfBytes(found.value);
+  };
+  const put = (value: string): Promise<number> => backend.update('k', bytesOfText(value), { fenced: true });
+
+  it('that was given up may take effect, until a later one was answered', async () => {
+    const land = giveUpPut(backend.link, 'k');
+    await expect(put('late')).rejects.toMatchObject({ code: 'deadline' });
+    await land();
+    expect(await text('k')).toBe('late');
+    await put('now');
+    await land();
+    expect(await text('k')).toBe('now');
+  });
+
+  it.each([
+    ['update', () => backend.update('k', bytesOfText('late'), { fenced: true })],
+    ['updateIfDifferent', () => backend.updateIfDifferent('k', bytesOfText('late'), { fenced: true })],
+    ['createOnly', () => backend.createOnly('k', bytesOfText('late'), { fenced: true })],
+    ['createIfExists', () => backend.createIfExists('c', 'k', bytesOfText('late'), { fenced: true })],
+  ] as const)('that was given up does not take effect later: %s', async (_name, write) => {
+    await backend.update('c', bytesOfText('1'));
+    const land = giveUpPut(backend.link, 'k');
+    await expect(write()).rejects.toMatchObject({ code: 'deadline' });
+    await backend.delete('k', { fenced: true });
+    await land();
+    expect(await text('k')).toBeUndefined();
+  });
+
+  it('is made again when others of the client have moved the fence meanwhile', async () => {
+    const txn = backend.link.txn.bind(backend.link);
+    const moved = latch();
+    await put('first');
+    vi.spyOn(backend.link, 'txn').mockImplementationOnce(async (...call) => {
+      await moved.isOpen;
+      return txn(...call);
+    });
+    const slow = backend.update('slow', bytesOfText('1'), { fenced: true });
+    await settle();
+    giveUpPut(backend.link, 'k');
+    await expect(put('late')).rejects.toMatchObject({ code: 'deadline' });
+    await put('now');
+    moved.open();
+    await slow;
+    expect(await text('slow')).toBe('1');
+  });
+
+  it('says what a conditional write did, whichever way it went', async () => {
+    const fenced = { fenced: true } as const;
+    expect(await backend.updateIfDifferent('a', bytesOfText('1'), fenced)).toBe(true);
+    expect(await backend.updateIfDifferent('a', bytesOfText('1'), fenced)).toBe(false);
+    expect(await backend.createOnly('a', bytesOfText('2'), fenced)).toBe(false);
+    expect(await backend.createOnly('b', bytesOfText('2'), fenced)).toBe(true);
+    expect(await backend.createIfExists('none', 'c', bytesOfText('3'), fenced)).toBe(false);
+    expect(await backend.delete('none', fenced)).toBe(false);
+    expect(await backend.delete('a', { ...fenced, ifModRevision: 1 })).toBe(false);
+    expect(await backend.delete('a', fenced)).toBe(true);
+  });
+
+  it('works under a lock too, and tells a lock that is lost from a fence that has moved', async () => {
+    const lock = await backend.lock('locks/a');
+    const locked = { fenced: true, ifLocked: lock } as const;
+    const land = giveUpPut(backend.link, 'k');
+    await expect(backend.update('k', bytesOfText('late'), locked)).rejects.toMatchObject({
+      code: 'deadline',
+    });
+    await backend.update('k', bytesOfText('now'), locked);
+    await land();
+    expect(await text('k')).toBe('now');
+    await backend.deletePrefix('cilium/.initlock/');
+    await backend.update('k', bytesOfText('again'), locked);
+    expect(await text('k')).toBe('again');
+    for (const lease of backend.server.leases) backend.server.expireLease(lease);
+    await expect(backend.update('k', bytesOfText('x'), locked)).rejects.toMatchObject({ code: 'lock-lost' });
+  });
+
+  it('goes on when the fence is deleted, by a lease or by somebody', async () => {
+    await put('1');
+    for (const lease of backend.server.leases) backend.server.expireLease(lease);
+    await put('2');
+    await backend.deletePrefix('cilium/.initlock/');
+    await put('3');
+    expect(await text('k')).toBe('3');
+    const lost = vi.fn();
+    backend.onLeaseLost({ onLeaseLost: lost });
+    for (const lease of backend.server.leases) backend.server.expireLease(lease);
+    await backend.update('leased', bytesOfText('1'), { leased: true });
+    expect(lost.mock.calls.flat(2)).toEqual(['leased']); // the fence is nothing that the owner has put
+  });
+
+  it('goes unguarded where the user may not put the fence, and the status says so', async () => {
+    forbidWrites(backend.link, 'cilium/.initlock/');
+    await put('1');
+    expect(await text('k')).toBe('1');
+    expect(backend.status().isFenced).toBe(false);
+    vi.restoreAllMocks();
+    giveUpPut(backend.link, 'k');
+    await expect(put('2')).rejects.toMatchObject({ code: 'deadline' });
+    await put('3');
+    expect(backend.status().isFenced).toBe(true);
+  });
+
+  it('whose caller gives up ends at once, though the fence is still being put', async () => {
+    backend.link.blackHole();
+    const controller = new AbortController();
+    const write = backend.update('k', bytesOfText('1'), { fenced: true, signal: controller.signal });
+    await settle();
+    controller.abort();
+    await expect(write).rejects.toMatchObject({ code: 'aborted' });
+  });
+
+  it('many at once share one fence, which costs one key', async () => {
+    const revision = backend.server.header.revision;
+    const writes = Array.from({ length: 50 }, (_, i) =>
+      backend.update(`k${i}`, bytesOfText('1'), { fenced: true }),
+    );
+    await Promise.all(writes);
+    expect(backend.server.header.revision - revision).toBe(51);
+    expect(await backend.listPrefix('cilium/.initlock/')).toHaveLength(1);
+  });
+
+  it('of two clients do not stand in each other’s way', async () => {
+    const other = new FaultyMemory({ clock: new ManualClock(), server: backend.server });
+    await put('1');
+    await other.update('k', bytesOfText('2'), { fenced: true });
+    const { revision } = backend.server.header;
+    await put('3');
+    expect(backend.server.header.revision).toBe(revision + 1);
+    expect(await backend.listPrefix('cilium/.initlock/')).toHaveLength(2);
+    await other.close();
+    expect(await backend.listPrefix('cilium/.initlock/')).toHaveLength(1);
+  });
+});
+
+it('what was written since a revision is listed in pages too (regression: in one answer of any size)', async () => {
+  const backend = new FaultyMemory({ clock: new ManualClock() });
+  const value = bytesOfText('x'.repeat(100));
+  for (let i = 0; i < 3; i++) await backend.update(`p/old${i}`, value);
+  const { revision } = backend.server.header;
+  for (let i = 0; i < PAGE_KEYS + 10; i++) await backend.update(`p/new${i}`, value);
+  backend.link.limitResponses((PAGE_KEYS / 2) * 100);
+  const listed = await backend.listPrefix('p/', { minModRevision: revision + 1 });
+  expect(listed).toHaveLength(PAGE_KEYS + 10);
+  expect(listed.every(({ key }) => key.startsWith('p/new'))).toBe(true);
+  await backend.close();
+});
+
+/** Refuses transactions that put keys below the prefix, as to a user without the right, until mocks are restored. */
+function forbidWrites(link: FaultyLink, prefix: string): void {
+  const txn = link.txn.bind(link);
+  vi.spyOn(link, 'txn').mockImplementation((request, options) => {
+    const isForbidden = request.writes.some((write) => write.op === 'put' && write.key.startsWith(prefix));
+    if (!isForbidden) return txn(request, options);
+    return Promise.reject(new KvstoreError('forbidden', 'etcdserver: permission denied'));
+  });
+}
+
+function latch(): { readonly isOpen: Promise<void>; open(): void } {
+  let open = (): void => {};
+  const isOpen = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { isOpen, open: () => open() };
+}

@@ -1,8 +1,11 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { keyRange } from '../../src/kvstore/key-range.ts';
+import { leaseHex } from '../../src/kvstore/lease-keeper.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
+import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
 import { advance, settle } from './support/settle.ts';
 
 const PATH = 'locks/a';
@@ -61,4 +64,137 @@ describe('the locks of one client', () => {
     await backend.close();
     await expect(waiting).rejects.toMatchObject({ code: 'aborted' });
   });
+
+  it('a place that lands after it was given up blocks no one (regression: 90 s, while its process lived)', async () => {
+    const other = new FaultyMemory({ clock, server: backend.server });
+    const { key, release } = await backend.lock(PATH);
+    await release();
+    const land = giveUpPut(backend.link, key);
+    await expect(backend.lock(PATH)).rejects.toMatchObject({ code: 'deadline' });
+    await advance(clock, 1000);
+    await land();
+    expect(await backend.get(key)).toBeUndefined();
+    await (await other.lock(PATH)).release();
+    await other.close();
+  });
+
+  it('a release that lands late does not take the place of the next holder (regression: two held one lock)', async () => {
+    const first = await backend.lock(PATH);
+    const land = giveUpDelete(backend.link, first.key);
+    await first.release();
+    const next = await backend.lock(PATH);
+    await land();
+    expect(await backend.get(next.key)).toBeDefined();
+    expect(next.lost.aborted).toBe(false);
+    await next.release();
+    expect(await backend.get(next.key)).toBeUndefined();
+  });
+
+  it('a place that somebody else deletes while it waits is taken again (regression: the call failed)', async () => {
+    const other = new FaultyMemory({ clock, server: backend.server });
+    const held = await other.lock(PATH);
+    const waiting = backend.lock(PATH);
+    await settle(4);
+    const places = await other.listPrefix(`${PATH}/`);
+    for (const { key } of places) if (key !== held.key) await other.delete(key);
+    await advance(clock, 6000);
+    expect(await other.listPrefix(`${PATH}/`)).toHaveLength(2);
+    await held.release();
+    await (await waiting).release();
+    await other.close();
+  });
+
+  it('a lease that ended unnoticed costs another try, not the lock (regression: lease-not-found)', async () => {
+    await (await backend.lock(PATH)).release();
+    for (const lease of backend.server.leases) backend.server.expireLease(lease);
+    const lock = await backend.lock(PATH);
+    expect(lock.lost.aborted).toBe(false);
+    expect(await backend.get(lock.key)).toBeDefined();
+    await lock.release();
+  });
+
+  it('a lock is not given under a lease that was lost while it waited for its turn', async () => {
+    const server = new ManualClock();
+    const own = new FaultyMemory({ clock, server: new MemoryServer({ clock: server }) });
+    const range = own.link.range.bind(own.link);
+    vi.spyOn(own.link, 'range').mockImplementationOnce(async (...call) => {
+      const answer = await range(...call);
+      clock.setWallTimeBy(3_600_000); // the machine was suspended before the answer was read
+      clock.advance(2000);
+      await settle();
+      return answer;
+    });
+    const lock = await own.lock(PATH);
+    const [, second = '0'] = own.server.leases;
+    expect(lock.key).toBe(`${PATH}/${leaseHex(second)}`);
+    expect(lock.lost.aborted).toBe(false);
+    await own.close();
+  });
+});
+
+const HOUR_MS = 3_600_000;
+
+describe('a holder that is cut off from the kvstore', () => {
+  let clock: ManualClock;
+  let holder: FaultyMemory;
+  let other: FaultyMemory;
+  beforeEach(() => {
+    clock = new ManualClock();
+    holder = new FaultyMemory({ clock });
+    other = new FaultyMemory({ clock, server: holder.server });
+  });
+  afterEach(() => Promise.all([holder.close(), other.close()]));
+
+  it.each([
+    ['down', 0],
+    ['down', -HOUR_MS],
+    ['down', HOUR_MS],
+    ['blackHole', 0],
+    ['blackHole', -HOUR_MS],
+    ['blackHole', HOUR_MS],
+  ] as const)(
+    'is notified before another holds the lock: %s, its clock set by %i ms (regression: afterwards, or never)',
+    async (fault, ms) => {
+      const lock = await holder.lock(PATH);
+      await advance(clock, 60_000); // keepalives go on
+      expect(lock.lost.aborted).toBe(false);
+      const story: string[] = [];
+      lock.lost.addEventListener('abort', () => story.push('lost'));
+      const next = other.lock(PATH).then(() => story.push('held by another'));
+      await settle(4);
+      holder.link[fault]();
+      clock.setWallTimeBy(ms);
+      await advance(clock, 40_000);
+      await next;
+      expect(story).toEqual(['lost', 'held by another']);
+    },
+  );
+
+  it('holds on for most of the time of its lease', async () => {
+    const lock = await holder.lock(PATH);
+    holder.link.down();
+    await advance(clock, 22_000);
+    expect(lock.lost.aborted).toBe(false);
+    holder.link.up();
+    await advance(clock, 60_000);
+    expect(lock.lost.aborted).toBe(false);
+    await lock.release();
+  });
+});
+
+it('a holder that was suspended knows within a second or two that it may have lost its lock (regression: 8 s, or more without a network)', async () => {
+  const [clock, serverClock] = [new ManualClock(), new ManualClock()];
+  const server = new MemoryServer({ clock: serverClock });
+  const holder = new FaultyMemory({ clock, server });
+  const other = new FaultyMemory({ clock: serverClock, server });
+  const lock = await holder.lock(PATH);
+  const next = other.lock(PATH);
+  await settle(4);
+  holder.link.down();
+  clock.setWallTimeBy(60_000); // the monotonic clock stands still meanwhile
+  await advance(serverClock, 60_000);
+  await next;
+  await advance(clock, 1500);
+  expect(lock.lost.aborted).toBe(true);
+  await Promise.all([holder.close(), other.close()]);
 });

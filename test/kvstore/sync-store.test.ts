@@ -11,7 +11,7 @@ import { CanaryWaits } from '../../src/kvstore/store/canary-waits.ts';
 import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyLink } from './support/faulty-link.ts';
-import { giveUpPut } from './support/given-up-put.ts';
+import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
 import { advance, settle } from './support/settle.ts';
 
 const P = 'own/';
@@ -114,7 +114,8 @@ class World {
     const { link } = this;
     const txn = link.txn.bind(link);
     link.txn = (request, options) => {
-      const refused = (request.otherwise ?? []).some((write) => write.op === 'put' && isRefused(write.key));
+      const { writes, otherwise = [] } = request;
+      const refused = [...writes, ...otherwise].some((write) => write.op === 'put' && isRefused(write.key));
       if (!refused) return txn(request, options);
       return Promise.reject(new KvstoreError('invalid-request', 'etcdserver: request is too large'));
     };
@@ -256,23 +257,39 @@ describe('a sync store', () => {
     expect(world.store.status().failures - failures).toBe(10);
   });
 
-  it('deletes at the next look what has landed after its delete (regression: it stayed as long as the session)', async () => {
+  it('a put that was given up does not land after the delete of its name (regression: it stayed as a ghost)', async () => {
     const land = giveUpPut(world.link, `${P}a`);
     world.want('a', 'late');
     await settle();
     world.store.delete('a');
     await advance(world.clock, 1000);
+    expect(world.store.status().pending).toBe(0);
     await land();
-    expect(world.content()).toEqual({ a: 'late' });
-    world.store.touchAll();
-    await settle();
     expect(world.content()).toEqual({});
-    world.store.touchAll();
+  });
+
+  it('a put that was given up does not land over a later one (regression: v1 stayed over v2)', async () => {
+    const land = giveUpPut(world.link, `${P}a`);
+    world.want('a', 'v1');
     await settle();
-    const { writes } = world.store.status();
-    world.store.touchAll();
+    world.want('a', 'v2');
+    await advance(world.clock, 1000);
+    expect(world.store.status().pending).toBe(0);
+    await land();
+    expect(world.content()).toEqual({ a: 'v2' });
+  });
+
+  it('a delete that was given up does not land after a later put (regression: the key was gone)', async () => {
+    world.want('a', 'v1');
     await settle();
-    expect(world.store.status().writes).toBe(writes); // there is no doubt any more
+    const land = giveUpDelete(world.link, `${P}a`);
+    world.store.delete('a');
+    await settle();
+    world.want('a', 'v2');
+    await advance(world.clock, 1000);
+    expect(world.store.status().pending).toBe(0);
+    await land();
+    expect(world.content()).toEqual({ a: 'v2' });
   });
 
   it('puts everything again when the lease is lost, the canary too (trap: agent stuck after lease loss)', async () => {

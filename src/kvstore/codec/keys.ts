@@ -9,6 +9,9 @@ export type MeshResource = 'nodes' | 'services' | 'identities' | 'ip';
 /** All of them. */
 export const MESH_RESOURCES: readonly MeshResource[] = ['nodes', 'services', 'identities', 'ip'];
 
+/** Where a client tries at its start whether it may lock; whoever may write anything may write here. */
+export const INIT_LOCKS_PREFIX = 'cilium/.initlock/';
+
 /** Written every 60 s, leased, as a sign of life. */
 export const HEARTBEAT_KEY = 'cilium/.heartbeat';
 

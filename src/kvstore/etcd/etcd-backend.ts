@@ -3,20 +3,18 @@ import type { Clock, Random } from '../../base/clock.ts';
 import { sleep } from '../../base/sleep.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { equalBytes } from '../bytes.ts';
-import { KvstoreClient } from '../kvstore-client.ts';
+import { KvstoreClient, type KvstoreClientOptions } from '../kvstore-client.ts';
 import { RateLimit, type RateLimitOptions } from '../rate-limit.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import { type LoadedEtcdConfig, loadEtcdConfig } from './etcd-config-file.ts';
 import { EtcdTransport } from './etcd-transport.ts';
 
-/** How an {@link EtcdBackend} differs from its defaults. */
-export interface EtcdBackendOptions {
+/** Options of {@link EtcdBackend}. */
+export interface EtcdBackendOptions extends Pick<KvstoreClientOptions, 'onFailure' | 'leaseSeconds'> {
   /** Default: the system's. Deadlines of calls are timers of the runtime in any case. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
-  /** Life of leased keys after the client's last sign of life. Default 900 s. */
-  readonly leaseSeconds?: number | undefined;
   /** How many reads and writes are made. Default: as many as are asked for. */
   readonly rateLimit?: RateLimitOptions | undefined;
 }
@@ -40,10 +38,10 @@ export class EtcdBackend extends KvstoreClient {
   readonly #closed = new AbortController();
 
   constructor(config: EtcdConfig, options: EtcdBackendOptions = {}) {
-    const { random = Math.random, clock = systemClock, leaseSeconds } = options;
+    const { random = Math.random, clock = systemClock, leaseSeconds, onFailure } = options;
     const transport = new EtcdTransport(config, random);
     const rateLimit = options.rateLimit && new RateLimit(options.rateLimit, clock);
-    super({ kind: 'etcd', transport, clock, random, leaseSeconds, rateLimit });
+    super({ kind: 'etcd', transport, clock, random, leaseSeconds, rateLimit, onFailure });
     this.#transport = transport;
     this.#rateLimit = rateLimit;
   }

@@ -57,10 +57,7 @@ export class SharedStore<T> {
   #guarded(): StoreObserver<T> {
     const isOurs = (name: string): boolean => this.#local.get(name) !== undefined;
     return {
-      onUpdate: (name, value) => {
-        this.#local.appeared(name);
-        this.#deletes.onUpdate(name, value);
-      },
+      onUpdate: (name, value) => this.#deletes.onUpdate(name, value),
       onDelete: (name) => {
         if (isOurs(name)) this.#local.touch(name);
         this.#deletes.onDelete(name);

@@ -9,6 +9,8 @@ export interface ListRequest {
   /** As of this revision; 0: as of the first page's. */
   readonly revision: number;
   readonly keysOnly?: boolean;
+  /** Leave out keys last written before this revision. */
+  readonly minModRevision?: number;
 }
 
 /** Keys per page: about 1.5 MB of usual values, read by the transport in 2 ms. */
@@ -60,9 +62,9 @@ class Pager {
   async #range(end: string): Promise<RangeResponse> {
     for (;;) {
       try {
-        const { keysOnly = false } = this.#request;
-        const range = { start: this.#from, end, limit: this.#limit, revision: this.#revision, keysOnly };
-        return await this.#transport.range(range, this.#call);
+        const { keysOnly = false, minModRevision = 0 } = this.#request;
+        const page = { start: this.#from, end, limit: this.#limit, revision: this.#revision };
+        return await this.#transport.range({ ...page, keysOnly, minModRevision }, this.#call);
       } catch (error) {
         if (!(error instanceof KvstoreError) || error.code !== 'too-large' || this.#limit === 1) throw error;
         this.#limit = Math.ceil(this.#limit / 4);

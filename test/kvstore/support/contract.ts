@@ -141,19 +141,6 @@ export function backendContract(
       expect(await client.backend.delete(`${P}a`, { ifModRevision: now })).toBe(true);
     });
 
-    it('a delete bound to the session spares what is not of it', async () => {
-      const other = await kvstore.client();
-      await client.backend.update(`${P}own`, bytes('1'), { leased: true });
-      await client.backend.update(`${P}free`, bytes('1'));
-      await other.backend.update(`${P}other`, bytes('1'), { leased: true });
-      const remove = (name: string): Promise<boolean> => client.backend.delete(P + name, { ifOwn: true });
-      expect(await remove('free')).toBe(false);
-      expect(await remove('other')).toBe(false);
-      expect(await remove('none')).toBe(false);
-      expect(await remove('own')).toBe(true);
-      await other.close();
-    });
-
     it('deletePrefix takes the prefix and nothing beside it', async () => {
       await kvstore.load([
         ['c1/a', '1'],
