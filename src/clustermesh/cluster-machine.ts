@@ -78,9 +78,9 @@ function begin(state: ClusterState, next: Destination): ClusterStep {
 }
 
 /** What a remote cluster shows is complete when its canaries say so; the own one has to prove that after a loss only. */
-function how({ config, own, gone, unproven, failStatic }: ClusterState): ClusterFollow {
+function how({ config, own, found, unproven, failStatic }: ClusterState): ClusterFollow {
   if (!failStatic) return { config, canaries: false, deletes: 'all', refill: false };
-  if (gone) return { config, canaries: false, deletes: 'none', refill: false };
+  if (found === 'gone') return { config, canaries: false, deletes: 'none', refill: false };
   const canaries = config?.capabilities.syncedCanaries === true && (!own || unproven);
   const deletes = config === undefined ? 'all' : 'proven';
   return { config, canaries, deletes, refill: own && unproven && config === undefined };
@@ -90,29 +90,19 @@ function how({ config, own, gone, unproven, failStatic }: ClusterState): Cluster
 function judge(state: ClusterState, { config, replaced, others }: ConfigReading): ClusterStep {
   const unproven = state.unproven || replaced;
   if (config !== undefined)
-    return enter(state, 'validating', { do: 'validate', config }, { config, gone: false, unproven });
+    return enter(state, 'validating', { do: 'validate', config }, { config, found: 'read', unproven });
   // A cluster that once had a configuration is not one from before 1.13: to take its (empty) kvstore for complete
   // would sweep all that is valid.
   const gone = state.config !== undefined && state.failStatic;
-  if (state.own) {
-    const change = { gone, unproven: unproven || gone, ...alone(state, gone, others) };
-    return begin({ ...state, ...change }, 'watching');
-  }
-  if (!gone && others.length === 0)
-    return enter(state, 'validating', { do: 'validate', config }, { unproven });
-  const why = gone ? GONE : otherClusters(others);
-  return enter(
-    state,
-    'unconfigured',
-    { do: 'await-config' },
-    { gone, unproven: true, ...failed(state, why) },
-  );
-}
-
-/** The own cluster is followed without its configuration, too; what is wrong is said once. */
-function alone(state: ClusterState, gone: boolean, others: readonly string[]): Partial<ClusterState> {
-  if (gone) return state.gone ? {} : failed(state, GONE);
-  return others.length === 0 ? {} : failed(state, otherClusters(others));
+  const found: ClusterState['found'] = gone ? 'gone' : others.length > 0 ? 'others' : 'none';
+  const complaint =
+    found === 'none' || found === state.found
+      ? {}
+      : failed(state, found === 'gone' ? GONE : otherClusters(others));
+  const next: ClusterState = { ...state, ...complaint, found, unproven: unproven || gone };
+  if (state.own) return begin(next, 'watching');
+  if (found !== 'none') return begin(next, 'unconfigured');
+  return enter(next, 'validating', { do: 'validate', config });
 }
 
 /** It may be part of the mesh: what was read under another id is withdrawn first. */
@@ -126,7 +116,7 @@ function accept(state: ClusterState): ClusterStep {
 function drained(state: ClusterState): ClusterStep {
   const { owed, next = 'handshake' } = state;
   const forget =
-    owed === 'everything' && next !== 'watching' ? { id: 0, config: undefined, gone: false } : {};
+    owed === 'everything' && next !== 'watching' ? { id: 0, config: undefined, found: 'none' as const } : {};
   return begin({ ...state, ...forget, owed: 'nothing' }, next);
 }
 

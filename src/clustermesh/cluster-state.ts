@@ -71,8 +71,11 @@ export interface ClusterState {
    * connection: a cluster that once had one is known to have one, wherever it is read from next.
    */
   readonly config: ClusterConfig | undefined;
-  /** The configuration is gone from the kvstore: what is known is kept until it is back. */
-  readonly gone: boolean;
+  /**
+   * Of the kvstore that was read last: whether it has a configuration of the cluster (`read`), has none though the
+   * cluster had one (`gone`), has only those of other clusters (`others`), or none at all (`none`).
+   */
+  readonly found: 'none' | 'read' | 'gone' | 'others';
   /** The kvstore was replaced or has lost the configuration, and has not proven since that it is complete. */
   readonly unproven: boolean;
   readonly owed: Owed;
@@ -151,7 +154,7 @@ export const NEW_CLUSTER: ClusterState = {
   hasClient: false,
   id: 0,
   config: undefined,
-  gone: false,
+  found: 'none',
   unproven: false,
   owed: 'nothing',
   expired: false,

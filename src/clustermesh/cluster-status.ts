@@ -68,10 +68,11 @@ export function shownState(state: ClusterState, standing: ClusterStanding): Remo
   return next === 'unconfigured' ? 'no-configuration' : next;
 }
 
-function shownWatching({ own, gone, config }: ClusterState, standing: ClusterStanding): RemoteClusterState {
+function shownWatching(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
+  const { own, found, unproven } = state;
   const { complete, connected, known, keys } = standing;
-  if (gone) return 'no-configuration';
+  if (found === 'gone' || found === 'others') return 'no-configuration';
   if (known && !connected) return 'unreachable';
-  if (!complete || !connected) return 'watching';
-  return config === undefined && keys === 0 && !own ? 'no-configuration' : 'ready';
+  if (!complete || !connected || unproven) return 'watching';
+  return found === 'none' && keys === 0 && !own ? 'no-configuration' : 'ready';
 }

@@ -367,9 +367,9 @@ export class FollowedCluster {
 
   #applied(): void {
     const { arrived } = this.#stores;
-    if (arrived <= this.#arrived) return;
-    this.#arrived = arrived;
-    this.#progressAt = this.#options.clock.now();
+    if (arrived > this.#arrived) this.#progressAt = this.#options.clock.now();
+    this.#arrived = Math.max(arrived, this.#arrived);
+    this.#update();
   }
 
   /** Notices what has changed, and says so. */

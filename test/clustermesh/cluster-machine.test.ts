@@ -142,7 +142,7 @@ describe('a remote cluster without configuration', () => {
     expect(gone.did).toEqual(['leave', 'read-config', 'await-config']);
     expect(gone.state).toMatchObject({
       phase: 'unconfigured',
-      gone: true,
+      found: 'gone',
       id: 1,
       config: config(1),
       failures: 1,
@@ -150,7 +150,7 @@ describe('a remote cluster without configuration', () => {
     expect(gone.state.lastFailure).toContain('configuration is gone');
     const back = play([...AGAIN, read(config(1)), ['validated']], gone.state);
     expect(back.did).toEqual(['leave', 'read-config', 'validate', 'follow']);
-    expect(back.state).toMatchObject({ phase: 'watching', gone: false });
+    expect(back.state).toMatchObject({ phase: 'watching', found: 'read' });
   });
 
   it('that had one is known to have one on whatever client it is read next (an empty kvstore with a new file)', () => {
@@ -162,7 +162,7 @@ describe('a remote cluster without configuration', () => {
   it('whose kvstore has that of others is not followed: the name is wrong', () => {
     const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: ['b', 'c'] })]);
     expect(did.at(-1)).toBe('await-config');
-    expect(state).toMatchObject({ phase: 'unconfigured', gone: false, failures: 1 });
+    expect(state).toMatchObject({ phase: 'unconfigured', found: 'others', failures: 1 });
     expect(state.lastFailure).toBe(
       'its kvstore has no configuration of it, only of b, c: is the name right?',
     );
@@ -248,7 +248,7 @@ describe('the own cluster', () => {
     const gone = play([...AGAIN, read(undefined)], OWN_WATCHING);
     expect(gone.did).toEqual(['leave', 'read-config', 'follow']);
     expect(followed(gone)).toMatchObject({ deletes: 'none', canaries: false, refill: false });
-    expect(gone.state).toMatchObject({ gone: true, failures: 1 });
+    expect(gone.state).toMatchObject({ found: 'gone', failures: 1 });
     expect(gone.state.lastFailure).toContain('configuration is gone');
     // Said once, however often it is read.
     expect(play([...AGAIN, read(undefined)], gone.state).state.failures).toBe(1);
@@ -292,7 +292,7 @@ describe('the own cluster', () => {
     expect(followed(watching)).toMatchObject(how);
     const gone = play([['outdated', { diverged: true }], ['left'], read(undefined)], watching.state);
     expect(followed(gone)).toMatchObject(how);
-    expect(gone.state).toMatchObject({ gone: false, failures: 0 });
+    expect(gone.state).toMatchObject({ found: 'none', failures: 0 });
   });
 });
 

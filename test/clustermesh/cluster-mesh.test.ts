@@ -4,7 +4,16 @@ import type { RemoteClusterStatus } from '../../src/clustermesh/cluster-status.t
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
-import { Agent, completeCluster, newCluster, OWN, write, writeIP, writeNode } from './support/mesh-world.ts';
+import {
+  Agent,
+  completeCluster,
+  newCluster,
+  OWN,
+  write,
+  writeIP,
+  writeNode,
+  writeService,
+} from './support/mesh-world.ts';
 
 let clock: ManualClock;
 let agent: Agent;
@@ -15,12 +24,6 @@ beforeEach(() => {
 });
 
 afterEach(() => agent.stop());
-
-const service = (server: MemoryServer, cluster: string, name: string, backend: string): void =>
-  write(server, `cilium/state/services/v1/${cluster}/ns/${name}`, {
-    ...{ cluster, namespace: 'ns', name },
-    backends: { [backend]: { http: { Port: 80, Protocol: 'TCP' } } },
-  });
 
 function statusOf(name: string): RemoteClusterStatus {
   const status = agent.mesh.status().clusters.find((cluster) => cluster.name === name);
@@ -40,7 +43,7 @@ describe('a remote cluster', () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     writeNode(server, 'a', 'n1', '192.168.1.1');
-    service(server, 'a', 's0', '10.1.0.1');
+    writeService(server, 'a', 's0', '10.1.0.1');
     write(server, `cilium/state/identities/v1/id/${0x1_0200}`, 'k8s:app=x;');
     await follow('a', server);
     expect(agent.ipcache.get('10.1.0.1')).toMatchObject({
@@ -277,9 +280,9 @@ describe('a client that cannot be made', () => {
 describe('global services', () => {
   it('are indexed by the clusters that share them, and the index empties with the clusters', async () => {
     const [a, b] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
-    service(a, 'a', 's0', '10.1.0.1');
-    service(b, 'b', 's0', '10.2.0.1');
-    service(b, 'b', 's9', '10.2.0.1');
+    writeService(a, 'a', 's0', '10.1.0.1');
+    writeService(b, 'b', 's0', '10.2.0.1');
+    writeService(b, 'b', 's9', '10.2.0.1');
     await follow('b', b);
     await follow('a', a);
     const { globalServices } = agent.mesh;
@@ -295,8 +298,8 @@ describe('global services', () => {
 
   it('announced with one backend by two clusters keep it when one withdraws (trap: the other is lost)', async () => {
     const [a, b] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
-    service(a, 'a', 's0', '10.1.0.1');
-    service(b, 'b', 's0', '10.1.0.1');
+    writeService(a, 'a', 's0', '10.1.0.1');
+    writeService(b, 'b', 's0', '10.1.0.1');
     await follow('a', a);
     await follow('b', b);
     write(a, 'cilium/state/services/v1/a/ns/s0', undefined);
@@ -318,7 +321,7 @@ describe('a cluster that cannot be reached', () => {
     await agent.stop();
     agent = new Agent(clock, (options) => new ClusterMesh({ ...options, serviceTTLMs: TTL }));
     const server = newCluster(clock, 'a', 1);
-    service(server, 'a', 's0', '10.1.0.1');
+    writeService(server, 'a', 's0', '10.1.0.1');
     writeIP(server, '10.1.0.1', 0x1_0200);
     await follow('a', server);
     await advance(clock, 3 * TTL);

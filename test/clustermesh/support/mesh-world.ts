@@ -3,15 +3,15 @@ import type { Clock, Random } from '../../../src/base/clock.ts';
 import type { Rejection } from '../../../src/base/rejection.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../../src/clustermesh/cluster-mesh.ts';
-import { OwnCluster } from '../../../src/clustermesh/own-cluster.ts';
+import { OwnCluster, type OwnClusterOptions } from '../../../src/clustermesh/own-cluster.ts';
 import { formatLabels } from '../../../src/identity/labels.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { parseService } from '../../../src/k8s/parse-service.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
-import { keyRange } from '../../../src/kvstore/key-range.ts';
+import { keyRange, prefixRange } from '../../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { NO_LEASE } from '../../../src/kvstore/transport.ts';
+import { type LeaseID, NO_LEASE } from '../../../src/kvstore/transport.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
@@ -80,9 +80,10 @@ export class Agent {
     this.followOwnOn(this.connect(OWN, server));
   }
 
-  followOwnOn(backend: KvstoreBackend): OwnCluster {
-    const { ipcache, nodes } = this;
-    this.#own = new OwnCluster({ clusterName: OWN, engines: { ipcache, nodes }, backend });
+  followOwnOn(backend: KvstoreBackend, options: Partial<OwnClusterOptions> = {}): OwnCluster {
+    const { ipcache, nodes, clock } = this;
+    const engines = { ipcache, nodes };
+    this.#own = new OwnCluster({ clusterName: OWN, engines, backend, clock, random, ...options });
     this.#own.start();
     return this.#own;
   }
@@ -136,6 +137,15 @@ export function write(server: MemoryServer, key: string, value: unknown): void {
   });
 }
 
+/** Puts every key once more, all under one lease: those of a publisher, whose death takes them away at once. */
+export function leaseEverything(server: MemoryServer): LeaseID {
+  const lease = server.grantLease(900);
+  const { kvs } = server.range(prefixRange('cilium/'));
+  const writes = kvs.map(({ key, value }) => ({ op: 'put', key, value, lease }) as const);
+  server.txn({ compare: [], writes });
+  return lease;
+}
+
 /** Writes an IP as the agents of a cluster do. */
 export function writeIP(server: MemoryServer, address: string, identity: number): void {
   write(server, ipKey(address), { IP: address, ID: identity });
@@ -167,9 +177,22 @@ export function writeNode(
 /** A kvstore of a cluster as 1.13 and later write it, complete, with nothing in it. */
 export function newCluster(clock: ManualClock, name: string, id: number): MemoryServer {
   const server = new MemoryServer({ clock, clusterID: name });
-  write(server, `cilium/cluster-config/${name}`, { id, capabilities: { syncedCanaries: true } });
+  configure(server, name, id);
   completeCluster(server, name);
   return server;
+}
+
+/** The configuration of a cluster that writes canaries. */
+export function configure(server: MemoryServer, name: string, id: number): void {
+  write(server, `cilium/cluster-config/${name}`, { id, capabilities: { syncedCanaries: true } });
+}
+
+/** A service with one backend, as a cluster shares it. */
+export function writeService(server: MemoryServer, cluster: string, name: string, backend: string): void {
+  write(server, `cilium/state/services/v1/${cluster}/ns/${name}`, {
+    ...{ cluster, namespace: 'ns', name },
+    backends: { [backend]: { http: { Port: 80, Protocol: 'TCP' } } },
+  });
 }
 
 /** The canaries that say that every resource is complete. */

@@ -1,0 +1,433 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ClusterMesh, type ClusterMeshOptions } from '../../src/clustermesh/cluster-mesh.ts';
+import type { RemoteClusterStatus } from '../../src/clustermesh/cluster-status.ts';
+import type { OwnClusterOptions, OwnClusterStatus } from '../../src/clustermesh/own-cluster.ts';
+import { CLUSTER_CONFIG_PREFIX } from '../../src/kvstore/codec/keys.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
+import {
+  Agent,
+  completeCluster,
+  configure,
+  deleteIP,
+  leaseEverything,
+  newCluster,
+  OWN,
+  write,
+  writeIP,
+  writeNode,
+  writeService,
+} from './support/mesh-world.ts';
+
+let clock: ManualClock;
+let agent: Agent;
+
+beforeEach(() => {
+  clock = new ManualClock();
+  agent = new Agent(clock);
+});
+
+afterEach(() => agent.stop());
+
+/** Long enough for every backoff and reconnection. */
+const SETTLED_MS = 30_000;
+
+const IDENTITY = 0x1_0200;
+const PREFIXES = [
+  CLUSTER_CONFIG_PREFIX,
+  'cilium/state/nodes/v1/a/',
+  'cilium/state/services/v1/a/',
+  'cilium/state/ip/v1/default/',
+  'cilium/state/identities/v1/id/',
+  'cilium/synced/a/',
+];
+
+/** A remote cluster with something of each resource. */
+function fullCluster(): MemoryServer {
+  const server = newCluster(clock, 'a', 1);
+  fill(server);
+  return server;
+}
+
+function fill(server: MemoryServer): void {
+  for (const address of ['10.1.0.1', '10.1.0.2']) writeIP(server, address, IDENTITY);
+  writeNode(server, 'a', 'n1', '192.168.1.1');
+  writeService(server, 'a', 's0', '10.1.0.1');
+  write(server, `cilium/state/identities/v1/id/${IDENTITY}`, 'k8s:app=x;');
+}
+
+function statusOf(name = 'a'): RemoteClusterStatus {
+  const status = agent.mesh.statusOf(name);
+  if (status === undefined) throw new Error(`${name} is not in the mesh`);
+  return status;
+}
+
+async function follow(server: MemoryServer, name = 'a'): Promise<void> {
+  await agent.add(name, server);
+  await settle(8);
+}
+
+const ips = (): readonly string[] => [...agent.ipcache.entries()].map(({ key }) => key).sort();
+
+describe('a publisher that dies, and its lease with everything in it', () => {
+  it.each(PREFIXES)(
+    'leaves the cluster as it was, whichever watch is slow: %s (freeze: four mixtures in seven runs)',
+    async (slow) => {
+      const server = fullCluster();
+      const lease = leaseEverything(server);
+      await follow(server);
+      const before = agent.view();
+      agent.links.get('a')?.link.stallWatch(slow);
+      const died = clock.wallTime();
+      server.expireLease(lease);
+      await settle(10);
+      expect(agent.view()).toEqual(before);
+      agent.links.get('a')?.link.unstallWatch(slow);
+      await advance(clock, SETTLED_MS);
+      expect(agent.view()).toEqual(before);
+      expect(statusOf()).toMatchObject({
+        state: 'no-configuration',
+        ready: false,
+        connected: true,
+        knownAt: died,
+      });
+      expect(statusOf().lastFailure).toContain('configuration is gone');
+    },
+  );
+
+  it('and comes back is read anew: what it has not published again goes, once its canaries are there', async () => {
+    const server = fullCluster();
+    const lease = leaseEverything(server);
+    await follow(server);
+    server.expireLease(lease);
+    await advance(clock, SETTLED_MS);
+    configure(server, 'a', 1);
+    writeIP(server, '10.1.0.2', 0x1_0300);
+    await advance(clock, SETTLED_MS);
+    expect(ips()).toContain('10.1.0.1');
+    expect(statusOf()).toMatchObject({ state: 'watching', ready: false });
+    completeCluster(server, 'a');
+    await settle(10);
+    expect(ips()).toEqual(['10.1.0.2']);
+    expect(statusOf()).toMatchObject({ state: 'ready', knownAt: undefined });
+  });
+
+  it('and is back before anybody has looked is read anew all the same: its deletes prove nothing', async () => {
+    const server = fullCluster();
+    const lease = leaseEverything(server);
+    await follow(server);
+    const before = agent.view();
+    agent.links.get('a')?.link.stallWatch(CLUSTER_CONFIG_PREFIX);
+    server.expireLease(lease);
+    configure(server, 'a', 1); // the same bytes at once
+    await advance(clock, SETTLED_MS);
+    expect(agent.view()).toEqual(before);
+    agent.links.get('a')?.link.unstallWatch(CLUSTER_CONFIG_PREFIX);
+    fill(server);
+    completeCluster(server, 'a');
+    deleteIP(server, '10.1.0.1');
+    await advance(clock, SETTLED_MS);
+    expect(ips()).toEqual(['10.1.0.2', '192.168.1.1']);
+    expect(statusOf().state).toBe('ready');
+  });
+
+  it('while its list is being read leaves what was known before', async () => {
+    const server = fullCluster();
+    const lease = leaseEverything(server);
+    await follow(server);
+    const before = agent.view();
+    // The handshake of a new connection finds the configuration, its lists find nothing.
+    const backend = new FaultyMemory({ server, clock });
+    const watch = backend.watch.bind(backend);
+    backend.watch = (prefix, options) => {
+      if (prefix.startsWith('cilium/state/')) server.expireLease(lease);
+      return watch(prefix, options);
+    };
+    await agent.mesh.add('a', () => backend);
+    await advance(clock, SETTLED_MS);
+    expect(agent.view()).toEqual(before);
+    expect(statusOf().state).toBe('no-configuration');
+  });
+
+  it('takes its services with it only after the TTL, and nothing else', async () => {
+    await restart({ serviceTTLMs: 60_000 });
+    const server = fullCluster();
+    const lease = leaseEverything(server);
+    await follow(server);
+    server.expireLease(lease);
+    await advance(clock, 59_000);
+    expect(backendsOf('s0')).toEqual(['10.1.0.1']);
+    await advance(clock, 2_000);
+    expect(backendsOf('s0')).toEqual([]);
+    expect(ips()).toEqual(['10.1.0.1', '10.1.0.2', '192.168.1.1']);
+    expect(statusOf()).toMatchObject({ state: 'no-configuration', servicesExpired: true });
+    // Once is enough.
+    await advance(clock, 600_000);
+    fill(server);
+    configure(server, 'a', 1);
+    completeCluster(server, 'a');
+    await advance(clock, SETTLED_MS);
+    expect(backendsOf('s0')).toEqual(['10.1.0.1']);
+    expect(statusOf()).toMatchObject({ state: 'ready', servicesExpired: false });
+  });
+
+  it('and whose cluster is removed leaves nothing (I10)', async () => {
+    const server = fullCluster();
+    const lease = leaseEverything(server);
+    await follow(server);
+    server.expireLease(lease);
+    await settle(10);
+    expect(await agent.mesh.remove('a')).toBe(true);
+    expect([ips(), agent.nodes.size, backendsOf('s0')]).toEqual([[], 0, []]);
+  });
+
+  it('is nothing to ordinary deletes: they are applied at once, for one read each burst', async () => {
+    const server = fullCluster();
+    for (let i = 0; i < 600; i++) writeIP(server, `10.2.${i >> 8}.${i & 255}`, IDENTITY);
+    await follow(server);
+    let reads = 0;
+    const backend = agent.links.get('a');
+    const read = backend?.read.bind(backend);
+    if (backend === undefined || read === undefined) throw new Error('not connected');
+    backend.read = (...words) => {
+      reads++;
+      return read(...words);
+    };
+    for (let i = 0; i < 600; i++) deleteIP(server, `10.2.${i >> 8}.${i & 255}`);
+    await settle(10);
+    expect(ips()).toEqual(['10.1.0.1', '10.1.0.2', '192.168.1.1']);
+    expect(reads).toBe(1);
+    deleteIP(server, '10.1.0.1');
+    await settle(4);
+    expect(reads).toBe(2);
+  });
+
+  it('holds deletes back while it cannot be asked, and says so; updates of others go on', async () => {
+    const server = fullCluster();
+    await follow(server);
+    agent.links.get('a')?.link.forbid(CLUSTER_CONFIG_PREFIX);
+    deleteIP(server, '10.1.0.1');
+    writeNode(server, 'a', 'n2', '192.168.1.2');
+    await advance(clock, 5_000);
+    expect(ips()).toContain('10.1.0.1');
+    expect(agent.nodes.exists('a/n2')).toBe(true);
+    expect(statusOf()).toMatchObject({ state: 'unreachable', connected: false });
+    expect(statusOf().lastFailure).toContain('permission denied');
+    agent.links.get('a')?.link.allow(CLUSTER_CONFIG_PREFIX);
+    await advance(clock, 120_000);
+    expect(ips()).not.toContain('10.1.0.1');
+    expect(statusOf().state).toBe('ready');
+  });
+});
+
+describe('an empty kvstore', () => {
+  it.each([
+    ['the same etcd', 'a'],
+    ['another etcd', 'second'],
+  ])(
+    'with a new configuration file takes nothing away: %s (freeze: 221 IPs withdrawn at once, ready)',
+    async (_what, clusterID) => {
+      await follow(fullCluster());
+      const before = agent.view();
+      const empty = new MemoryServer({ clock, clusterID });
+      expect(await agent.mesh.add('a', () => agent.connect('a', empty))).toBe('reconnected');
+      await advance(clock, SETTLED_MS);
+      expect(agent.view()).toEqual(before);
+      expect(statusOf()).toMatchObject({ state: 'no-configuration', ready: false, connected: true });
+      fill(empty);
+      configure(empty, 'a', 1);
+      completeCluster(empty, 'a');
+      deleteIP(empty, '10.1.0.1');
+      await advance(clock, SETTLED_MS);
+      expect(ips()).toEqual(['10.1.0.2', '192.168.1.1']);
+      expect(statusOf()).toMatchObject({ state: 'ready', ready: true, knownAt: undefined });
+    },
+  );
+
+  it('from the start has no configuration, and is not ready, complete and without nodes', async () => {
+    const server = new MemoryServer({ clock });
+    await follow(server);
+    await agent.mesh.synced();
+    expect(statusOf()).toMatchObject({
+      state: 'no-configuration',
+      ready: false,
+      connected: true,
+      knownAt: undefined,
+    });
+    fill(server);
+    await settle(8);
+    expect(statusOf()).toMatchObject({ state: 'ready', ready: true });
+    configure(server, 'a', 1);
+    completeCluster(server, 'a');
+    await settle(10);
+    expect(statusOf()).toMatchObject({ state: 'ready', config: { id: 1 } });
+  });
+});
+
+describe('a wrong name', () => {
+  it('of a remote cluster is said, and nothing is read of the cluster that is there', async () => {
+    const server = fullCluster();
+    await follow(server, 'b');
+    await advance(clock, SETTLED_MS);
+    expect(agent.ipcache.size).toBe(0);
+    expect(statusOf('b')).toMatchObject({ state: 'no-configuration', ready: false, connected: true });
+    expect(statusOf('b').lastFailure).toBe(
+      'its kvstore has no configuration of it, only of a: is the name right?',
+    );
+    // Nobody waits for it at the start.
+    expect(await agent.mesh.clustersSynced({ deadlineMs: 180_000 })).toEqual(['b']);
+    configure(server, 'b', 2);
+    completeCluster(server, 'b');
+    await settle(10);
+    expect(statusOf('b').state).toBe('ready');
+  });
+
+  it('of the own cluster is said; what is there is read, as there may be no configuration at all', async () => {
+    const server = fullCluster();
+    const own = agent.followOwnOn(agent.connect(OWN, server));
+    await settle(8);
+    expect(agent.ipcache.get('10.1.0.1')?.source).toBe('kvstore');
+    expect(own.status()).toMatchObject({ state: 'no-configuration', ready: false });
+    expect(own.status().lastFailure).toContain('only of a: is the name right?');
+  });
+});
+
+describe('what a status says of reachability', () => {
+  it('is true: since when it is connected, what failed last and when, and from when what is served is', async () => {
+    await follow(fullCluster());
+    const { connectedSince } = statusOf();
+    expect(statusOf()).toMatchObject({ connected: true, knownAt: undefined, lastFailure: undefined });
+    await advance(clock, 1_000_000);
+    expect(statusOf()).toMatchObject({ connected: true, connectedSince });
+    const lost = clock.wallTime();
+    agent.links.get('a')?.link.down();
+    await advance(clock, 60_000);
+    expect(statusOf()).toMatchObject({
+      ...{ state: 'unreachable', ready: false, connected: false, connectedSince: lost, knownAt: lost },
+      lastFailure: 'connection refused',
+    });
+    expect(statusOf().lastFailureAt).toBeGreaterThan(lost + 50_000);
+    agent.links.get('a')?.link.up();
+    await advance(clock, SETTLED_MS);
+    expect(statusOf()).toMatchObject({ state: 'ready', connected: true, knownAt: undefined });
+    expect(statusOf().connectedSince).toBeGreaterThan(lost + 59_000);
+    // It is overcome, and was nevertheless.
+    expect(statusOf().lastFailure).toBe('connection refused');
+  });
+
+  it('says that rights were revoked (freeze: ready, connected)', async () => {
+    const server = fullCluster();
+    await follow(server);
+    agent.links.get('a')?.link.forbid('cilium/state/ip/');
+    await advance(clock, 1_000);
+    expect(statusOf()).toMatchObject({ state: 'unreachable', ready: false, connected: false });
+    expect(statusOf().lastFailure).toContain('permission denied');
+    expect(ips()).toHaveLength(3);
+    agent.links.get('a')?.link.allow('cilium/state/ip/');
+    await advance(clock, 120_000);
+    expect(statusOf()).toMatchObject({ state: 'ready', connected: true });
+  });
+
+  it('says of a cluster that was rejected that nothing is served', async () => {
+    const server = fullCluster();
+    await follow(server);
+    write(server, 'cilium/cluster-config/a', { id: 9 });
+    await advance(clock, 1_000);
+    expect(statusOf()).toMatchObject({ state: 'failed', ready: false, connected: true, knownAt: undefined });
+    expect(agent.ipcache.size).toBe(0);
+  });
+});
+
+/** The own cluster on a server of its own. */
+function followOwn(server: MemoryServer, options: Partial<OwnClusterOptions> = {}): () => OwnClusterStatus {
+  const own = agent.followOwnOn(agent.connect(OWN, server), options);
+  return () => own.status();
+}
+
+function ownCluster(): MemoryServer {
+  const server = newCluster(clock, OWN, 9);
+  for (const address of ['10.9.0.1', '10.9.0.2']) writeIP(server, address, 0x9_0200);
+  return server;
+}
+
+describe('the own kvstore', () => {
+  it('that restarts empty takes nothing away, until it is filled again (freeze: everything withdrawn)', async () => {
+    const server = ownCluster();
+    const status = followOwn(server);
+    await settle(8);
+    expect(status()).toMatchObject({ state: 'ready', ready: true });
+    server.restore(new MemoryServer({ clock }).snapshot());
+    await advance(clock, SETTLED_MS);
+    expect(ips()).toEqual(['10.9.0.1', '10.9.0.2']);
+    expect(status()).toMatchObject({ state: 'no-configuration', ready: false });
+    // What is put again counts; what is not is kept until the cluster says that it is complete.
+    writeIP(server, '10.9.0.2', 0x9_0300);
+    writeIP(server, '10.9.0.3', 0x9_0300);
+    configure(server, OWN, 9);
+    await advance(clock, SETTLED_MS);
+    expect(ips()).toContain('10.9.0.1');
+    completeCluster(server, OWN);
+    await advance(clock, SETTLED_MS);
+    expect(ips()).toEqual(['10.9.0.2', '10.9.0.3']);
+    expect(status()).toMatchObject({ state: 'ready', knownAt: undefined });
+  });
+
+  it('whose publisher dies is followed on, but its deletes are not believed', async () => {
+    const server = ownCluster();
+    const lease = leaseEverything(server);
+    const status = followOwn(server);
+    await settle(8);
+    server.expireLease(lease);
+    await advance(clock, SETTLED_MS);
+    writeIP(server, '10.9.0.3', 0x9_0300);
+    await settle(4);
+    deleteIP(server, '10.9.0.3');
+    await settle(4);
+    expect(ips()).toEqual(['10.9.0.1', '10.9.0.2', '10.9.0.3']);
+    expect(status()).toMatchObject({ state: 'no-configuration', connected: true });
+  });
+
+  it('that is to be believed takes away what it does not show', async () => {
+    const server = ownCluster();
+    const status = followOwn(server, { failStatic: false });
+    await settle(8);
+    server.restore(new MemoryServer({ clock }).snapshot());
+    await advance(clock, SETTLED_MS);
+    expect(ips()).toEqual([]);
+    expect(status()).toMatchObject({ state: 'ready', ready: true });
+  });
+
+  it('without any configuration is believed when it had the time to be filled, and is not empty', async () => {
+    const server = new MemoryServer({ clock });
+    for (const address of ['10.9.0.1', '10.9.0.2']) writeIP(server, address, 0x9_0200);
+    const status = followOwn(server, { refillMs: 60_000 });
+    await settle(8);
+    deleteIP(server, '10.9.0.2');
+    await settle(4);
+    expect([ips(), status().ready]).toEqual([['10.9.0.1'], true]);
+    server.restore(new MemoryServer({ clock }).snapshot());
+    await advance(clock, 600_000);
+    expect(ips()).toEqual(['10.9.0.1']);
+    expect(status()).toMatchObject({ ready: false });
+    writeIP(server, '10.9.0.3', 0x9_0200);
+    writeIP(server, '10.9.0.4', 0x9_0200);
+    await settle(4);
+    deleteIP(server, '10.9.0.4');
+    await settle(4);
+    expect(ips()).toEqual(['10.9.0.1', '10.9.0.3']);
+    await advance(clock, 61_000);
+    expect(ips()).toEqual(['10.9.0.3']);
+    expect(status()).toMatchObject({ state: 'ready', ready: true });
+  });
+});
+
+async function restart(options: Partial<ClusterMeshOptions>): Promise<void> {
+  await agent.stop();
+  agent = new Agent(clock, (others) => new ClusterMesh({ ...others, ...options }));
+}
+
+function backendsOf(name: string): readonly string[] {
+  return [...(agent.services.get({ namespace: 'ns', name })?.endpoints.backends.keys() ?? [])];
+}

@@ -1,0 +1,255 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
+import type { RemoteClusterStatus } from '../../src/clustermesh/cluster-status.ts';
+import type { IPSink, MeshEngines, NodeSink, ServiceSink } from '../../src/clustermesh/engines.ts';
+import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
+import { Agent, newCluster, OWN, writeIP, writeNode, writeService } from './support/mesh-world.ts';
+
+let clock: ManualClock;
+let agent: Agent;
+
+beforeEach(() => {
+  clock = new ManualClock();
+  agent = new Agent(clock);
+});
+
+afterEach(() => agent.stop());
+
+function statusOf(name = 'a'): RemoteClusterStatus {
+  const status = agent.mesh.statusOf(name);
+  if (status === undefined) throw new Error(`${name} is not in the mesh`);
+  return status;
+}
+
+function cluster(): MemoryServer {
+  const server = newCluster(clock, 'a', 1);
+  writeIP(server, '10.1.0.1', 0x1_0200);
+  writeNode(server, 'a', 'n1', '192.168.1.1');
+  writeService(server, 'a', 's0', '10.1.0.1');
+  return server;
+}
+
+async function follow(): Promise<MemoryServer> {
+  const server = cluster();
+  await agent.add('a', server);
+  await settle(8);
+  expect(statusOf().state).toBe('ready');
+  return server;
+}
+
+const settledTo = async <T>(promise: Promise<T>): Promise<T | 'pending'> => {
+  const pending = settle(6).then(() => 'pending' as const);
+  return await Promise.race([promise, pending]);
+};
+
+describe('a client that is made for ever (freeze: remove and stop never resolved, claims stayed)', () => {
+  const hangs = (): Promise<never> => new Promise(() => {});
+
+  it('does not keep its cluster from being removed, with all that is known of it (I10)', async () => {
+    await follow();
+    await agent.mesh.add('a', hangs);
+    await settle();
+    expect(statusOf()).toMatchObject({ state: 'connecting', connected: false });
+    expect(statusOf().tasks.map(({ name, state }) => [name, state])).toEqual([['connect', 'running']]);
+    expect(await settledTo(agent.mesh.remove('a'))).toBe(true);
+    expect([agent.ipcache.size, agent.nodes.size]).toEqual([0, 0]);
+  });
+
+  it('does not keep the mesh from being stopped, nor another client from being made', async () => {
+    await follow();
+    await agent.mesh.add('a', hangs);
+    const server = cluster();
+    expect(await settledTo(agent.mesh.add('a', () => agent.connect('a', server)))).toBe('reconnected');
+    await settle(8);
+    expect(statusOf().state).toBe('ready');
+    await agent.mesh.add('a', hangs);
+    expect(await settledTo(agent.mesh.stop())).toBeUndefined();
+    expect(agent.ipcache.size).toBe(2);
+    expect(clock.pending).toBe(0);
+  });
+
+  it('is told to give up by its signal; one that is made nevertheless is closed', async () => {
+    const made = new FaultyMemory({ clock });
+    let closed = 0;
+    made.close = () => {
+      closed++;
+      return Promise.resolve();
+    };
+    const signals: AbortSignal[] = [];
+    let give = (_client: FaultyMemory): void => {};
+    await agent.mesh.add('a', (signal) => {
+      signals.push(signal);
+      return new Promise((resolve) => {
+        give = resolve;
+      });
+    });
+    await settle();
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false]);
+    await agent.mesh.remove('a');
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true]);
+    give(made);
+    await settle();
+    expect(closed).toBe(1);
+  });
+
+  it('is given up after half a minute, and made again', async () => {
+    let attempts = 0;
+    const server = cluster();
+    await agent.mesh.add('a', () => (++attempts === 1 ? hangs() : agent.connect('a', server)));
+    await advance(clock, 29_900);
+    expect([attempts, statusOf().state]).toEqual([1, 'connecting']);
+    await advance(clock, 1_000);
+    expect([attempts, statusOf().state]).toEqual([2, 'ready']);
+    expect(statusOf().lastFailure).toBe('its kvstore client was not made within 30 s');
+  });
+
+  it('and one that is closed for ever is left alone after a while', async () => {
+    const server = cluster();
+    await agent.mesh.add('a', () => {
+      const backend = new FaultyMemory({ server, clock });
+      backend.close = hangs;
+      return backend;
+    });
+    await settle(8);
+    const removing = agent.mesh.remove('a');
+    await advance(clock, 4_900);
+    expect(await settledTo(removing)).toBe('pending');
+    await advance(clock, 200);
+    expect(await settledTo(removing)).toBe(true);
+    expect(agent.ipcache.size).toBe(0);
+  });
+});
+
+/** An agent whose engines are reached through what `spoil` makes of them. */
+async function spoil(
+  change: (engines: { ipcache: IPSink; services: ServiceSink; nodes: NodeSink }) => MeshEngines,
+): Promise<void> {
+  await agent.stop();
+  agent = new Agent(clock, (options) => {
+    const { ipcache, services, nodes } = options;
+    if (!ipcache || !services || !nodes) throw new Error('engines');
+    return new ClusterMesh({ ...options, ...change({ ipcache, services, nodes }) });
+  });
+}
+
+describe('an engine that throws', () => {
+  /** `withdrawCluster` fails so many times. */
+  async function failing(times: number): Promise<{ readonly calls: () => number }> {
+    let calls = 0;
+    await spoil(({ services }) => ({
+      services: {
+        mergeExternalServiceUpdate: (service) => services.mergeExternalServiceUpdate(service),
+        mergeExternalServiceDelete: (key) => services.mergeExternalServiceDelete(key),
+        withdrawCluster: (name) => {
+          if (++calls <= times) throw new Error('the sink failed');
+          return services.withdrawCluster(name);
+        },
+      },
+    }));
+    return { calls: () => calls };
+  }
+
+  it('once while a cluster is withdrawn is asked again; the cluster can go and come (freeze: rejected for ever)', async () => {
+    const { calls } = await failing(1);
+    const server = await follow();
+    const removing = agent.mesh.remove('a');
+    await settle(4);
+    // The others do not wait for it.
+    expect([agent.ipcache.size, agent.nodes.size]).toEqual([0, 0]);
+    expect(statusOf()).toMatchObject({ state: 'draining' });
+    expect(statusOf().lastFailure).toBe('an engine failed to withdraw: the sink failed');
+    await advance(clock, 1_000);
+    expect(await removing).toBe(true);
+    expect([calls(), agent.mesh.names]).toEqual([2, []]);
+    await agent.add('a', server);
+    await settle(8);
+    expect(statusOf().state).toBe('ready');
+  });
+
+  it('for ever does not keep the cluster, and the mesh can be stopped meanwhile', async () => {
+    const { calls } = await failing(Number.POSITIVE_INFINITY);
+    await follow();
+    const removing = agent.mesh.remove('a');
+    await advance(clock, 10_000);
+    expect(await settledTo(removing)).toBe(true);
+    expect([calls(), agent.mesh.names]).toEqual([5, []]);
+    expect(agent.ipcache.size).toBe(0);
+  });
+
+  it('while a cluster is followed fails the attempt: it is read anew after a backoff', async () => {
+    let faults = 0;
+    await spoil(({ nodes }) => ({
+      nodes: {
+        nodeUpdated: (node) => {
+          if (faults++ < 2) throw new Error('the sink failed');
+          return nodes.nodeUpdated(node);
+        },
+        nodeDeleted: (node) => nodes.nodeDeleted(node),
+        withdraw: (by) => nodes.withdraw(by),
+      },
+    }));
+    await agent.add('a', cluster());
+    await settle(8);
+    expect(statusOf()).toMatchObject({ state: 'failed', lastFailure: 'the sink failed', failures: 1 });
+    await advance(clock, 10_000);
+    expect(statusOf()).toMatchObject({ state: 'ready', failures: 2 });
+    expect(agent.nodes.exists('a/n1')).toBe(true);
+  });
+
+  it('in the own cluster does the same (freeze: an unhandled rejection ended the process)', async () => {
+    const server = newCluster(clock, OWN, 9);
+    writeNode(server, OWN, 'n1', '192.168.9.1');
+    let faults = 0;
+    const engine = agent.nodes;
+    const nodes = {
+      nodeUpdated: (node: Parameters<typeof engine.nodeUpdated>[0]) => {
+        if (faults++ === 0) throw new Error('the sink failed');
+        return engine.nodeUpdated(node);
+      },
+      nodeDeleted: (node: Parameters<typeof engine.nodeDeleted>[0]) => engine.nodeDeleted(node),
+      withdraw: (by: Parameters<typeof engine.withdraw>[0]) => engine.withdraw(by),
+    };
+    const own = agent.followOwnOn(agent.connect(OWN, server), { engines: { nodes } });
+    await settle(8);
+    expect(own.status()).toMatchObject({ state: 'failed', lastFailure: 'the sink failed' });
+    await advance(clock, 10_000);
+    expect(own.status().state).toBe('ready');
+    expect(agent.nodes.exists('own/n1')).toBe(true);
+  });
+});
+
+describe('who wants to know of changes', () => {
+  it('is called when a cluster comes, is ready, is lost, fails and goes, and is not asked to look', async () => {
+    const seen: unknown[] = [];
+    const off = agent.mesh.onChange((name) => {
+      seen.push([name, agent.mesh.statusOf(name)?.state]);
+      throw new Error('a broken listener');
+    });
+    await follow();
+    agent.links.get('a')?.link.down();
+    await settle(4);
+    await agent.mesh.remove('a');
+    const states = seen.map((entry) => JSON.stringify(entry));
+    expect(states.at(0)).toBe('["a","connecting"]');
+    expect(states).toContain('["a","ready"]');
+    expect(states).toContain('["a","unreachable"]');
+    expect(states.at(-1)).toBe('["a",null]');
+    off();
+    await agent.add('a', cluster());
+    expect(seen).toHaveLength(states.length);
+  });
+
+  it('costs no timer: a mesh that is complete, or down, sets only those of its watches and backoffs', async () => {
+    await agent.stop();
+    agent = new Agent(clock, (options) => new ClusterMesh({ ...options, serviceTTLMs: 600_000 }));
+    for (let i = 0; i < 10; i++) {
+      await agent.mesh.add(`c${i}`, () => Promise.reject(new Error('down')));
+    }
+    await settle(4);
+    // For each of them one of the backoff, and one of the expiry.
+    expect(clock.pending).toBe(20);
+  });
+});
