@@ -1,4 +1,4 @@
-import { BlockList } from 'node:net';
+import { BlockList, isIP } from 'node:net';
 import type { Claim, K8sMetadata, Writer } from '../../../src/ipcache/types.ts';
 
 // The precedence table, written down a second time.
@@ -184,13 +184,16 @@ function lengthOf(key: string): number {
   return key.includes('/') ? Number(key.slice(key.indexOf('/') + 1)) : 129;
 }
 
+const MAPPED = new BlockList();
+MAPPED.addSubnet('::ffff:0:0', 96, 'ipv6');
+
 /** As Node.js sees it, not our own arithmetic. An IPv4-mapped address is IPv4, one with a zone id is none. */
-function contains(key: string, text: string): boolean {
-  const address = text.replace(/^::ffff:(?=\d+\.)/, '');
+function contains(key: string, address: string): boolean {
+  if (isIP(address) === 0 || address.includes('%')) return false;
   const family = key.includes(':') ? 'ipv6' : 'ipv4';
-  if (address.includes('%') || address.includes(':') !== key.includes(':')) return false;
   const [network = '', length = family === 'ipv6' ? '128' : '32'] = key.split('/');
   const list = new BlockList();
   list.addSubnet(network, Number(length), family);
-  return list.check(address, family);
+  if (isIP(address) === 4) return family === 'ipv4' && list.check(address, 'ipv4');
+  return list.check(address, 'ipv6') && (family === 'ipv4' || !MAPPED.check(address, 'ipv6'));
 }
