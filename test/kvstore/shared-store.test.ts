@@ -16,6 +16,11 @@ class Member {
   readonly store: SharedStore<string>;
   readonly seen = new Map<string, string>();
   readonly story: string[] = [];
+  readonly failures: string[] = [];
+  onDelete = (name: string): void => {
+    this.seen.delete(name);
+    this.story.push(`${name} gone`);
+  };
   #ended = new AbortController();
   #running: Promise<void> | undefined;
 
@@ -33,11 +38,9 @@ class Member {
           this.seen.set(name, value);
           this.story.push(`${name}=${value}`);
         },
-        onDelete: (name) => {
-          this.seen.delete(name);
-          this.story.push(`${name} gone`);
-        },
+        onDelete: (name) => this.onDelete(name),
       },
+      onFailure: (_error, task) => this.failures.push(task),
       deleteDelayMs,
     });
     this.start();
@@ -181,6 +184,31 @@ describe('a shared store', () => {
     expect([...a.seen.keys()]).toEqual(['a', 'b']);
     await advance(clock, 31_000);
     expect([...a.seen.keys()]).toEqual(['a']);
+  });
+
+  it('an observer that throws is counted, also when a delete was held back (regression: the process ended)', async () => {
+    a.onDelete = () => {
+      throw new Error('a broken observer');
+    };
+    b.store.deleteLocalKey('b');
+    remove('b');
+    await advance(clock, 31_000);
+    expect(a.store.status().faults).toBe(1);
+    await b.stop();
+    await a.stop();
+    a.store.drain();
+    expect(a.store.status()).toMatchObject({ faults: 2, heldDeletes: 0 });
+    expect(a.failures).toEqual(['shared keys', 'shared keys']);
+  });
+
+  it('shows its loops while it runs', async () => {
+    expect(a.store.status().background.tasks.map(({ name, state }) => `${name}: ${state}`)).toEqual([
+      'local keys: running',
+      'shared keys: running',
+      'resync: running',
+    ]);
+    await a.stop();
+    expect(a.store.status().background).toMatchObject({ tasks: [], failures: 0 });
   });
 
   it('without a delay tells deletes at once', async () => {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { AssertionError } from '../../src/base/assert.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
@@ -11,7 +12,7 @@ import { CanaryWaits } from '../../src/kvstore/store/canary-waits.ts';
 import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyLink } from './support/faulty-link.ts';
-import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
+import { giveUpDelete, giveUpPut, type Land } from './support/given-up-write.ts';
 import { advance, settle } from './support/settle.ts';
 
 const P = 'own/';
@@ -63,6 +64,18 @@ class World {
 
   want(name: string, value: string): void {
     this.store.upsert(name, bytesOfText(value));
+  }
+
+  /** Called before each transaction of the store with the keys that it puts. */
+  set onPut(onPut: (key: string) => void) {
+    const { link } = this;
+    const txn = link.txn.bind(link);
+    link.txn = (request, options) => {
+      for (const write of [...request.writes, ...(request.otherwise ?? [])]) {
+        if (write.op === 'put') onPut(write.key);
+      }
+      return txn(request, options);
+    };
   }
 
   /** @param revision as of when; 0: now */
@@ -378,6 +391,64 @@ describe('a sync store', () => {
     expect([...new Set(canaries)]).toEqual(['a']);
   });
 
+  it('a canary under another lease is gone before lost keys are put again (regression: it stayed meanwhile)', async () => {
+    for (let i = 0; i < 999; i++) world.want(`n${i}`, '1'); // with the fence, no room for the canary beside them
+    await world.store.markSynced();
+    const [ofKeys = ''] = world.server.leases;
+    expect(world.server.leases).toHaveLength(2);
+    world.server.expireLease(ofKeys);
+    expect([Object.keys(world.content()).length, world.canary]).toEqual([0, true]);
+    const before: boolean[] = [];
+    world.onPut = (key) => {
+      if (key.startsWith(P)) before.push(world.canary);
+    };
+    await advance(world.clock, 12_000); // the keepalive finds out
+    await settle(20);
+    expect(before.length).toBeGreaterThanOrEqual(999);
+    expect(before.lastIndexOf(true)).toBeLessThan(2 * 8); // what is under way beside its delete, twice for the fence
+    expect([Object.keys(world.content()).length, world.canary]).toEqual([999, true]);
+    expect(world.store.status().canaryWritten).toBe(true);
+  });
+
+  it('a canary that was given up because it was not true any more, and is there all the same, is deleted', async () => {
+    world.want('a', '1');
+    await settle();
+    const answer = world.hold(CANARY, 'after');
+    void world.store.markSynced();
+    await settle();
+    expect(world.canary).toBe(true);
+    world.link.down();
+    world.store.touch('a');
+    answer();
+    await settle();
+    world.refuse((key) => key === `${P}a`);
+    world.link.up();
+    await advance(world.clock, 20_000);
+    expect(world.canary).toBe(false);
+    expect(world.store.status().canaryWritten).toBe(false);
+  });
+
+  it('takes no prefix without a trailing slash (trap: cluster `a` sees `ab`)', () => {
+    const { backend, clock } = world;
+    const create = (prefix: string): SyncStore =>
+      new SyncStore({ backend, clock, random: Math.random, prefix });
+    expect(() => create('own')).toThrow(AssertionError);
+    expect(() => create('own')).toThrow('the prefix "own" must end in "/"');
+    expect(() => create('')).toThrow(AssertionError);
+  });
+
+  it('a name that is not to exist is not touched: it may be another one’s by now', async () => {
+    world.want('a', '1');
+    await settle();
+    world.store.delete('a');
+    await settle();
+    await world.backend.update(`${P}a`, bytesOfText('another'));
+    world.store.touch('a');
+    world.store.touchAll();
+    await settle();
+    expect(world.content()).toEqual({ a: 'another' });
+  });
+
   it('a canary that could not be written waits for what has been touched since (regression: it did not)', async () => {
     world.want('a', '1');
     await settle();
@@ -443,8 +514,8 @@ describe('a sync store', () => {
 
 type Step =
   | { readonly do: 'want'; readonly name: string; readonly value: string }
-  | { readonly do: 'delete' | 'touch'; readonly name: string }
-  | { readonly do: 'down' | 'up' | 'cut' | 'lose-answers' | 'expire' | 'mark' | 'run' | 'settle' }
+  | { readonly do: 'delete' | 'touch' | 'give-up'; readonly name: string }
+  | { readonly do: 'down' | 'up' | 'cut' | 'lose-answers' | 'expire' | 'mark' | 'run' | 'settle' | 'land' }
   | { readonly do: 'pass'; readonly ms: number };
 
 const name = fc.constantFrom('a', 'b', 'c');
@@ -453,12 +524,15 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 5,
     arbitrary: fc.record({ do: fc.constant('want' as const), name, value: fc.constantFrom('1', '2', '3') }),
   },
-  { weight: 3, arbitrary: fc.record({ do: fc.constantFrom('delete' as const, 'touch' as const), name }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ do: fc.constantFrom(...(['delete', 'touch', 'give-up'] as const)), name }),
+  },
   {
     weight: 4,
     arbitrary: fc.record({
       do: fc.constantFrom(
-        ...(['down', 'up', 'cut', 'lose-answers', 'expire', 'mark', 'run', 'settle'] as const),
+        ...(['down', 'up', 'cut', 'lose-answers', 'expire', 'mark', 'run', 'settle', 'land'] as const),
       ),
     }),
   },
@@ -467,6 +541,11 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(10, 500, 15_000) }),
   },
 );
+
+/** The next put and the next delete of a key. */
+function giveUpAny(link: FaultyLink, key: string): readonly Land[] {
+  return [giveUpPut(link, key), giveUpDelete(link, key)];
+}
 
 describe('a sync store with a rate', () => {
   it('keeps to it when the kvstore is back', async () => {
@@ -494,6 +573,8 @@ describe('a sync store under faults', () => {
         // What each mark has promised: the names that have been wanted ever since.
         const promises: { readonly names: Set<string>; kept: boolean }[] = [];
         const lies: string[] = [];
+        /** Writes that were given up, and may arrive at any time. */
+        const late: Land[] = [];
         world.onCanary = (there) => {
           const given = promises.filter(({ kept }, i) => kept || i === 0);
           for (const { names } of given) lies.push(...[...names].filter((n) => !there.includes(n)));
@@ -505,6 +586,8 @@ describe('a sync store under faults', () => {
           if (what.do === 'delete') wanted.delete(what.name);
           if (what.do === 'delete') for (const { names } of promises) names.delete(what.name);
           if (what.do === 'touch') world.store.touch(what.name);
+          if (what.do === 'give-up') late.push(...giveUpAny(world.link, P + what.name));
+          if (what.do === 'land') for (const land of late.splice(0)) await land().catch(() => {});
           if (what.do === 'down') world.link.down();
           if (what.do === 'up') world.link.up();
           if (what.do === 'cut') world.link.cut();
@@ -525,6 +608,8 @@ describe('a sync store under faults', () => {
         world.run();
         world.link.up();
         await advance(world.clock, 60_000);
+        for (const land of late) await land().catch(() => {});
+        expect(world.store.status().pending).toBe(0);
         expect(world.content()).toEqual(Object.fromEntries(wanted));
         expect(lies).toEqual([]);
         await world.stop();

@@ -2,17 +2,18 @@ import type { Clock, Timer } from '../../base/clock.ts';
 import type { StoreObserver } from './watch-store.ts';
 
 /**
- * An observer that tells deletes late, and not at all if the key comes back meanwhile: a node that restarts
- * lets its key go for a moment, and its traffic should not have to (SEMANTICS 5).
+ * Passes deletes on late, and not at all if the key comes back meanwhile: a node that restarts lets its key go for a
+ * moment, and its traffic should not have to (SEMANTICS 5).
  */
 export class DelayedDeletes<T> implements StoreObserver<T> {
-  readonly #inner: StoreObserver<T>;
+  readonly #inner: Required<StoreObserver<T>>;
   readonly #clock: Clock;
   readonly #delayMs: number;
-  /** Names, and what tells of them; nothing does while it is paused. */
+  /** Names, and the timer that passes their delete on; none while it is paused. */
   readonly #held = new Map<string, Timer | undefined>();
 
-  constructor(inner: StoreObserver<T>, clock: Clock, delayMs: number) {
+  /** @param inner must not throw */
+  constructor(inner: Required<StoreObserver<T>>, clock: Clock, delayMs: number) {
     this.#inner = inner;
     this.#clock = clock;
     this.#delayMs = delayMs;
@@ -38,11 +39,10 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
   }
 
   batch(apply: () => void): void {
-    if (this.#inner.batch === undefined) apply();
-    else this.#inner.batch(apply);
+    this.#inner.batch(apply);
   }
 
-  /** Tells what is held back now, as one batch. */
+  /** Passes on what is held back now, as one batch. */
   flush(): void {
     const names = [...this.#held.keys()];
     this.pause();
@@ -52,7 +52,7 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
     });
   }
 
-  /** What is held back is not told, until {@link resume}: then it is, after the delay. */
+  /** What is held back is not passed on until {@link resume}, and then after the delay. */
   pause(): void {
     for (const [name, timer] of this.#held) {
       timer?.cancel();

@@ -1,13 +1,21 @@
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
+import { CallbackGuard } from '../../base/guard.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
 import { sleep } from '../../base/sleep.ts';
+import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import type { KvstoreBackend } from '../backend.ts';
 import { DelayedDeletes } from './delayed-deletes.ts';
 import { SyncStore, type SyncStoreStatus } from './sync-store.ts';
-import { type StoreDecoder, type StoreObserver, WatchStore, type WatchStoreStatus } from './watch-store.ts';
+import {
+  guardedObserver,
+  type StoreDecoder,
+  type StoreObserver,
+  WatchStore,
+  type WatchStoreStatus,
+} from './watch-store.ts';
 
-/** What a {@link SharedStore} is made of. */
+/** Options of {@link SharedStore}. */
 export interface SharedStoreOptions<T> {
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
@@ -21,6 +29,8 @@ export interface SharedStoreOptions<T> {
   readonly syncIntervalMs?: number | undefined;
   /** How long a shared key's delete is held back. Default 30 s, as for nodes; 0: not at all. */
   readonly deleteDelayMs?: number | undefined;
+  /** Receives what the observer and the decoder have thrown, and what has failed otherwise, with the name of the task. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
 /** A {@link SharedStore} as data. */
@@ -29,6 +39,9 @@ export interface SharedStoreStatus {
   readonly shared: WatchStoreStatus;
   /** Deletes that are held back. */
   readonly heldDeletes: number;
+  /** What the observer has thrown. */
+  readonly faults: number;
+  readonly background: SupervisorStatus;
 }
 
 const SYNC_INTERVAL_MS = 5 * 60_000;
@@ -36,30 +49,34 @@ const DELETE_DELAY_MS = 30_000;
 
 /**
  * A prefix to which many contribute (SEMANTICS 5): each its own *local* keys, bound to its session; all see
- * all, the *shared* keys. Local keys that somebody deletes or overwrites are put again, and one that lands after
- * it was deleted is deleted again. The observer is told of local keys too, as the kvstore shows them.
+ * all, the *shared* keys. Local keys that somebody deletes are put again at once, those that somebody overwrites at the
+ * next interval. The observer receives local keys too, as the kvstore shows them.
  */
 export class SharedStore<T> {
   readonly #options: SharedStoreOptions<T>;
   readonly #local: SyncStore;
   readonly #shared: WatchStore<T>;
   readonly #deletes: DelayedDeletes<T>;
+  readonly #guard: CallbackGuard;
+  readonly #tasks: Supervisor;
 
   constructor(options: SharedStoreOptions<T>) {
     this.#options = options;
-    const { clock, decode, rejections, deleteDelayMs = DELETE_DELAY_MS } = options;
+    const { clock, random, decode, rejections, deleteDelayMs = DELETE_DELAY_MS, onFailure } = options;
+    const onFault = (error: unknown): void => onFailure?.(error, 'shared keys');
+    this.#tasks = new Supervisor({ clock, random, onFailure });
     this.#local = new SyncStore(options);
-    this.#deletes = new DelayedDeletes(options.observer, clock, deleteDelayMs);
-    this.#shared = new WatchStore({ decode, rejections, observer: this.#guarded() });
+    this.#guard = new CallbackGuard(onFault);
+    this.#deletes = new DelayedDeletes(guardedObserver(options.observer, this.#guard), clock, deleteDelayMs);
+    this.#shared = new WatchStore({ decode, rejections, observer: this.#localKeysKept(), onFault });
   }
 
-  /** Passes on, and puts local keys right that somebody else has touched. */
-  #guarded(): StoreObserver<T> {
-    const isOurs = (name: string): boolean => this.#local.get(name) !== undefined;
+  /** Passes on, and puts local keys again that somebody else has deleted. */
+  #localKeysKept(): StoreObserver<T> {
     return {
       onUpdate: (name, value) => this.#deletes.onUpdate(name, value),
       onDelete: (name) => {
-        if (isOurs(name)) this.#local.touch(name);
+        this.#local.touch(name);
         this.#deletes.onDelete(name);
       },
       batch: (apply) => this.#deletes.batch(apply),
@@ -72,7 +89,13 @@ export class SharedStore<T> {
   }
 
   status(): SharedStoreStatus {
-    return { local: this.#local.status(), shared: this.#shared.status(), heldDeletes: this.#deletes.size };
+    return {
+      local: this.#local.status(),
+      shared: this.#shared.status(),
+      heldDeletes: this.#deletes.size,
+      faults: this.#guard.faults,
+      background: this.#tasks.status(),
+    };
   }
 
   /** This contributor's key is to have this value. */
@@ -92,10 +115,13 @@ export class SharedStore<T> {
   async run(signal: AbortSignal): Promise<void> {
     const { backend, prefix } = this.#options;
     this.#deletes.resume();
+    const follow = async (until: AbortSignal): Promise<void> => {
+      await this.#shared.run({ backend, prefix, signal: until });
+    };
     await Promise.all([
-      this.#local.run(signal),
-      this.#shared.run({ backend, prefix, signal }),
-      this.#resync(signal),
+      this.#tasks.keep('local keys', (until) => this.#local.run(until), { signal }),
+      this.#tasks.keep('shared keys', follow, { signal }),
+      this.#tasks.keep('resync', (until) => this.#resync(until), { signal }),
     ]);
     this.#deletes.pause();
   }

@@ -1,6 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import type { Failure } from '../../base/failure.ts';
-import type { RejectionLog } from '../../base/rejection.ts';
+import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
+import { type RejectionLog, rejection } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { KvstoreBackend, Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
 import type { Decoded } from '../codec/fields.ts';
@@ -8,7 +9,10 @@ import type { Decoded } from '../codec/fields.ts';
 /** Turns a key's bytes into a value. `name` is the key below the prefix, `at` the whole key for rejections. */
 export type StoreDecoder<T> = (name: string, value: Uint8Array, at: string) => Decoded<T>;
 
-/** Receives a store's content, synchronously and in order. */
+/**
+ * Receives a store's content, synchronously and in order. What it throws is counted and reported, and does not keep the
+ * store from going on; the key counts as received.
+ */
 export interface StoreObserver<T> {
   /** The key has this value now. */
   onUpdate(name: string, value: T): void;
@@ -16,6 +20,30 @@ export interface StoreObserver<T> {
   onDelete(name: string): void;
   /** Runs `apply`, during which the two above are called for one batch. By default it is just run. */
   batch?(apply: () => void): void;
+}
+
+/** The observer behind a guard: what it throws is counted and reported there. Its `batch` always applies, once. */
+export function guardedObserver<T>(
+  observer: StoreObserver<T>,
+  guard: CallbackGuard,
+): Required<StoreObserver<T>> {
+  const update = (name: string, value: T): void => observer.onUpdate(name, value);
+  const drop = (name: string): void => observer.onDelete(name);
+  return {
+    onUpdate: (name, value) => void guard.call(update, name, value),
+    onDelete: (name) => void guard.call(drop, name),
+    batch: (apply) => {
+      let isApplied = false;
+      const once = (): void => {
+        if (!isApplied) {
+          isApplied = true;
+          apply();
+        }
+      };
+      guard.call(() => observer.batch?.(once));
+      once();
+    },
+  };
 }
 
 /** Options of {@link WatchStore}. */
@@ -28,6 +56,8 @@ export interface WatchStoreOptions<T> {
   readonly gate?: TurnGate | undefined;
   /** Called after each batch. */
   readonly onApplied?: (() => void) | undefined;
+  /** Receives what the observer or the decoder has thrown. */
+  readonly onFault?: FaultListener | undefined;
 }
 
 /** Where a run of a {@link WatchStore} reads. */
@@ -63,6 +93,8 @@ export interface WatchStoreStatus {
   readonly refused: number;
   readonly updates: number;
   readonly deletes: number;
+  /** What the observer and the decoder have thrown. */
+  readonly faults: number;
   /** Undefined while the store is not running. */
   readonly watch: WatchStatus | undefined;
 }
@@ -80,6 +112,8 @@ const FIRST_PAGE = 1024;
  */
 export class WatchStore<T> {
   readonly #options: WatchStoreOptions<T>;
+  readonly #guard: CallbackGuard;
+  readonly #observer: Required<StoreObserver<T>>;
   /** Names that the observer holds → the run that last showed them. */
   readonly #held = new Map<string, number>();
   readonly #refused = new Set<string>();
@@ -94,6 +128,8 @@ export class WatchStore<T> {
 
   constructor(options: WatchStoreOptions<T>) {
     this.#options = options;
+    this.#guard = new CallbackGuard(options.onFault);
+    this.#observer = guardedObserver(options.observer, this.#guard);
     this.#synced = new Promise((resolve) => {
       this.#markSynced = resolve;
     });
@@ -130,6 +166,7 @@ export class WatchStore<T> {
       refused: this.#refused.size,
       updates: this.#updates,
       deletes: this.#deletes,
+      faults: this.#guard.faults,
       watch: this.#watch?.status(),
     };
   }
@@ -154,7 +191,7 @@ export class WatchStore<T> {
         const asks = run.mayDelete !== undefined && this.#takesAway(batch);
         const mayDelete = !asks || (await run.mayDelete(removalRevision(batch, watch)));
         if (signal.aborted) break;
-        const apply = (): void => this.#inBatch(() => this.#apply(batch, run, mayDelete));
+        const apply = (): void => this.#observer.batch(() => this.#apply(batch, run, mayDelete));
         if (gate === undefined) apply();
         else if (!(await gate.run(batch.length, apply, signal))) break;
         const { queuedBytes, nextRevision } = watch.status();
@@ -172,15 +209,9 @@ export class WatchStore<T> {
     assert(this.#watch === undefined, 'a running store cannot be drained');
     this.#refused.clear();
     this.#isSynced = false;
-    this.#inBatch(() => {
+    this.#observer.batch(() => {
       for (const name of this.#held.keys()) this.#drop(name);
     });
-  }
-
-  #inBatch(apply: () => void): void {
-    const { observer } = this.#options;
-    if (observer.batch === undefined) apply();
-    else observer.batch(apply);
   }
 
   /** Whether a batch may take away something that the observer holds. */
@@ -199,7 +230,7 @@ export class WatchStore<T> {
   }
 
   #update(name: string, value: Uint8Array, key: string): void {
-    const decoded = this.#options.decode(name, value, key);
+    const decoded = this.#decode(name, value, key);
     if (!decoded.ok) {
       this.#options.rejections.add(decoded.rejection);
       this.#drop(name);
@@ -209,7 +240,19 @@ export class WatchStore<T> {
     if (this.#refused.size > 0) this.#refused.delete(name);
     this.#held.set(name, this.#run);
     this.#updates++;
-    this.#options.observer.onUpdate(name, decoded.value);
+    this.#observer.onUpdate(name, decoded.value);
+  }
+
+  #decode(name: string, value: Uint8Array, key: string): Decoded<T> {
+    try {
+      return this.#options.decode(name, value, key);
+    } catch (error) {
+      this.#guard.report(error);
+      return {
+        ok: false,
+        rejection: rejection('decoder-fault', 'value', name, 'the decoder has thrown', key),
+      };
+    }
   }
 
   #delete(name: string): void {
@@ -220,7 +263,7 @@ export class WatchStore<T> {
   #drop(name: string): void {
     if (!this.#held.delete(name)) return;
     this.#deletes++;
-    this.#options.observer.onDelete(name);
+    this.#observer.onDelete(name);
   }
 
   /** What an earlier run knew and this one's complete list has not shown is stale. */
