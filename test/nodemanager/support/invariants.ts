@@ -1,8 +1,8 @@
-import { sourceRank } from '../../../src/identity/source.ts';
 import type { IPCache } from '../../../src/ipcache/ipcache.ts';
-import { type AddressClaim, addressClaims } from '../../../src/nodemanager/address-claims.ts';
 import type { NodeManager } from '../../../src/nodemanager/node-manager.ts';
+import { attributes } from '../../ipcache/support/naive-ipcache.ts';
 import { FoldingHandler } from './folding-handler.ts';
+import { claimsOf, rank } from './naive-nodes.ts';
 
 /** What the tests use of a node manager, so that a broken one can stand in for it. */
 export type NodesUnderTest = Pick<
@@ -46,26 +46,20 @@ export function addressesAreHeld(
   ipcache: Pick<IPCache, 'get' | 'entries'>,
 ): string[] {
   const problems: string[] = [];
-  const claims = new Map<string, AddressClaim>();
-  for (const node of manager.nodes()) {
-    for (const claim of addressClaims(node, manager.configuration)) {
-      claims.set(`${claim.owner} ${claim.ip}`, claim);
-      const entry = ipcache.get(claim.ip);
-      if (entry === undefined) problems.push(`${node.fullName}: ${claim.ip} is not in the ipcache`);
-      else if (sourceRank(entry.source) < sourceRank(claim.source)) {
-        problems.push(`${node.fullName}: ${claim.ip} is held by a weaker source`);
-      }
+  const claims = new Map<string, string>();
+  for (const { fullName, fields } of manager.nodes()) {
+    for (const [ip, claim] of claimsOf(fields, manager.configuration)) {
+      claims.set(`${fullName} ${ip}`, `${claim.source} ${attributes(claim)}`);
+      const entry = ipcache.get(ip);
+      if (entry === undefined) problems.push(`${fullName}: ${ip} is not in the ipcache`);
+      else if (rank(entry.source) < rank(claim.source))
+        problems.push(`${fullName}: ${ip} is held by a weaker source`);
     }
   }
   for (const entry of ipcache.entries({ includeShadowed: true })) {
     if (entry.owner === '') continue;
-    const claim = claims.get(`${entry.owner} ${entry.key}`);
-    const same =
-      claim?.identity === entry.identity &&
-      claim.source === entry.source &&
-      claim.hostIP === entry.hostIP &&
-      claim.encryptKey === entry.encryptKey;
-    if (!same) problems.push(`${entry.key}: held for ${entry.owner}, which does not claim it so`);
+    if (claims.get(`${entry.owner} ${entry.key}`) !== `${entry.source} ${attributes(entry)}`)
+      problems.push(`${entry.key}: held for ${entry.owner}, which does not claim it so`);
   }
   return problems;
 }

@@ -8,14 +8,18 @@ const RANKS = [
   'unspec',
   'restored',
   'generated',
+  'api',
+  'directory',
   'clustermesh',
   'k8s',
   'custom-resource',
   'kvstore',
   'local',
+  'kube-apiserver',
 ];
 
-function rank(source: string): number {
+/** The higher, the stronger. */
+export function rank(source: string): number {
   return RANKS.indexOf(source);
 }
 
@@ -24,7 +28,7 @@ export function fullName({ cluster, name }: { readonly cluster: string; readonly
 }
 
 /** What a node claims, address by address, straight from the sentences of SEMANTICS 4. */
-function claimsOf(node: NodeSpec, config: NodeConfiguration): Map<string, Claim> {
+export function claimsOf(node: NodeSpec, config: NodeConfiguration): Map<string, Claim> {
   const given = node.addresses ?? [];
   const ofUnderlay = given.filter(({ ip }) => ip.includes(':') === (config.underlay === 'ipv6'));
   const candidates = ofUnderlay.filter(({ type }) => type !== 'CiliumInternalIP');
@@ -47,7 +51,8 @@ function claimsOf(node: NodeSpec, config: NodeConfiguration): Map<string, Claim>
     });
   }
   const inside = { ...writer, hostIP: endpoint?.ip, encryptKey: key };
-  if (node.ipv4HealthIP !== undefined) claims.set(node.ipv4HealthIP, { ...inside, identity: 4 });
+  for (const ip of [node.ipv4HealthIP, node.ipv6HealthIP])
+    if (ip !== undefined) claims.set(ip, { ...inside, identity: 4 });
   return claims;
 }
 
@@ -144,6 +149,7 @@ export function text(node: NodeSpec): string {
     source,
     addresses = [],
     ipv4HealthIP,
+    ipv6HealthIP,
     ipv4IngressIP,
     encryptionKey = 0,
     bootID = '',
@@ -154,6 +160,7 @@ export function text(node: NodeSpec): string {
     source,
     [...addresses].map(({ type, ip }) => [type, ip]),
     ipv4HealthIP ?? null,
+    ipv6HealthIP ?? null,
     ipv4IngressIP ?? null,
     encryptionKey,
     bootID,

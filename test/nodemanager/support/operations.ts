@@ -37,6 +37,7 @@ const node: fc.Arbitrary<NodeSpec> = fc.record({
     { maxLength: 3 },
   ),
   ipv4HealthIP: fc.constantFrom(undefined, undefined, '10.0.0.2', '10.0.0.4'),
+  ipv6HealthIP: fc.constantFrom(undefined, undefined, undefined, 'fd00::1', 'fd00::2'),
   ipv4IngressIP: fc.constantFrom(undefined, undefined, undefined, '10.0.0.3'),
   encryptionKey: fc.constantFrom(0, 3),
   bootID: fc.constantFrom('', '1'),
