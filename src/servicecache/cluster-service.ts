@@ -2,7 +2,7 @@ import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import type { BackendZone, ClusterService } from '../net/cluster-service.ts';
 import type { PortProtocol } from '../net/port.ts';
 import { type Backend, backendComparison, createBackend, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
-import { InStep } from './in-step.ts';
+import { InStep } from './offer-difference.ts';
 
 const NONE: readonly never[] = [];
 

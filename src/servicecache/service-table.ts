@@ -4,7 +4,6 @@ import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } f
 import type { ServiceEvent } from './events.ts';
 import type { Service } from './service.ts';
 import { isEmptyState, isReady, type ServiceState, withAnnounced } from './service-state.ts';
-import { TouchedKeys } from './touched-keys.ts';
 
 /** What a batch has touched: the states as they were, `undefined` where there was none. */
 type Undo = Map<string, ServiceState | undefined>;
@@ -150,5 +149,24 @@ export class ServiceTable {
     }
     const inputsComplete = this.#synced && !wasSynced;
     if (events.length > 0 || inputsComplete) this.#publish(events, inputsComplete);
+  }
+}
+
+/**
+ * Which services have changed since a derived view was brought up to date last. Costs next to nothing until the
+ * view is wanted for the first time, and holds no more than there are services.
+ */
+class TouchedKeys {
+  #touched: Set<string> | undefined;
+
+  touch(key: string): void {
+    this.#touched?.add(key);
+  }
+
+  /** The keys to look at again; the first time `all` of them. */
+  take(all: Iterable<string>): Iterable<string> {
+    const taken = this.#touched ?? all;
+    this.#touched = new Set();
+    return taken;
   }
 }
