@@ -8,6 +8,7 @@ import { TurnGate } from '../base/turn-gate.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import { OwnCluster } from '../clustermesh/own-cluster.ts';
+import type { Labels } from '../identity/labels.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
@@ -27,7 +28,6 @@ import { applyManifest } from './apply-manifest.ts';
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
 import { ConfigFolder } from './config-folder.ts';
 import { InputError, unreadable } from './input-error.ts';
-import { labelName } from './label-name.ts';
 import type { Logger } from './log.ts';
 import { readManifests } from './manifests.ts';
 import type { AgentOptions } from './options.ts';
@@ -145,13 +145,13 @@ export class Agent implements Knowledge, PlayStage {
     return { entries: ipcache.entries(), nodes: nodes.nodes(), services: services.snapshot() };
   }
 
-  /** What an identity stands for, by the labels of whichever cluster knows it. */
-  readonly identityName = (identity: number): string | undefined => {
+  /** By whichever cluster knows them. */
+  readonly labelsOf = (identity: number): Labels | undefined => {
     if (this.#followed === undefined) return undefined;
     const { own, mesh } = this.#followed;
     for (const identities of [own.identities, ...mesh.names.map((name) => mesh.identitiesOf(name))]) {
       const labels = identities?.lookupByID(identity);
-      if (labels !== undefined) return labelName(labels);
+      if (labels !== undefined) return labels;
     }
     return undefined;
   };

@@ -1,19 +1,16 @@
+import type { Labels } from '../identity/labels.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { DecidingRule, ExplainedClaim, KeyedEntry } from '../ipcache/types.ts';
+import { type PortProtocol, protocolName } from '../net/port.ts';
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
+import type { Endpoints } from '../servicecache/backend.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { backendsText, type IdentityName, identityText, podText } from './change-text.ts';
-import {
-  ascending,
-  backendsDocument,
-  nodeDocument,
-  prefixDocument,
-  prefixOfKey,
-  sortedRecord,
-} from './state-document.ts';
+import { labelName } from './label-name.ts';
+import { ascending, nodeDocument, prefixDocument, prefixOfKey, sortedRecord } from './state-document.ts';
 import { alignColumns, printable } from './terminal.ts';
 
 /** What questions are put to. */
@@ -21,7 +18,16 @@ export interface Knowledge {
   readonly ipcache: IPCache;
   readonly services: ServiceCache;
   readonly nodes: NodeManager;
-  readonly identityName: IdentityName;
+  /** The labels of an identity, where they are known. */
+  readonly labelsOf: (identity: number) => Labels | undefined;
+}
+
+/** What the labels of an identity call it. */
+export function identityNames({ labelsOf }: Knowledge): IdentityName {
+  return (identity) => {
+    const labels = labelsOf(identity);
+    return labels && labelName(labels);
+  };
 }
 
 /** An answer for machines and for people. */
@@ -58,18 +64,39 @@ function prefixRow(entry: KeyedEntry, nameOf: IdentityName): readonly string[] {
 
 const PREFIX_HEADER = ['PREFIX', 'IDENTITY', 'HOST', 'KEY', 'SOURCE', 'POD'];
 
-function prefixJson(entry: KeyedEntry): Readonly<Record<string, unknown>> {
-  const { source, owner } = entry;
-  return { prefix: prefixOfKey(entry.key), ...prefixDocument(entry), source, ...(owner && { owner }) };
+function prefixJson(entry: KeyedEntry, { labelsOf }: Knowledge): Readonly<Record<string, unknown>> {
+  const { source, owner, k8s } = entry;
+  const labels = labelsOf(entry.identity);
+  return {
+    prefix: prefixOfKey(entry.key),
+    ...prefixDocument(entry),
+    ...(k8s?.namedPorts?.size && { namedPorts: sortedRecord(k8s.namedPorts, portText) }),
+    ...(labels && { labels: labels.map(({ source, key, value }) => `${source}:${key}=${value}`) }),
+    source,
+    ...(owner && { owner }),
+  };
 }
 
+/** What to look at where a list is empty. */
+function hinted(lines: readonly string[], hint: string): readonly string[] {
+  return lines.length > 1 ? lines : [hint];
+}
+
+const NO_PREFIX =
+  'No prefix is known. What to follow is named with --load, --kvstore or --clustermesh-config; how far it is: dpcache status.';
+
 /** Every visible prefix in the order of addresses; with `identity`, those of that identity only. */
-export function listPrefixes({ ipcache, identityName }: Knowledge, identity?: number): Answer {
+export function listPrefixes(knowledge: Knowledge, identity?: number): Answer {
+  const { ipcache } = knowledge;
+  const names = identityNames(knowledge);
   const all = [...ipcache.entries()].filter((entry) => identity === undefined || entry.identity === identity);
   const entries = byPrefix(all);
   return {
-    json: entries.map(prefixJson),
-    lines: table([PREFIX_HEADER, ...entries.map((entry) => prefixRow(entry, identityName))]),
+    json: entries.map((entry) => prefixJson(entry, knowledge)),
+    lines: hinted(
+      table([PREFIX_HEADER, ...entries.map((entry) => prefixRow(entry, names))]),
+      identity === undefined ? NO_PREFIX : `No prefix has identity ${identity}.`,
+    ),
     found: true,
   };
 }
@@ -88,8 +115,8 @@ export function getPrefix(knowledge: Knowledge, key: string): Answer {
   const entry = find(knowledge, key);
   if (entry === undefined) return nothing(key);
   return {
-    json: prefixJson(entry),
-    lines: table([PREFIX_HEADER, prefixRow(entry, knowledge.identityName)]),
+    json: prefixJson(entry, knowledge),
+    lines: table([PREFIX_HEADER, prefixRow(entry, identityNames(knowledge))]),
     found: true,
   };
 }
@@ -97,13 +124,14 @@ export function getPrefix(knowledge: Knowledge, key: string): Answer {
 const RULES: Readonly<Record<DecidingRule, string>> = {
   'only-claim': 'it is the only claim',
   'source-precedence': 'its source is stronger than that of the next',
-  'owner-name': 'of equal sources, the smallest owner name wins',
+  'owner-name': 'of equal sources, the owner whose name sorts first wins',
   'endpoint-over-cidr': 'an endpoint IP hides the CIDR of the same single address',
 };
 
-function claimJson(claim: ExplainedClaim): Readonly<Record<string, unknown>> {
+function claimJson(claim: ExplainedClaim, knowledge: Knowledge): Readonly<Record<string, unknown>> {
   const { key, effective, shadowed } = claim;
-  return { ...prefixJson(claim), key, effective, shadowed };
+  // Of the prefix: the effective claim of a shadowed CIDR is not what anybody is shown.
+  return { ...prefixJson(claim, knowledge), key, effective: effective && !shadowed, shadowed };
 }
 
 /** Every claim on the prefix that {@link getPrefix} finds, strongest first, and the rule that decided. */
@@ -114,12 +142,12 @@ export function explainPrefix(knowledge: Knowledge, key: string): Answer {
   const { prefix, claims, decidedBy } = explanation;
   const rows = claims.map((claim, index) => [
     index === 0 ? '*' : '',
-    ...prefixRow(claim, knowledge.identityName).with(0, claim.key),
+    ...prefixRow(claim, identityNames(knowledge)).with(0, claim.key),
   ]);
   return {
-    json: { prefix, decidedBy, claims: claims.map(claimJson) },
+    json: { prefix, decidedBy, claims: claims.map((claim) => claimJson(claim, knowledge)) },
     lines: [
-      `${prefix}: the first claim (*) is in force, because ${RULES[decidedBy]}.`,
+      `${prefix}: the first claim (*) is effective, because ${RULES[decidedBy]}.`,
       ...table([
         ['', 'KEY', ...PREFIX_HEADER.slice(1).map((name) => (name === 'KEY' ? 'ENCRYPT' : name))],
         ...rows,
@@ -129,10 +157,23 @@ export function explainPrefix(knowledge: Knowledge, key: string): Answer {
   };
 }
 
+/** `8080/TCP`. */
+function portText({ port, protocol }: PortProtocol): string {
+  return `${port}/${protocolName(protocol)}`;
+}
+
+/** Effective backends by address, each with its cluster (the own one: its name is '') and ports by name. */
+function backendsJson({ backends }: Endpoints): unknown {
+  return sortedRecord(backends, ({ cluster, ports }) => ({ cluster, ports: sortedRecord(ports, portText) }));
+}
+
+const NO_SERVICE =
+  'No service is known. Services are read from --manifests; what remote clusters offer counts for those that are global.';
+
 function serviceRow([name, { service, endpoints }]: readonly [string, AnnouncedService]): readonly string[] {
   const ports = service.ports
     .entrySeq()
-    .map(([port, { port: number }]) => (port ? `${port}:${number}` : `${number}`));
+    .map(([name, port]) => (name ? `${name}:${portText(port)}` : portText(port)));
   const flags = [service.global ? 'global' : '', service.shared ? 'shared' : ''].filter(Boolean).join(' ');
   return [
     name,
@@ -149,14 +190,21 @@ export function listServices({ services }: Knowledge): Answer {
   return {
     json: sortedRecord(sorted, ({ service, endpoints }) => ({
       clusterIPs: service.clusterIPs.toArray(),
+      ports: sortedRecord(service.ports, portText),
       global: service.global,
       shared: service.shared,
-      backends: backendsDocument(endpoints),
+      backends: backendsJson(endpoints),
     })),
-    lines: table([['SERVICE', 'CLUSTER IP', 'PORTS', 'MESH', 'BACKENDS'], ...sorted.map(serviceRow)]),
+    lines: hinted(
+      table([['SERVICE', 'CLUSTER IP', 'PORTS', 'MESH', 'BACKENDS'], ...sorted.map(serviceRow)]),
+      NO_SERVICE,
+    ),
     found: true,
   };
 }
+
+const NO_NODE =
+  'No node is known. What to follow is named with --load, --kvstore or --clustermesh-config; how far it is: dpcache status.';
 
 function nodeRow(node: Node): readonly string[] {
   return [
@@ -173,7 +221,7 @@ export function listNodes({ nodes }: Knowledge): Answer {
   const sorted = [...nodes.nodes()].sort((a, b) => ascending(a.fullName, b.fullName));
   return {
     json: sorted.map((node) => ({ ...nodeDocument(node), source: node.source })),
-    lines: table([['NODE', 'SOURCE', 'ADDRESSES', 'PODS', 'KEY'], ...sorted.map(nodeRow)]),
+    lines: hinted(table([['NODE', 'SOURCE', 'ADDRESSES', 'PODS', 'KEY'], ...sorted.map(nodeRow)]), NO_NODE),
     found: true,
   };
 }

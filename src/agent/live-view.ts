@@ -2,7 +2,7 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
-import type { Knowledge } from './answers.ts';
+import { identityNames, type Knowledge } from './answers.ts';
 import {
   type ChangeKind,
   type ChangeSign,
@@ -57,13 +57,14 @@ export class LiveView {
     const gather = (change: ChangeText): void => {
       if (live) this.#gather(change);
     };
-    const { ipcache, services, nodes, identityName } = this.#knowledge;
+    const { ipcache, services, nodes } = this.#knowledge;
+    const names = identityNames(this.#knowledge);
     const subscriptions = [
       nodes.subscribe(nodeListener(gather)),
       services.subscribe({ onEvents: (events) => events.map(serviceChangeText).forEach(gather) }),
       ipcache.subscribe({
         onChanges: (changes) => {
-          if (live) for (const change of changes) gather(prefixChangeText(change, identityName));
+          if (live) for (const change of changes) gather(prefixChangeText(change, names));
         },
       }),
     ];

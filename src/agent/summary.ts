@@ -1,7 +1,7 @@
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
 import { type AgentStatus, type ClusterStatus, standingText } from './agent-status.ts';
-import { type Answer, type Knowledge, listServices } from './answers.ts';
+import { type Answer, identityNames, type Knowledge, listServices } from './answers.ts';
 import { entryText, type IdentityName } from './change-text.ts';
 import { rejectedText } from './rejection-report.ts';
 import { ascending, prefixOfKey } from './state-document.ts';
@@ -125,6 +125,6 @@ export function showState(knowledge: Knowledge, status: AgentStatus, terminal: T
   section('Services', cut(listServices(knowledge).lines, 'services', 'dpcache service list'));
   section(
     'Some prefixes (all of them: dpcache ipcache list)',
-    sampleLines(knowledge, knowledge.identityName),
+    sampleLines(knowledge, identityNames(knowledge)),
   );
 }

@@ -25,7 +25,7 @@ function viewOf(isTTY: boolean): View {
   const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' });
   const written: string[] = [];
   const output = { isTTY, write: (text: string): number => written.push(text) };
-  const knowledge = { ipcache, services, nodes, identityName: (): undefined => undefined };
+  const knowledge = { ipcache, services, nodes, labelsOf: (): undefined => undefined };
   const view = new LiveView(knowledge, new Terminal(output, {}), clock);
   return { ipcache, clock, view, printed: () => written.join('') };
 }

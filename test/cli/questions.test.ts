@@ -35,6 +35,7 @@ describe('dpcache ipcache', () => {
   it('get: what an IP belongs to, by the longest prefix', async () => {
     expect(await json('ipcache', 'get', '172.20.7.7')).toEqual({
       ...{ prefix: '172.20.0.0/16', encryptKey: 0, identity: 66_540, source: 'kvstore' },
+      labels: expect.arrayContaining([expect.stringMatching(/^\w+:.+=/)]),
     });
     expect(await json('ipcache', 'get', '::ffff:10.20.0.12')).toMatchObject({
       ...{ prefix: '10.20.0.12/32', podName: 'checkout-00001', source: 'clustermesh', owner: 'baltic' },
@@ -50,12 +51,12 @@ describe('dpcache ipcache', () => {
       prefix: '10.10.0.12/32',
       decidedBy: 'endpoint-over-cidr',
       claims: [
-        { key: '10.10.0.12', identity: 66_536, shadowed: false },
-        { key: '10.10.0.12/32', identity: 66_539, shadowed: true },
+        { key: '10.10.0.12', identity: 66_536, effective: true, shadowed: false },
+        { key: '10.10.0.12/32', identity: 66_539, effective: false, shadowed: true },
       ],
     });
     expect((await lines('ipcache', 'explain', '10.10.0.12'))[0]).toBe(
-      '10.10.0.12/32: the first claim (*) is in force, because an endpoint IP hides the CIDR of the same single address.',
+      '10.10.0.12/32: the first claim (*) is effective, because an endpoint IP hides the CIDR of the same single address.',
     );
   });
 
@@ -82,13 +83,14 @@ describe('dpcache service list and node list', () => {
     const rows = await lines('service', 'list');
     expect(rows).toHaveLength(6);
     expect(rows[5]).toMatch(
-      /^shop\/checkout +172\.16\.0\.10 +http:8080 +global shared +24 backends \(12 baltic, 12 caspian\)$/,
+      /^shop\/checkout +172\.16\.0\.10 +http:8080\/TCP +global shared +24 backends \(12 baltic, 12 caspian\)$/,
     );
     expect(await json('service', 'list')).toMatchObject({
       'bank/ledger': {
         clusterIPs: ['172.16.0.12'],
         global: true,
-        backends: { '10.30.0.15': { pg: { Port: 5432 } } },
+        ports: { pg: '5432/TCP' },
+        backends: { '10.30.0.15': { cluster: 'caspian', ports: { pg: '5432/TCP' } } },
       },
     });
   });
