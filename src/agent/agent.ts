@@ -123,13 +123,15 @@ export class Agent implements Knowledge, PlayStage {
     const { clock } = this.#context;
     const begun = clock.now();
     await this.#readInputs(signal);
-    const followed = await this.#follow(signal);
+    using timeout = this.#timeout();
+    const waiting = AbortSignal.any([signal, timeout.signal]);
+    const followed = await this.#follow(waiting);
     this.#followed = followed;
     const { kvstore, clustermeshConfig } = this.#options;
     if (clustermeshConfig !== undefined) await this.#followFolder(clustermeshConfig, followed.mesh);
     const kind = kvstore === 'etcd' || clustermeshConfig !== undefined ? 'etcd' : 'memory';
     const { own, mesh } = followed;
-    const patience = { deadlineMs: PATIENCE_MS[kind], failures: FAILURES[kind], signal };
+    const patience = { deadlineMs: PATIENCE_MS[kind], failures: FAILURES[kind], signal: waiting };
     await Promise.all([own.syncedWithin(patience), mesh.clustersSynced(patience)]);
     this.services.markSynced();
     this.#etcd?.bootstrapped();
@@ -137,6 +139,15 @@ export class Agent implements Knowledge, PlayStage {
     this.#report = new ClusterReport(reported(followed), this.#context.log, clock);
     this.#report.start();
     return [...this.#folderProblems(), ...missingClusters(clusterStatuses(followed))];
+  }
+
+  /** Fires when the first sync has been waited for long enough, unless it is disposed of before. */
+  #timeout(): { readonly signal: AbortSignal } & Disposable {
+    const controller = new AbortController();
+    const { timeoutMs } = this.#options;
+    const timer =
+      timeoutMs === undefined ? undefined : this.#context.clock.after(timeoutMs, () => controller.abort());
+    return { signal: controller.signal, [Symbol.dispose]: () => timer?.cancel() };
   }
 
   /** What the engines hold now. */

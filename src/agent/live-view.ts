@@ -19,6 +19,8 @@ const GATHER_MS = 100;
 
 /** Up to so many changes of a kind are shown one by one; of more, the first ones and how many there are. */
 const SHOWN = 8;
+/** With `all`. Only a reader that stands still lets more gather. */
+const SHOWN_OF_ALL = 10_000;
 
 const KINDS: readonly ChangeKind[] = ['node', 'service', 'ip'];
 const PLURALS: Readonly<Record<ChangeKind, string>> = { ip: 'prefixes', node: 'nodes', service: 'services' };
@@ -34,18 +36,27 @@ function nothingGathered(): Gathered {
   return { first: [], counts: { '+': 0, '~': 0, '-': 0 } };
 }
 
+/** Options of {@link LiveView}. */
+export interface LiveViewOptions {
+  /** Shows every change of a burst. */
+  readonly all?: boolean | undefined;
+}
+
 /**
- * Shows a person every change of what the agent knows, a line each; a burst is cut to its beginning and its size.
- * Nothing is shown of what was there when it began to follow.
+ * Shows a person every change of what the agent knows, a line each with its time; a burst is cut to its beginning and
+ * its size. Nothing is shown of what was there when it began to follow. While the reader of the terminal is far behind,
+ * changes are only counted, and shown when it has caught up.
  */
 export class LiveView {
   readonly #knowledge: Knowledge;
   readonly #terminal: Terminal;
   readonly #clock: Clock;
   readonly #gathered = new Map<ChangeKind, Gathered>();
+  readonly #shown: number;
   #timer: Timer | undefined;
 
-  constructor(knowledge: Knowledge, terminal: Terminal, clock: Clock) {
+  constructor(knowledge: Knowledge, terminal: Terminal, clock: Clock, options: LiveViewOptions = {}) {
+    this.#shown = options.all === true ? SHOWN_OF_ALL : SHOWN;
     this.#knowledge = knowledge;
     this.#terminal = terminal;
     this.#clock = clock;
@@ -72,6 +83,7 @@ export class LiveView {
     return unsubscribeOnce(() => {
       for (const unsubscribe of subscriptions) unsubscribe();
       this.flush();
+      this.#timer?.cancel(); // a reader that is far behind is not waited for
     });
   }
 
@@ -82,21 +94,25 @@ export class LiveView {
     this.#terminal.line(`${this.#time()} ${this.#terminal.paint('strong', printable(text))}`);
   }
 
-  /** Shows now what was gathered. */
+  /** Shows now what was gathered, unless the reader is far behind. */
   flush(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
     if (this.#gathered.size === 0) return;
+    if (this.#terminal.isBackedUp) {
+      this.#timer = this.#clock.after(GATHER_MS, () => this.flush());
+      return;
+    }
     for (const kind of KINDS) this.#show(kind, this.#gathered.get(kind));
     this.#gathered.clear();
-    this.#terminal.line(this.#terminal.paint('faint', `           ${totalsText(this.#knowledge)}`));
+    this.#terminal.line(this.#terminal.paint('faint', `         ${totalsText(this.#knowledge)}`));
   }
 
   #gather(change: ChangeText): void {
     const gathered = this.#gathered.get(change.kind) ?? nothingGathered();
     this.#gathered.set(change.kind, gathered);
     gathered.counts[change.sign]++;
-    if (gathered.first.length < SHOWN) gathered.first.push(change);
+    if (gathered.first.length < this.#shown) gathered.first.push(change);
     this.#timer ??= this.#clock.after(GATHER_MS, () => this.flush());
   }
 
@@ -106,13 +122,14 @@ export class LiveView {
     const lines = alignColumns(
       first.map(({ subject, detail }) => [kind, printable(subject), printable(detail)]),
     );
+    const time = this.#time();
     for (const [index, { sign }] of first.entries()) {
-      this.#terminal.line(`  ${this.#terminal.paint(TONES[sign], `${sign} ${lines[index] ?? ''}`)}`);
+      this.#terminal.line(`${time} ${this.#terminal.paint(TONES[sign], `${sign} ${lines[index] ?? ''}`)}`);
     }
     const rest = counts['+'] + counts['~'] + counts['-'] - first.length;
     if (rest === 0) return;
     const all = `${counts['+']} came, ${counts['~']} changed, ${counts['-']} went`;
-    this.#terminal.line(`    … and ${rest} more ${PLURALS[kind]}: in all ${all}`);
+    this.#terminal.line(`         … and ${rest} more ${PLURALS[kind]}: in all ${all}`);
   }
 
   #time(): string {

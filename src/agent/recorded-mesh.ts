@@ -10,6 +10,7 @@ import {
   syncedKey,
 } from '../kvstore/codec/keys.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
+import { InputError } from './input-error.ts';
 import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
 
 /**
@@ -62,7 +63,8 @@ export class RecordedMesh {
 
   /**
    * Writes the keys of a file into the stores; see `readRecordedKeys`. Lines that are not right, and keys that
-   * no reader would find, go to `onReject`. Ends early when the signal fires. `own`: see there.
+   * no reader would find, go to `onReject`. Ends early when the signal fires. `own`: see there. Throws `InputError` when
+   * not one line can be read.
    */
   async load(
     path: string,
@@ -70,13 +72,24 @@ export class RecordedMesh {
     onReject: (rejection: Rejection) => void,
     signal: AbortSignal,
   ): Promise<void> {
-    for await (const recorded of readRecordedKeys(path, onReject, own)) {
+    let keys = 0;
+    let lines = 0;
+    const rejectLine = (rejected: Rejection): void => {
+      lines++;
+      onReject(rejected);
+    };
+    for await (const recorded of readRecordedKeys(path, rejectLine, own)) {
       if (signal.aborted) return;
+      keys++;
       const stray = strayKey(recorded);
       if (stray === undefined)
         await this.open(recorded.store).update(recorded.key, bytesOfText(recorded.value));
       else onReject(stray);
     }
+    if (keys === 0 && lines > 0)
+      throw new InputError(
+        `--load ${path}: none of its ${lines} lines can be read; 'dpcache record' writes such files`,
+      );
   }
 
   /** The id that a cluster's kvstore gives to it; 0 when it says none that can be read. */

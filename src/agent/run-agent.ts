@@ -3,6 +3,7 @@ import { systemClock } from '../base/system-clock.ts';
 import { Agent } from './agent.ts';
 import type { AgentStatus } from './agent-status.ts';
 import type { Answer, Knowledge } from './answers.ts';
+import { InputError } from './input-error.ts';
 import { LiveView } from './live-view.ts';
 import type { Logger } from './log.ts';
 import type { AgentOptions } from './options.ts';
@@ -28,7 +29,10 @@ export interface ShowContext extends RunContext {
   readonly env: ColourEnvironment;
 }
 
-/** Runs `use` with an agent whose first sync is over, and stops the agent whatever becomes of it. */
+/**
+ * Runs `use` with an agent whose first sync is over, and stops the agent whatever becomes of it. Throws `InputError`
+ * when it is interrupted before that: there is nothing to show.
+ */
 async function withAgent<T>(
   options: AgentOptions,
   { log, signal }: RunContext,
@@ -37,8 +41,9 @@ async function withAgent<T>(
   const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
   try {
     const missing = await agent.start(signal);
-    // Who was interrupted knows that it is not complete.
-    if (!signal.aborted) for (const sentence of missing) log.error(sentence);
+    if (signal.aborted && missing.length > 0)
+      throw new InputError('interrupted before the first sync was over: nothing is shown');
+    for (const sentence of missing) log.error(sentence);
     return await use(agent, missing.length === 0);
   } finally {
     await agent.stop();
@@ -63,7 +68,6 @@ export function printState(
 ): Promise<Completeness> {
   const { output, env } = context;
   return withAgent(options, context, (agent, complete) => {
-    if (context.signal.aborted && !complete) return 'incomplete';
     if (format === 'text') showState(agent, agent.status(), new Terminal(output, env));
     else output.write(`${JSON.stringify(stateDocument(agent.contents()), null, 1)}\n`);
     return complete ? 'complete' : 'incomplete';
@@ -86,10 +90,18 @@ export function askMesh(options: AgentOptions, question: Question, context: RunC
   }));
 }
 
+/** How {@link followMesh} shows a mesh. */
+export interface FollowOptions {
+  /** A script of changes to play. */
+  readonly script: string | undefined;
+  /** Shows every change of a burst. */
+  readonly all: boolean;
+}
+
 /** Shows what is known, then every change, until it is asked to end; plays a script if there is one. */
 export async function followMesh(
   options: AgentOptions,
-  script: string | undefined,
+  { script, all }: FollowOptions,
   context: ShowContext,
 ): Promise<void> {
   const { signal, log, output, env } = context;
@@ -98,7 +110,7 @@ export async function followMesh(
   await withAgent(options, context, async (agent) => {
     showState(agent, agent.status(), terminal);
     terminal.line(terminal.paint('faint', 'Every change is shown from here on; Ctrl-C ends.'));
-    const view = new LiveView(agent, terminal, systemClock);
+    const view = new LiveView(agent, terminal, systemClock, { all });
     using _following = view.follow();
     const audience = {
       onStep: ({ say }: { readonly say: string }): void => view.say(say),

@@ -1,12 +1,24 @@
 /** Where the agent writes for people: standard output, or a list in a test. */
 export interface Output {
   write(text: string): unknown;
+  /** Bytes that were written and that the reader has not taken; 0 where it is not known. */
+  readonly writableLength?: number | undefined;
+  /** Resolves once the reader has taken what was written, or the signal has fired. */
+  readonly drained?: ((signal: AbortSignal) => Promise<void>) | undefined;
   /** Whether a person looks at it: decides on colours. */
   readonly isTTY?: boolean | undefined;
 }
 
 /** How a piece of text stands out. */
 export type Tone = 'plain' | 'strong' | 'faint' | 'added' | 'changed' | 'removed';
+
+/** A reader that has not taken so much has stopped reading, or nearly. */
+const BACKED_UP_BYTES: number = 1 << 20;
+
+/** Whether the reader of an output is far behind. */
+export function isBackedUp({ writableLength = 0 }: Output): boolean {
+  return writableLength >= BACKED_UP_BYTES;
+}
 
 // SGR codes (ECMA-48): bold, faint, green, yellow, red.
 const CODES: Readonly<Record<Exclude<Tone, 'plain'>, number>> = {
@@ -40,6 +52,11 @@ export class Terminal {
 
   line(text = ''): void {
     this.#output.write(`${text}\n`);
+  }
+
+  /** Whether the reader is so far behind that nothing more ought to be written (I11). */
+  get isBackedUp(): boolean {
+    return isBackedUp(this.#output);
   }
 }
 

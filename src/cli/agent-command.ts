@@ -8,6 +8,7 @@ interface AgentFlags extends MeshFlags {
   readonly once?: true;
   readonly output: 'text' | 'json';
   readonly play?: string;
+  readonly all?: true;
 }
 
 /** `dpcache agent`. */
@@ -22,6 +23,7 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
         .default('text'),
     )
     .addOption(new Option('--play <file>', 'play a script of changes (YAML)').conflicts('once'))
+    .addOption(new Option('--all', 'show every change of a burst, not only the first ones').conflicts('once'))
     .action((flags: AgentFlags) =>
       run(async () => {
         if (flags.output === 'json' && flags.once !== true) command.error('error: -o json needs --once');
@@ -31,7 +33,8 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           const outcome = await printState(agentOptions(flags), flags.output, context);
           return outcome === 'complete' ? EXIT.ok : EXIT.failed;
         }
-        await followMesh(agentOptions(flags), flags.play, context);
+        const { play: script, all = false } = flags;
+        await followMesh(agentOptions(flags), { script, all }, context);
         return EXIT.ok;
       }),
     );

@@ -1,21 +1,28 @@
 #!/usr/bin/env node
+import { EXIT } from './io.ts';
+import { exitAfter, LogOutput, ProcessOutput } from './process-output.ts';
 import { runCommand } from './program.ts';
 
 const stop = new AbortController();
 // Once each: a second signal ends the process at once, as everybody expects.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
 
-// A reader that has seen enough (`| head`) closes the pipe; that is no failure of ours.
-for (const stream of [process.stdout, process.stderr]) {
-  stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
+const stderr = new ProcessOutput(process.stderr, { onClosed: () => {}, onFailed: () => {} });
+const stdout = new ProcessOutput(process.stdout, {
+  onClosed: () => stop.abort(),
+  onFailed: (why) => {
+    process.exitCode = EXIT.failed;
+    stderr.write(`dpcache: standard output cannot be written: ${why}\n`);
     stop.abort();
-  });
-}
+  },
+});
 
-process.exitCode = await runCommand(process.argv.slice(2), {
-  stdout: process.stdout,
-  stderr: process.stderr,
+const status = await runCommand(process.argv.slice(2), {
+  stdout,
+  stderr: new LogOutput(stderr),
   env: process.env,
   signal: stop.signal,
 });
+await stdout.drained(stop.signal);
+process.exitCode ??= status;
+exitAfter(stop.signal);

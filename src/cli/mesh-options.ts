@@ -23,6 +23,7 @@ export interface MeshFlags extends LogFlags {
   readonly nodeEncryption?: true;
   readonly hostFirewall?: true;
   readonly underlay: 'ipv4' | 'ipv6';
+  readonly timeout?: number;
 }
 
 /** Options of every command's log. */
@@ -32,6 +33,8 @@ export interface LogFlags {
 }
 
 const MAX_CLUSTER_ID = 511;
+/** What a timer can be set to. */
+const MAX_TIMER_MS: number = 2 ** 31;
 
 function parseClusterID(text: string): number {
   const id = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
@@ -45,6 +48,12 @@ function parseDuration(text: string): number {
   if (parts === null) throw new InvalidArgumentError('It must be a time such as 90s, 10m or 1h30m.');
   const [hours = 0, minutes = 0, seconds = 0] = parts.slice(1).map((part) => Number(part ?? 0));
   return ((hours * 60 + minutes) * 60 + seconds) * 1000;
+}
+
+function parseTimeout(text: string): number {
+  const ms = parseDuration(text);
+  if (ms > 0 && ms < MAX_TIMER_MS) return ms;
+  throw new InvalidArgumentError('It must be from 1s to 24 days.');
 }
 
 /** A name of a cluster or node. */
@@ -132,6 +141,11 @@ export function addMeshOptions(command: Command): Command {
     )
     .option('--manifests <path>', 'Kubernetes YAML, a file or a folder; may be repeated', append)
     .option('--cluster-id <n>', 'id of the own cluster (default: what its kvstore says)', parseClusterID)
+    .option(
+      '--timeout <time>',
+      'wait no longer than this, such as 30s, for the first sync (default: while it goes on)',
+      parseTimeout,
+    )
     .addOption(choice('--max-connected-clusters <n>', 'clusters in the mesh', ['255', '511'], '255'))
     .option('--node-name <name>', 'node that the agent runs on', parseName, hostname())
     .optionsGroup('How nodes are reached:')
@@ -167,6 +181,7 @@ export function agentOptions(flags: MeshFlags): AgentOptions {
     rateLimit: flags.kvstoreOpt,
     clustermeshConfig: flags.clustermeshConfig,
     serviceTTLMs: flags.clustermeshCacheTtl === 0 ? undefined : flags.clustermeshCacheTtl,
+    timeoutMs: flags.timeout,
     clusterName: flags.cluster,
     clusterID: flags.clusterId,
     maxConnectedClusters: flags.maxConnectedClusters === '511' ? 511 : 255,

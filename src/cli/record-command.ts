@@ -35,7 +35,10 @@ export function addRecordCommand(program: Command, io: CommandIO, run: RunAction
           { clusterName, kvstoreConfig, clustermeshConfig },
           {
             ...{ log, clock: systemClock, random: Math.random, signal: io.signal },
-            write: async (lines) => void io.stdout.write(lines),
+            write: async (lines) => {
+              io.stdout.write(lines);
+              await io.stdout.drained?.(io.signal);
+            },
             onReject: (rejection) => rejected.add(rejection),
           },
         );

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LiveView } from '../../src/agent/live-view.ts';
+import { LiveView, type LiveViewOptions } from '../../src/agent/live-view.ts';
 import { play } from '../../src/agent/play.ts';
 import { readPlayScript } from '../../src/agent/play-script.ts';
 import { stateDocument } from '../../src/agent/state-document.ts';
@@ -15,19 +15,28 @@ interface View {
   readonly ipcache: IPCache;
   readonly clock: FakeClock;
   readonly view: LiveView;
+  /** Bytes that the reader has not taken. */
+  readonly reader: { behind: number };
   readonly printed: () => string;
 }
 
-function viewOf(isTTY: boolean): View {
+function viewOf(isTTY: boolean, options?: LiveViewOptions): View {
   const clock = new FakeClock();
   const ipcache = new IPCache();
   const services = new ServiceCache({ clusterName: 'own' });
   const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' });
   const written: string[] = [];
-  const output = { isTTY, write: (text: string): number => written.push(text) };
+  const reader = { behind: 0 };
+  const output = {
+    isTTY,
+    get writableLength(): number {
+      return reader.behind;
+    },
+    write: (text: string): number => written.push(text),
+  };
   const knowledge = { ipcache, services, nodes, labelsOf: (): undefined => undefined };
-  const view = new LiveView(knowledge, new Terminal(output, {}), clock);
-  return { ipcache, clock, view, printed: () => written.join('') };
+  const view = new LiveView(knowledge, new Terminal(output, {}), clock, options);
+  return { ipcache, clock, view, reader, printed: () => written.join('') };
 }
 
 const CLAIM = { identity: 300, source: 'kvstore' } as const;
@@ -48,10 +57,10 @@ describe('the live view', () => {
     await clock.advance(100);
     expect(printed()).toBe(
       [
-        '  + ip  10.0.0.2/32  pod shop/web-1, identity 300, on 192.168.0.1',
-        '  ~ ip  10.0.0.1/32  identity 300 → 301',
-        '  - ip  10.0.0.2/32  pod shop/web-1, identity 300, on 192.168.0.1',
-        '           1 prefixes, 0 nodes, 0 services with 0 backends',
+        '12:00:00 + ip  10.0.0.2/32  pod shop/web-1, identity 300, on 192.168.0.1',
+        '12:00:00 ~ ip  10.0.0.1/32  identity 300 → 301',
+        '12:00:00 - ip  10.0.0.2/32  pod shop/web-1, identity 300, on 192.168.0.1',
+        '         1 prefixes, 0 nodes, 0 services with 0 backends',
         '',
       ].join('\n'),
     );
@@ -66,7 +75,33 @@ describe('the live view', () => {
     await clock.advance(100);
     const lines = printed().trimEnd().split('\n');
     expect(lines).toHaveLength(10);
-    expect(lines[8]).toBe('    … and 992 more prefixes: in all 1000 came, 0 changed, 0 went');
+    expect(lines[8]).toBe('         … and 992 more prefixes: in all 1000 came, 0 changed, 0 went');
+  });
+
+  it('shows every change of a burst when it is asked to', async () => {
+    const { ipcache, clock, view, printed } = viewOf(false, { all: true });
+    using _following = view.follow();
+    for (let i = 0; i < 1000; i++) ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, CLAIM);
+    await clock.advance(100);
+    expect(printed().trimEnd().split('\n')).toHaveLength(1001);
+  });
+
+  it('I11 bounded: writes nothing to a reader that stands still, and tells it later how much there was', async () => {
+    const { ipcache, clock, view, printed, reader } = viewOf(false);
+    const unsubscribe = view.follow();
+    reader.behind = 1 << 20;
+    for (let second = 0; second < 100; second++) {
+      for (let i = 0; i < 10; i++) ipcache.upsert(`10.0.0.${i}`, { ...CLAIM, identity: 300 + second });
+      await clock.advance(1000);
+    }
+    expect(printed()).toBe('');
+    reader.behind = 0;
+    await clock.advance(100);
+    expect(printed()).toContain('… and 992 more prefixes: in all 10 came, 990 changed, 0 went');
+    reader.behind = 1 << 20;
+    ipcache.delete('10.0.0.1', CLAIM);
+    unsubscribe();
+    expect(clock.pending).toBe(0);
   });
 
   it('shows what it has gathered before a headline, and when it ends', () => {

@@ -288,7 +288,7 @@ describe('the log', () => {
     const load = join(temporaryFolder({ 'mesh.jsonl': '\u001B[31m\u009B2J\u202E' }), 'mesh.jsonl');
     const { stderr } = await dpcache('status', '--load', load);
     expect(stderr).toMatch(/not JSON/);
-    expect(stderr.trimEnd()).not.toMatch(/[\p{Cc}\u202E]/u);
+    for (const line of stderr.trimEnd().split('\n')) expect(line).not.toMatch(/[\p{Cc}\u202E]/u);
   });
 
   it('may be silent; what was rejected is in the status all the same', async () => {
@@ -373,4 +373,15 @@ describe('a command line that is wrong ends with status 2 and usage', () => {
       expect(stdout).toMatch(/Exit status: 0 done/);
     },
   );
+});
+
+describe('a recording', () => {
+  it('of which not one line can be read is no mesh: status 1', async () => {
+    const load = join(temporaryFolder({ 'mesh.jsonl': 'hello\n{}\n' }), 'mesh.jsonl');
+    const { status, stdout, stderr } = await dpcache('status', '--load', load);
+    expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
+    expect(stderr).toContain(
+      `dpcache: --load ${load}: none of its 2 lines can be read; 'dpcache record' writes`,
+    );
+  });
 });

@@ -1,8 +1,10 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
@@ -163,6 +165,28 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(clusters.map(({ name }) => name).sort()).toEqual([...etcds.keys()].sort());
     for (const cluster of clusters)
       expect(cluster).toMatchObject({ ready: true, connected: true, missing: [] });
+  });
+
+  it('waits for the first sync no longer than --timeout says', async () => {
+    const { words } = configurations();
+    const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
+    onTestFinished(() => void silent.close());
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    const folder = temporaryFolder({ far: `endpoints: ["http://127.0.0.1:${port}"]\n` });
+    const mesh = words.with(words.indexOf('--clustermesh-config') + 1, folder);
+    const { status, stdout, stderr } = await dpcache(
+      'node',
+      'list',
+      ...mesh,
+      '--timeout',
+      '1s',
+      '-o',
+      'json',
+    );
+    expect(status).toBe(1);
+    expect(JSON.parse(stdout)).toHaveLength(4);
+    expect(stderr).toMatch(/^error cluster far is not complete/m);
   });
 
   it('shows what is there beside an etcd that is not, and says why, with status 1', async () => {

@@ -1,7 +1,12 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { closeSync, openSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { LogOutput } from '../../src/cli/process-output.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, example } from './support/run.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
@@ -53,6 +58,72 @@ describe('a running agent', () => {
     await once(child, 'exit');
     expect(output().stdout).not.toContain('\u001B');
     expect(output().stdout).toContain('339 prefixes, 12 nodes, 5 services with 156 backends');
+  });
+});
+
+describe('a signal during the first wait', () => {
+  it.each([['agent'], ['status']])(
+    'ends %j without an empty report, with status 1',
+    async (...words) => {
+      const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
+      onTestFinished(() => void silent.close());
+      await once(silent, 'listening');
+      const { port } = silent.address() as AddressInfo;
+      const config = join(temporaryFolder({ own: `endpoints: ["http://127.0.0.1:${port}"]\n` }), 'own');
+      const { child, output } = start(...words, '--kvstore', 'etcd', '--kvstore-config', config);
+      await once(silent, 'connection');
+      child.kill('SIGTERM');
+      const [status] = await once(child, 'exit');
+      expect({ status, ...output() }).toEqual({
+        status: 1,
+        stdout: '',
+        stderr: 'dpcache: interrupted before the first sync was over: nothing is shown\n',
+      });
+    },
+  );
+});
+
+describe('a full disk', () => {
+  it('is one line on stderr and status 1, not a stack', () => {
+    const full = openSync('/dev/full', 'w');
+    onTestFinished(() => closeSync(full));
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      ['--import', 'tsx', MAIN, 'ipcache', 'list', ...ATLANTIC],
+      { stdio: ['ignore', full, 'pipe'], encoding: 'utf8' },
+    );
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: 'dpcache: standard output cannot be written: no space left on device\n',
+    });
+  });
+});
+
+describe('a reader that stands still', () => {
+  it('does not keep the process from ending on SIGTERM', async () => {
+    const { child } = start('ipcache', 'list', ...ATLANTIC, '-o', 'json');
+    child.stdout?.pause();
+    await once(child.stdout ?? child, 'readable');
+    child.kill('SIGTERM');
+    const [status, killedBy] = await once(child, 'exit');
+    expect({ status, killedBy }).toEqual({ status: 0, killedBy: null });
+  });
+
+  it('loses log lines, and is told how many', () => {
+    const written: string[] = [];
+    const reader = { writableLength: 0, write: (text: string): number => written.push(text) };
+    const log = new LogOutput(reader);
+    log.write('one\n');
+    reader.writableLength = 1 << 20;
+    log.write('two\n');
+    log.write('three\n');
+    reader.writableLength = 0;
+    log.write('four\n');
+    expect(written).toEqual([
+      'one\n',
+      'dpcache: 2 log lines were dropped: they are read too slowly\n',
+      'four\n',
+    ]);
   });
 });
 
