@@ -1,6 +1,5 @@
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
-import type { ConfigFollowerStatus } from '../clustermesh/config-follower.ts';
 import type { OwnCluster, OwnClusterStatus } from '../clustermesh/own-cluster.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { MESH_RESOURCES, type MeshResource } from '../kvstore/codec/keys.ts';
@@ -51,7 +50,7 @@ export interface AgentStatus {
   readonly syncedMs: number | undefined;
   /** The own cluster first, the others by name. */
   readonly clusters: readonly ClusterStatus[];
-  /** What is wrong in the folder of `--clustermesh-config`, a sentence for each file. */
+  /** What is wrong with the files of `--kvstore-config` and `--clustermesh-config` now, a sentence for each. */
   readonly configProblems: readonly string[];
   readonly ipcache: {
     readonly prefixes: number;
@@ -91,7 +90,7 @@ export interface StatusParts {
   readonly followed: Followed | undefined;
   readonly rejected: RejectionStatus;
   readonly syncedMs: number | undefined;
-  readonly folder?: ConfigFollowerStatus | undefined;
+  readonly configProblems: readonly string[];
 }
 
 function isoTime(at: number | undefined): string | undefined {
@@ -155,7 +154,7 @@ export function agentStatus({
   followed,
   rejected,
   syncedMs,
-  folder,
+  configProblems,
 }: StatusParts): AgentStatus {
   const ipcache = engines.ipcache.status();
   const nodes = engines.nodes.status();
@@ -166,9 +165,7 @@ export function agentStatus({
     kvstore: options.kvstore,
     syncedMs,
     clusters: followed === undefined ? [] : clusterStatuses(followed),
-    configProblems: Object.entries(folder?.problems ?? {}).map(
-      ([name, why]) => `${name || 'the folder'}: ${why}`,
-    ),
+    configProblems,
     ipcache: {
       prefixes: ipcache.entries - ipcache.shadowed,
       shadowed: ipcache.shadowed,

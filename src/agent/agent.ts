@@ -85,6 +85,7 @@ export class Agent implements Knowledge, PlayStage {
   readonly #reject: (rejection: Rejection) => void;
   #followed: Followed | undefined;
   #etcd: EtcdBackend | undefined;
+  #etcdProblem: string | undefined;
   #folder: ConfigFollower | undefined;
   #report: ClusterReport | undefined;
   #syncedMs: number | undefined;
@@ -188,7 +189,10 @@ export class Agent implements Knowledge, PlayStage {
       followed: this.#followed,
       rejected: this.#rejected.status(),
       syncedMs: this.#syncedMs,
-      folder: this.#folder?.status(),
+      configProblems:
+        this.#etcdProblem === undefined
+          ? this.#folderProblems()
+          : [this.#etcdProblem, ...this.#folderProblems()],
     });
   }
 
@@ -227,19 +231,26 @@ export class Agent implements Knowledge, PlayStage {
     }
     if (kvstoreConfig === undefined)
       throw new InputError('--kvstore etcd: name its configuration with --kvstore-config <file>');
-    const context = { ...this.#context, signal };
+    const onProblem = (why: string | undefined): void => {
+      this.#etcdProblem = why && `--kvstore-config ${kvstoreConfig}: ${why}`;
+      if (why !== undefined)
+        this.#reject(rejection('unusable-config', 'file', kvstoreConfig, why, '--kvstore-config'));
+    };
+    const context = { ...this.#context, signal, onProblem };
     this.#etcd = await openOwnEtcd(kvstoreConfig, rateLimit, context);
     return { backend: this.#etcd, id: clusterID ?? (await readClusterID(this.#etcd, clusterName, context)) };
   }
 
   async #followFolder(path: string, mesh: ClusterMesh): Promise<void> {
-    const { clock, random, log } = this.#context;
+    const { clock, random } = this.#context;
     // As upstream has it (pkg/clustermesh, `makeEtcdOpts`): the rate of a bootstrap is for the own kvstore alone.
     const rateLimit = this.#options.rateLimit && { ...this.#options.rateLimit, bootstrapQps: undefined };
     const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
-    // Until the first sync is over they are a part of what is not complete.
     const onProblem = (name: string, why: string): void => {
-      if (this.#syncedMs !== undefined) log.warn(problemText(path, name, why));
+      const problem = rejection('unusable-config', 'file', name, why, `--clustermesh-config ${path}`);
+      // Until the first sync is over they are reported as a part of what is not complete.
+      if (this.#syncedMs === undefined) this.#rejected.count(problem);
+      else this.#reject(problem);
     };
     await readdir(path).catch((cause: unknown) => {
       throw unreadable('--clustermesh-config', path, cause);

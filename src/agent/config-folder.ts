@@ -1,21 +1,32 @@
 import { createHash } from 'node:crypto';
 import { type FSWatcher, watch } from 'node:fs';
-import { lstat, readdir, readFile, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { lstat, readdir } from 'node:fs/promises';
+import { basename, join, resolve } from 'node:path';
+import { messageOf } from '../base/failure.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { ConfigFile, ConfigListing } from '../clustermesh/config-directory.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import type { EtcdConfig } from '../kvstore/etcd/etcd-config.ts';
-import { loadEtcdConfig } from '../kvstore/etcd/etcd-config-file.ts';
-
-/** A configuration says so, at the beginning of a line. */
-const ENDPOINTS = /^\s*["']?endpoints["']?\s*:/m;
-
-/** A configuration is a page of text; whatever is larger is none. */
-const MAX_BYTES = 1 << 20;
+import { loadEtcdConfig, MAX_CONFIG_BYTES, type ReadPem, readPem } from '../kvstore/etcd/etcd-config-file.ts';
+import { readFileHead } from '../kvstore/etcd/regular-file.ts';
 
 const DANGLING: ConfigFile = { kind: 'unusable', why: 'it is a link that leads nowhere' };
+
+/** How a line of a configuration begins. */
+const ENDPOINTS = ['endpoints', '"endpoints"', "'endpoints'"];
+
+/** Whether a line begins with `endpoints:`. Time is linear in the text, whatever is in it. */
+function saysEndpoints(text: string): boolean {
+  for (let from = 0; from < text.length; ) {
+    const newline = text.indexOf('\n', from);
+    const end = newline < 0 ? text.length : newline;
+    const colon = text.slice(from, end).indexOf(':');
+    if (colon >= 0 && ENDPOINTS.includes(text.slice(from, from + colon).trim())) return true;
+    from = end + 1;
+  }
+  return false;
+}
 
 function isGone(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';
@@ -36,6 +47,24 @@ function hashOf(parts: readonly (string | Buffer)[]): string {
   return hash.digest('hex');
 }
 
+/** A configuration that was read before. */
+interface KnownConfig {
+  readonly content: string;
+  /** What it names. */
+  readonly files: readonly string[];
+  readonly file: ConfigFile & { readonly kind: 'config' };
+}
+
+/** Each file is read once, however many name it. */
+function readingOnce(): ReadPem {
+  const read = new Map<string, Promise<Buffer>>();
+  return (path) => {
+    const known = read.get(path) ?? readPem(path);
+    read.set(path, known);
+    return known;
+  };
+}
+
 /**
  * A folder with one etcd configuration for each remote cluster, named as the cluster, as Kubernetes mounts it from a
  * secret: there the files are links through `..data`, which is what is replaced when the secret changes. So the
@@ -44,19 +73,25 @@ function hashOf(parts: readonly (string | Buffer)[]): string {
 export class ConfigFolder implements ConfigSource {
   readonly #path: string;
   readonly #connect: (config: EtcdConfig) => KvstoreBackend;
+  #known: ReadonlyMap<string, KnownConfig> = new Map();
   #watcher: FSWatcher | undefined;
   #onChange: (() => void) | undefined;
 
   /** @param connect makes a client of the kvstore that a file describes */
   constructor(path: string, connect: (config: EtcdConfig) => KvstoreBackend) {
-    this.#path = path;
+    this.#path = resolve(path);
     this.#connect = connect;
   }
 
   async list(): Promise<ConfigListing> {
     this.#arm();
     const names = (await readdir(this.#path)).filter((name) => !name.startsWith('..')).sort();
-    const files = await Promise.all(names.map(async (name) => [name, await this.#read(name)] as const));
+    const read = readingOnce();
+    const known = new Map<string, KnownConfig>();
+    const files = await Promise.all(
+      names.map(async (name) => [name, await this.#read(name, read, known)] as const),
+    );
+    this.#known = known;
     return new Map(files.flatMap(([name, file]) => (file === undefined ? [] : [[name, file] as const])));
   }
 
@@ -74,8 +109,8 @@ export class ConfigFolder implements ConfigSource {
     if (this.#watcher !== undefined || this.#onChange === undefined) return;
     try {
       const watcher = watch(this.#path, { persistent: false }, (event, name) => {
-        // The folder itself has been moved or deleted: this watcher will tell nothing more.
-        if (event === 'rename' && name !== null && this.#path.endsWith(`/${name}`)) this.#disarm();
+        // The folder itself has been moved or deleted: this watcher will notice nothing more.
+        if (event === 'rename' && name === basename(this.#path)) this.#disarm();
         this.#onChange?.();
       });
       watcher.on('error', () => {
@@ -93,20 +128,41 @@ export class ConfigFolder implements ConfigSource {
     this.#watcher = undefined;
   }
 
-  /** Undefined for what is no file, or has gone meanwhile. */
-  async #read(name: string): Promise<ConfigFile | undefined> {
+  /** Undefined for what has gone meanwhile. */
+  async #read(name: string, read: ReadPem, known: Map<string, KnownConfig>): Promise<ConfigFile | undefined> {
     const path = join(this.#path, name);
     try {
-      const found = await stat(path);
-      if (!found.isFile()) return undefined;
-      if (found.size > MAX_BYTES) return { kind: 'other' };
-      const content = await readFile(path, 'utf8');
-      if (!ENDPOINTS.test(content)) return { kind: 'other' };
-      const { config, parts } = await loadEtcdConfig(content);
-      return { kind: 'config', hash: hashOf(parts), connect: () => this.#connect(config) };
+      const { bytes, isWhole } = await readFileHead(path, MAX_CONFIG_BYTES);
+      const content = bytes.toString('utf8');
+      if (!saysEndpoints(content)) return { kind: 'other' };
+      if (!isWhole) return { kind: 'unusable', why: 'is larger than 64 kB' };
+      const before = this.#known.get(name);
+      const config =
+        before !== undefined && (await isUnchanged(before, content, read))
+          ? before
+          : await this.#load(content, read);
+      known.set(name, config);
+      return config.file;
     } catch (error) {
       if (isGone(error)) return (await exists(path)) ? DANGLING : undefined;
-      return { kind: 'unusable', why: error instanceof Error ? error.message : String(error) };
+      return { kind: 'unusable', why: messageOf(error) };
     }
+  }
+
+  async #load(content: string, read: ReadPem): Promise<KnownConfig> {
+    const { config, files, parts } = await loadEtcdConfig(content, read);
+    const connect = (): KvstoreBackend => this.#connect(config);
+    return { content, files, file: { kind: 'config', hash: hashOf(parts), connect } };
+  }
+}
+
+/** Parsing, and checking certificates, costs more than a look at the bytes: most files are as they were. */
+async function isUnchanged(before: KnownConfig, content: string, read: ReadPem): Promise<boolean> {
+  if (content !== before.content) return false;
+  try {
+    const parts = await Promise.all(before.files.map((path) => read(path)));
+    return hashOf([content, ...parts]) === before.file.hash;
+  } catch {
+    return false; // loading says what is wrong
   }
 }

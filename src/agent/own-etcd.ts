@@ -1,5 +1,6 @@
 import { backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
@@ -17,6 +18,8 @@ export interface ReachContext {
   readonly random: Random;
   /** Ends the attempts. */
   readonly signal: AbortSignal;
+  /** Receives why the configuration has become unusable, once for each reason; `undefined`: it is usable again. */
+  readonly onProblem?: ((why: string | undefined) => void) | undefined;
 }
 
 const BACKOFF = { baseMs: 500, capMs: 5_000 };
@@ -28,10 +31,11 @@ const REACH_MS = 30_000;
 export async function openOwnEtcd(
   path: string,
   rateLimit: RateLimitOptions | undefined,
-  { clock, random }: ReachContext,
+  { clock, random, onProblem }: ReachContext,
 ): Promise<EtcdBackend> {
   try {
-    return await EtcdBackend.open(path, { clock, random, rateLimit });
+    const onUsable = (): void => onProblem?.(undefined);
+    return await EtcdBackend.open(path, { clock, random, rateLimit, onUnusable: onProblem, onUsable });
   } catch (error) {
     if (!(error instanceof EtcdConfigError)) throw unreadable('--kvstore-config', path, error);
     throw new InputError(`--kvstore-config ${path}: ${error.message}`, { cause: error });
@@ -56,7 +60,7 @@ export async function readClusterID(
       return decoded?.ok === true ? decoded.value.id : 0;
     } catch (error) {
       if (signal.aborted) break;
-      const why = error instanceof Error ? error.message : String(error);
+      const why = messageOf(error);
       if (clock.now() - begun >= REACH_MS)
         throw new InputError(
           `the kvstore of cluster ${cluster} does not answer: ${why}; check the endpoints and certificates of --kvstore-config`,

@@ -28,10 +28,16 @@ export class RejectionReport {
   constructor(log: Logger, clock: Clock) {
     this.#log = log;
     this.#clock = clock;
-    this.#rejections = new RejectionLog((rejection) => this.#report(rejection));
+    this.#rejections = new RejectionLog();
   }
 
   add(rejection: Rejection): void {
+    this.#rejections.add(rejection);
+    this.#report(rejection);
+  }
+
+  /** Counts one that is reported elsewhere. */
+  count(rejection: Rejection): void {
     this.#rejections.add(rejection);
   }
 

@@ -6,7 +6,7 @@ export type ConfigFile =
   | { readonly kind: 'config'; readonly hash: string; readonly connect: ConnectKvstore }
   /** Something else, such as a certificate: it does not say `endpoints:`. */
   | { readonly kind: 'other' }
-  /** It cannot be read, or is a configuration that cannot be used: `why` says what to do about it. */
+  /** It is no file, cannot be read, or is a configuration that cannot be used: `why` is what is wrong with it. */
   | { readonly kind: 'unusable'; readonly why: string };
 
 /** The directory: file name → file. Hidden files (`..data` and the like) are left out. */
@@ -41,6 +41,8 @@ export interface DirectoryStep {
   readonly changes: readonly DirectoryChange[];
   /** Whether to look again soon: something is half-written, or cannot be read. */
   readonly unsettled: boolean;
+  /** When what is doubtful now is to be looked at again at the latest. */
+  readonly lookAgainAt: number | undefined;
 }
 
 /**
@@ -69,12 +71,13 @@ export function stepDirectory(
   const problems = new Map<string, string>();
   const changes: DirectoryChange[] = [];
   let unsettled = false;
+  let lookAgainAt: number | undefined;
   for (const [name, file] of listing) {
     const known = clusters.get(name);
     const refused = check(name);
     if (refused === 'own-cluster' || (file.kind === 'other' && known === undefined)) continue;
     if (refused === 'invalid-name') {
-      // A certificate that cannot be read is no cluster; only what says `endpoints:` is told of.
+      // A certificate that cannot be read is no cluster; only what says `endpoints:` is reported.
       if (file.kind === 'config') problems.set(name, INVALID_NAME);
     } else if (file.kind === 'config') {
       next.set(name, { hash: file.hash, doubtfulSince: undefined });
@@ -88,10 +91,11 @@ export function stepDirectory(
       const doubtfulSince = known.doubtfulSince ?? now;
       if (now - doubtfulSince >= GRACE_MS) continue;
       unsettled = true;
-      problems.set(name, 'the file says "endpoints:" no more; is it being written?');
+      lookAgainAt = Math.min(lookAgainAt ?? Number.POSITIVE_INFINITY, doubtfulSince + GRACE_MS);
+      problems.set(name, 'does not say "endpoints:" any more; is it being written?');
       next.set(name, { ...known, doubtfulSince });
     }
   }
   for (const name of clusters.keys()) if (!next.has(name)) changes.push({ type: 'remove', name });
-  return { state: { clusters: next, problems }, changes, unsettled };
+  return { state: { clusters: next, problems }, changes, unsettled, lookAgainAt };
 }

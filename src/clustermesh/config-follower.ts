@@ -1,6 +1,9 @@
 import { assert } from '../base/assert.ts';
 import type { Clock, Timer } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
+import { CallbackGuard } from '../base/guard.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { interruptible, Supervisor } from '../base/supervisor.ts';
 import type { ClusterMesh } from './cluster-mesh.ts';
 import {
   type ConfigListing,
@@ -18,19 +21,20 @@ export interface ConfigSource {
   watch(onChange: () => void): Unsubscribe;
 }
 
-/** What a {@link ConfigFollower} is made of. */
+/** Options of {@link ConfigFollower}. */
 export interface ConfigFollowerOptions {
   readonly source: ConfigSource;
   readonly mesh: Pick<ClusterMesh, 'add' | 'remove' | 'check'>;
   readonly clock: Clock;
-  /** Told of each problem once, and again when it is another one. `name`: the file's, empty for the directory. */
+  /** Receives each problem once, and again when it is another one. `name`: the file's, empty for the directory. */
   readonly onProblem?: ((name: string, why: string) => void) | undefined;
 }
 
 /** Changes are looked at so long after the first of them: editors and kubelets make several at once. */
 const DEBOUNCE_MS = 200;
-/** When something is half-written or unreadable. */
+/** When something is half-written or unreadable; twice as long after each look that finds the same, up to the second. */
 const RETRY_MS = 2_000;
+const MAX_RETRY_MS = 10_000;
 /** Notifications get lost (network file systems, a directory that was replaced), so it is looked at anyway. */
 const RESCAN_MS = 60_000;
 
@@ -49,17 +53,21 @@ export interface ConfigFollowerStatus {
  */
 export class ConfigFollower {
   readonly #options: ConfigFollowerOptions;
+  readonly #tasks: Supervisor;
+  readonly #guard = new CallbackGuard();
   #state: DirectoryState = EMPTY_DIRECTORY;
   #unreadable: string | undefined;
   #scans = 0;
+  #retryMs = RETRY_MS;
   #watching: Unsubscribe | undefined;
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
-  #scanning: Promise<void> | undefined;
+  #isScanning = false;
   #changed = false;
   #stopped = false;
 
   constructor(options: ConfigFollowerOptions) {
     this.#options = options;
+    this.#tasks = new Supervisor({ clock: options.clock, random: () => 1 });
   }
 
   /** Begins; resolves once every cluster that is configured now has been added to the mesh. Once only. */
@@ -69,12 +77,12 @@ export class ConfigFollower {
     await this.#scan();
   }
 
-  /** Ends; the mesh stays as it is. */
+  /** Ends, also while the directory does not answer; the mesh stays as it is. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#watching?.();
     this.#timer?.timer.cancel();
-    await this.#scanning;
+    await this.#tasks.stop();
   }
 
   status(): ConfigFollowerStatus {
@@ -90,7 +98,7 @@ export class ConfigFollower {
 
   #onChange(): void {
     this.#changed = true;
-    if (this.#scanning === undefined) this.#scanIn(DEBOUNCE_MS);
+    if (!this.#isScanning) this.#scanIn(DEBOUNCE_MS);
   }
 
   /** Never later than was said before. */
@@ -103,35 +111,36 @@ export class ConfigFollower {
     this.#timer = { at, timer: clock.after(delayMs, () => void this.#scan()) };
   }
 
-  #scan(): Promise<void> {
+  async #scan(): Promise<void> {
     this.#timer = undefined;
     this.#changed = false;
-    this.#scanning = this.#scanNow().finally(() => {
-      this.#scanning = undefined;
-      if (this.#changed) this.#scanIn(DEBOUNCE_MS);
-    });
-    return this.#scanning;
+    this.#isScanning = true;
+    await this.#tasks.run('scan', (signal) => this.#scanNow(signal));
+    this.#isScanning = false;
+    if (this.#changed) this.#scanIn(DEBOUNCE_MS);
   }
 
-  async #scanNow(): Promise<void> {
+  async #scanNow(signal: AbortSignal): Promise<void> {
     const { source, clock, mesh } = this.#options;
     const before = this.#problems();
     this.#scans++;
-    let unsettled = true;
+    let lookAgainMs = MAX_RETRY_MS;
     try {
-      const listing = await source.list();
-      if (this.#stopped) return;
+      const listing = await interruptible(() => source.list(), signal);
+      const now = clock.now();
       const check = (name: string): ReturnType<typeof mesh.check> => mesh.check(name);
-      const step = stepDirectory(this.#state, listing, { now: clock.now(), check });
+      const step = stepDirectory(this.#state, listing, { now, check });
       this.#state = step.state;
       this.#unreadable = undefined;
-      unsettled = step.unsettled;
+      if (!step.unsettled) lookAgainMs = RESCAN_MS;
+      else if (step.lookAgainAt !== undefined) lookAgainMs = step.lookAgainAt - now;
       await Promise.all(step.changes.map((change) => this.#apply(change)));
     } catch (error) {
-      this.#unreadable = error instanceof Error ? error.message : String(error);
+      if (signal.aborted) return;
+      this.#unreadable = messageOf(error);
     }
-    this.#report(before);
-    this.#scanIn(unsettled ? RETRY_MS : RESCAN_MS);
+    this.#retryMs = this.#report(before) ? RETRY_MS : Math.min(2 * this.#retryMs, MAX_RETRY_MS);
+    this.#scanIn(lookAgainMs === RESCAN_MS ? RESCAN_MS : Math.min(lookAgainMs, this.#retryMs));
   }
 
   async #apply(change: DirectoryChange): Promise<void> {
@@ -140,9 +149,10 @@ export class ConfigFollower {
     else await mesh.add(change.name, change.connect);
   }
 
-  #report(before: ReadonlyMap<string, string>): void {
-    for (const [name, why] of this.#problems()) {
-      if (before.get(name) !== why) this.#options.onProblem?.(name, why);
-    }
+  /** Reports what is wrong now and was not before; whether there was any such thing. */
+  #report(before: ReadonlyMap<string, string>): boolean {
+    const news = [...this.#problems()].filter(([name, why]) => before.get(name) !== why);
+    for (const [name, why] of news) this.#guard.call(this.#options.onProblem, name, why);
+    return news.length > 0;
   }
 }

@@ -1,8 +1,18 @@
-import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  copyFileSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ConfigFolder } from '../../src/agent/config-folder.ts';
 import type { EtcdConfig } from '../../src/kvstore/etcd/etcd-config.ts';
+import { TestAuthority } from '../kvstore/etcd/support/certificates.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
 function folderOf(path: string): { folder: ConfigFolder; connected: EtcdConfig[] } {
@@ -20,6 +30,12 @@ async function hashOf(folder: ConfigFolder, name: string): Promise<string | unde
 }
 
 const YAML = 'endpoints:\n- https://east:2379\n';
+
+function newAuthority(name: string): TestAuthority {
+  const authority = new TestAuthority(name);
+  onTestFinished(() => rmSync(authority.folder, { recursive: true }));
+  return authority;
+}
 
 /** A folder as Kubernetes mounts a secret: `a` → `..data/a`, `..data` → `..1/`. */
 function mounted(content: string): { path: string; swap: (content: string) => void } {
@@ -39,9 +55,8 @@ function mounted(content: string): { path: string; swap: (content: string) => vo
 }
 
 describe('a folder of configurations', () => {
-  it('shows files that say endpoints, through links, without what is hidden or a folder', async () => {
+  it('shows files that say endpoints, through links, without what is hidden', async () => {
     const { path } = mounted(YAML);
-    mkdirSync(join(path, 'sub'));
     writeFileSync(join(path, 'ca.crt'), 'CERTIFICATE');
     const listing = await folderOf(path).folder.list();
     expect([...listing].map(([name, { kind }]) => [name, kind])).toEqual([
@@ -49,6 +64,89 @@ describe('a folder of configurations', () => {
       ['ca.crt', 'other'],
     ]);
   });
+
+  it.each([
+    'endpoints: [a:1]',
+    '  endpoints  : [a:1]',
+    '"endpoints": [a:1]',
+    "username: u\n'endpoints': [a:1]",
+    '# a comment: with a colon\r\nendpoints:\r\n- a:1\r\n',
+  ])('takes %j for a configuration', async (content) => {
+    const listing = await folderOf(temporaryFolder({ a: content })).folder.list();
+    expect(listing.get('a')?.kind).toBe('config');
+  });
+
+  it.each([
+    '',
+    'endpoints',
+    '- endpoints: [a:1]',
+    'my-endpoints: [a:1]',
+    'x endpoints: [a:1]',
+    'a: endpoints: b',
+  ])('takes %j for something else', async (content) => {
+    const listing = await folderOf(temporaryFolder({ a: content })).folder.list();
+    expect(listing.get('a')?.kind).toBe('other');
+  });
+
+  it('is read at once whatever is in it (freeze: 100,000 newlines took 39 s)', async () => {
+    const path = temporaryFolder({
+      newlines: '\n'.repeat(200_000),
+      blanks: ' \n'.repeat(100_000),
+      keys: `${YAML}${Array.from({ length: 7000 }, (_, i) => `k${i}: 1\n`).join('')}`,
+      large: `${YAML}${'# x\n'.repeat(30_000)}`,
+    });
+    const began = process.cpuUsage();
+    const listing = await folderOf(path).folder.list();
+    const { user, system } = process.cpuUsage(began);
+    expect((user + system) / 1000).toBeLessThan(1000);
+    expect(
+      [...listing].map(([name, file]) => [name, file.kind === 'unusable' ? file.why : file.kind]),
+    ).toEqual([
+      ['blanks', 'other'],
+      ['keys', 'has more than 4096 words'],
+      ['large', 'is larger than 64 kB'],
+      ['newlines', 'other'],
+    ]);
+  });
+
+  it('says of what is no file what it is, and neither opens it nor takes it for removed (freeze: withdrawn)', async () => {
+    const path = temporaryFolder({});
+    mkdirSync(join(path, 'folder'));
+    execFileSync('mkfifo', [join(path, 'fifo')]);
+    symlinkSync('/dev/zero', join(path, 'device'));
+    const listing = await folderOf(path).folder.list();
+    expect([...listing]).toEqual([
+      ['device', { kind: 'unusable', why: 'is a device, not a file' }],
+      ['fifo', { kind: 'unusable', why: 'is a FIFO, not a file' }],
+      ['folder', { kind: 'unusable', why: 'is a folder, not a file' }],
+    ]);
+  });
+
+  it.each(['.', './', '../', 'absolute'])(
+    'is watched on when it was replaced by another one, however its path is written: %s (regression)',
+    async (written) => {
+      const parent = temporaryFolder({ 'cfg/b': YAML });
+      const before = process.cwd();
+      onTestFinished(() => process.chdir(before));
+      process.chdir(written === '../' ? join(parent, 'cfg') : parent);
+      const path =
+        { '.': 'cfg', './': './cfg/', '../': '../cfg', absolute: join(parent, 'cfg') }[written] ?? '';
+      const { folder } = folderOf(path);
+      process.chdir(before);
+      const onChange = vi.fn();
+      const off = folder.watch(onChange);
+      onTestFinished(() => off());
+      await folder.list();
+      renameSync(join(parent, 'cfg'), join(parent, 'old'));
+      mkdirSync(join(parent, 'cfg'));
+      await vi.waitFor(() => expect(onChange).toHaveBeenCalled());
+      await folder.list();
+      onChange.mockClear();
+      writeFileSync(join(parent, 'cfg', 'a'), YAML);
+      await vi.waitFor(() => expect(onChange).toHaveBeenCalled());
+      expect([...(await folder.list()).keys()]).toEqual(['a']);
+    },
+  );
 
   it('tells of a secret that was swapped, which only changes ..data (trap of 1.8: edits are missed)', async () => {
     const { path, swap } = mounted(YAML);
@@ -73,15 +171,46 @@ describe('a folder of configurations', () => {
   });
 
   it('has changed when a certificate that a configuration names was renewed', async () => {
-    const path = temporaryFolder({ 'ca.crt': '-----BEGIN CERTIFICATE-----\nold' });
-    writeFileSync(join(path, 'a'), `${YAML}trusted-ca-file: ${join(path, 'ca.crt')}\n`);
+    const authority = newAuthority('old');
+    const path = temporaryFolder({});
+    const ca = join(path, 'ca.crt');
+    copyFileSync(authority.ca, ca);
+    writeFileSync(join(path, 'a'), `${YAML}trusted-ca-file: ${ca}\n`);
     const { folder, connected } = folderOf(path);
     const before = await hashOf(folder, 'a');
-    writeFileSync(join(path, 'ca.crt'), '-----BEGIN CERTIFICATE-----\nnew');
+    expect(await hashOf(folder, 'a')).toBe(before);
+    copyFileSync(newAuthority('new').ca, ca);
     expect(await hashOf(folder, 'a')).not.toBe(before);
     const file = (await folder.list()).get('a');
     expect(() => file?.kind === 'config' && file.connect(new AbortController().signal)).toThrow();
-    expect(connected[0]?.tls?.ca?.toString()).toContain('new');
+    expect(connected[0]?.tls?.ca).toEqual(readFileSync(ca));
+  });
+
+  it('keeps a pair that is renewed file by file from use until both are there (freeze: connection dropped)', async () => {
+    const authority = newAuthority('mesh');
+    const [old, renewed] = [authority.issue('client'), authority.issue('client')];
+    const path = temporaryFolder({});
+    const [cert, key] = [join(path, 'c.crt'), join(path, 'c.key')];
+    writeFileSync(join(path, 'a'), `${YAML}cert-file: ${cert}\nkey-file: ${key}\n`);
+    copyFileSync(old.certificate, cert);
+    copyFileSync(old.key, key);
+    const { folder } = folderOf(path);
+    const before = await hashOf(folder, 'a');
+    expect(before).toBeDefined();
+    copyFileSync(renewed.certificate, cert);
+    expect((await folder.list()).get('a')).toMatchObject({
+      kind: 'unusable',
+      why: expect.stringContaining('the key is not that of the certificate'),
+    });
+    copyFileSync(renewed.key, key);
+    const after = await hashOf(folder, 'a');
+    expect(after).toBeDefined();
+    expect(after).not.toBe(before);
+    rmSync(key);
+    expect((await folder.list()).get('a')).toMatchObject({
+      kind: 'unusable',
+      why: expect.stringMatching(/^key-file .*c\.key": ENOENT/),
+    });
   });
 
   it.each([

@@ -44,6 +44,7 @@ describe('a listing of the configuration directory', () => {
   it('ignores the own cluster and files that are no configuration', () => {
     const { changes, state, unsettled } = step({ own: config('1'), 'ca.crt': OTHER });
     expect([changes, [...state.problems], unsettled]).toEqual([[], [], false]);
+    expect(step({ own: broken('a FIFO'), '-a': broken('a FIFO') }).state.problems.size).toBe(0);
   });
 
   it('refuses a name that no cluster can have, with the reason', () => {
@@ -73,8 +74,17 @@ describe('a listing of the configuration directory', () => {
     expect([did(torn), torn.unsettled]).toEqual([[], true]);
     expect(did(step({ a: config('1') }, torn.state, 2000))).toEqual([]);
     expect(did(step({ a: config('2') }, torn.state, 2000))).toEqual(['change a']);
+    expect(torn.lookAgainAt).toBe(1000 + GRACE_MS);
     const still = step({ a: OTHER }, torn.state, 999 + GRACE_MS);
     expect(did(still)).toEqual([]);
+    expect(still.lookAgainAt).toBe(1000 + GRACE_MS);
+    // Of several, the one that is due first.
+    const both = step(
+      { a: OTHER, b: OTHER },
+      step({ a: OTHER, b: config('1') }, torn.state, 2000).state,
+      3000,
+    );
+    expect(both.lookAgainAt).toBe(1000 + GRACE_MS);
     expect(did(step({ a: OTHER }, still.state, 1000 + GRACE_MS))).toEqual(['remove a']);
   });
 });

@@ -102,6 +102,68 @@ describe('a configuration directory that is followed', () => {
     },
   );
 
+  it('keeps a cluster whose file is being rewritten, whatever the clock is set to (freeze: dropped)', async () => {
+    directory.write('a', config('1'));
+    await follower.start();
+    directory.write('a', { kind: 'other' });
+    await advance(clock, 3000);
+    clock.setWallTimeBy(3_600_000);
+    await advance(clock, 3000);
+    clock.setWallTimeBy(-7_200_000);
+    await advance(clock, 3000);
+    expect(did).toEqual(['add a']);
+    expect(follower.status().problems).toEqual({
+      a: 'does not say "endpoints:" any more; is it being written?',
+    });
+    await advance(clock, 2000);
+    expect(did).toEqual(['add a', 'remove a']);
+    await follower.stop();
+  });
+
+  it('is looked at ever less often while the same is wrong with it', async () => {
+    directory.write('a', { kind: 'unusable', why: 'no YAML' });
+    await follower.start();
+    await advance(clock, 600_000);
+    expect(directory.listings).toBeLessThan(65);
+    expect(problems).toHaveLength(1);
+    directory.write('b', { kind: 'unusable', why: 'no YAML' }, { told: false });
+    while (problems.length < 2) await advance(clock, 100);
+    const before = directory.listings;
+    await advance(clock, 2_000);
+    expect(directory.listings).toBe(before + 1);
+    await follower.stop();
+  });
+
+  it('ends while the directory does not answer (freeze: stop never resolved), and reports to nobody after', async () => {
+    await follower.start();
+    directory.list = () => new Promise(() => {});
+    directory.write('a', config('1'));
+    await advance(clock, 1000);
+    await follower.stop();
+    expect([did, problems, clock.pending]).toEqual([[], [], 0]);
+  });
+
+  it('goes on when its user’s report throws', async () => {
+    follower = new ConfigFollower({
+      source: directory,
+      clock,
+      mesh: {
+        check: () => undefined,
+        add: () => Promise.resolve('added'),
+        remove: () => Promise.resolve(true),
+      },
+      onProblem: () => {
+        throw new Error('a broken report');
+      },
+    });
+    directory.write('a', { kind: 'unusable', why: 'no YAML' });
+    await follower.start();
+    directory.write('a', config('1'), { told: false });
+    await advance(clock, 2000);
+    expect(follower.status()).toMatchObject({ clusters: 1, problems: {} });
+    await follower.stop();
+  });
+
   it('is left alone after the end', async () => {
     await follower.start();
     await follower.stop();

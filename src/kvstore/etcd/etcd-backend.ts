@@ -1,12 +1,13 @@
-import { readFile } from 'node:fs/promises';
 import type { Clock, Random } from '../../base/clock.ts';
+import { messageOf } from '../../base/failure.ts';
+import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { equalBytes } from '../bytes.ts';
 import { KvstoreClient, type KvstoreClientOptions } from '../kvstore-client.ts';
 import { RateLimit, type RateLimitOptions } from '../rate-limit.ts';
 import type { EtcdConfig } from './etcd-config.ts';
-import { type LoadedEtcdConfig, loadEtcdConfig } from './etcd-config-file.ts';
+import { type LoadedEtcdConfig, loadEtcdConfigFile } from './etcd-config-file.ts';
 import { EtcdTransport } from './etcd-transport.ts';
 
 /** Options of {@link EtcdBackend}. */
@@ -23,9 +24,11 @@ export interface EtcdBackendOptions extends Pick<KvstoreClientOptions, 'onFailur
 export interface OpenEtcdOptions extends EtcdBackendOptions {
   /** How often the files are looked at again. Default 10 s. */
   readonly reloadIntervalMs?: number | undefined;
-  /** Told when the files have become unusable, once for each reason; the connection goes on with what it has. */
+  /** Receives why the files have become unusable, once for each reason; the connection goes on with what it has. */
   readonly onUnusable?: ((why: string) => void) | undefined;
-  /** Told when a changed configuration has been taken over. */
+  /** Called when they are usable again, changed or not. */
+  readonly onUsable?: (() => void) | undefined;
+  /** Called when a changed configuration has been taken over. */
   readonly onReload?: (() => void) | undefined;
 }
 
@@ -53,7 +56,7 @@ export class EtcdBackend extends KvstoreClient {
    * and with `EtcdConfigError` when it cannot be used.
    */
   static async open(path: string, options: OpenEtcdOptions = {}): Promise<EtcdBackend> {
-    const loaded = await loadFile(path);
+    const loaded = await loadEtcdConfigFile(path);
     const backend = new EtcdBackend(loaded.config, options);
     void backend.#followFile(path, loaded, options);
     return backend;
@@ -80,33 +83,34 @@ export class EtcdBackend extends KvstoreClient {
   }
 
   async #followFile(path: string, first: LoadedEtcdConfig, options: OpenEtcdOptions): Promise<void> {
-    const { clock = systemClock, reloadIntervalMs = RELOAD_INTERVAL_MS, onUnusable, onReload } = options;
+    const { clock = systemClock, reloadIntervalMs = RELOAD_INTERVAL_MS } = options;
     const { signal } = this.#closed;
+    const guard = new CallbackGuard();
     let current = first;
-    let reported = '';
+    let reported: string | undefined;
     for (;;) {
       await sleep(clock, reloadIntervalMs, signal);
       if (signal.aborted) return;
       try {
-        const loaded = await loadFile(path);
-        reported = '';
-        if (signal.aborted || sameParts(loaded, current)) continue;
-        current = loaded;
+        const loaded = await loadEtcdConfigFile(path);
+        if (signal.aborted) return;
+        if (reported !== undefined) guard.call(options.onUsable);
+        reported = undefined;
+        if (sameParts(loaded, current)) continue;
         this.reconfigure(loaded.config);
-        onReload?.();
+        current = loaded;
+        guard.call(options.onReload);
       } catch (error) {
-        const why = error instanceof Error ? error.message : String(error);
-        if (why !== reported) onUnusable?.(why);
+        const why = messageOf(error);
+        if (why !== reported) guard.call(options.onUnusable, why);
         reported = why;
       }
     }
   }
 }
 
-async function loadFile(path: string): Promise<LoadedEtcdConfig> {
-  return loadEtcdConfig(await readFile(path, 'utf8'));
-}
-
-function sameParts(a: LoadedEtcdConfig, b: LoadedEtcdConfig): boolean {
-  return a.parts.every((part, i) => equalBytes(Buffer.from(part), Buffer.from(b.parts[i] ?? '')));
+function sameParts({ parts: a }: LoadedEtcdConfig, { parts: b }: LoadedEtcdConfig): boolean {
+  return (
+    a.length === b.length && a.every((part, i) => equalBytes(Buffer.from(part), Buffer.from(b[i] ?? '')))
+  );
 }

@@ -1,6 +1,20 @@
-import { readFile } from 'node:fs/promises';
-import { parse } from 'yaml';
+import { X509Certificate } from 'node:crypto';
+import { createSecureContext } from 'node:tls';
+import { Lexer, parse } from 'yaml';
+import { messageOf } from '../../base/failure.ts';
 import type { EtcdConfig, EtcdTLS } from './etcd-config.ts';
+import { readFileHead } from './regular-file.ts';
+
+/** A configuration is a page of text; a larger one is rejected. */
+export const MAX_CONFIG_BYTES: number = 64 << 10;
+/** A bundle of all public authorities is 200 kB. */
+const MAX_PEM_BYTES = 1 << 20;
+/**
+ * Of the lexer, and the characters of one. The time of the YAML parser is quadratic in them for some texts: 64 kB of
+ * `! ` take 4 s. 255 endpoints are 1,500 tokens.
+ */
+const MAX_TOKENS = 4096;
+const MAX_TOKEN_LENGTH = 4096;
 
 /** A configuration that cannot be used; the message names field and value. */
 export class EtcdConfigError extends Error {
@@ -10,13 +24,27 @@ export class EtcdConfigError extends Error {
 /** A configuration with the files that it names, read. */
 export interface LoadedEtcdConfig {
   readonly config: EtcdConfig;
-  /** Everything that the configuration was made of, for comparing. */
+  /** Paths of the files that it names. */
+  readonly files: readonly string[];
+  /** Everything that the configuration depends on, for comparing: its text, and what is in its files. */
   readonly parts: readonly (string | Buffer)[];
+}
+
+/** Reads a file that a configuration names; rejects with what is wrong with it. */
+export type ReadPem = (path: string) => Promise<Buffer>;
+
+/** At most 1 MB of PEM. */
+export async function readPem(path: string): Promise<Buffer> {
+  const { bytes, isWhole } = await readFileHead(path, MAX_PEM_BYTES);
+  if (!isWhole) throw new Error('is larger than 1 MB');
+  // A file that is being written is empty or cut: better to keep what one has than to break the connection.
+  if (!bytes.includes('-----BEGIN ')) throw new Error('holds no PEM');
+  return bytes;
 }
 
 type Fields = ReadonlyMap<unknown, unknown>;
 
-function refuse(field: string, value: unknown, why: string): never {
+function reject(field: string, value: unknown, why: string): never {
   // Passwords are not for logs.
   const shown = field === 'password' ? '' : ` ${JSON.stringify(value)}`;
   throw new EtcdConfigError(`${field}${shown}: ${why}`);
@@ -25,12 +53,12 @@ function refuse(field: string, value: unknown, why: string): never {
 function text(fields: Fields, field: string): string | undefined {
   const value = fields.get(field);
   if (value === undefined || value === null || value === '') return undefined;
-  return typeof value === 'string' ? value : refuse(field, value, 'must be text');
+  return typeof value === 'string' ? value : reject(field, value, 'must be text');
 }
 
 function flag(fields: Fields, field: string): boolean {
   const value = fields.get(field) ?? false;
-  return typeof value === 'boolean' ? value : refuse(field, value, 'must be true or false');
+  return typeof value === 'boolean' ? value : reject(field, value, 'must be true or false');
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = {
@@ -49,7 +77,7 @@ function duration(fields: Fields, field: string): number | undefined {
   const value = fields.get(field) ?? 0;
   if (typeof value === 'number' && value >= 0) return value / 1e6 || undefined;
   if (typeof value !== 'string' || !DURATION.test(value))
-    return refuse(field, value, 'must be a duration, such as 10s');
+    return reject(field, value, 'must be a duration, such as 10s');
   const parts = value.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/g);
   const sum = [...parts].reduce((ms, [, count, unit]) => ms + Number(count) * (UNIT_MS[unit ?? ''] ?? 0), 0);
   return sum || undefined;
@@ -58,57 +86,113 @@ function duration(fields: Fields, field: string): number | undefined {
 function endpoints(fields: Fields, plain: 'http' | 'https'): readonly string[] {
   const value = fields.get('endpoints');
   if (!Array.isArray(value) || value.length === 0)
-    return refuse('endpoints', value, 'must be a list of at least one URL');
+    return reject('endpoints', value, 'must be a list of at least one URL');
   const urls = value.map((item: unknown) => endpoint(item, plain));
   const schemes = new Set(urls.map((url) => url.split(':', 1)[0]));
-  return schemes.size === 1 ? urls : refuse('endpoints', value, 'must all be http or all be https');
+  return schemes.size === 1 ? urls : reject('endpoints', value, 'must all be http or all be https');
 }
 
 function endpoint(item: unknown, plain: 'http' | 'https'): string {
-  if (typeof item !== 'string' || item === '') return refuse('endpoints', item, 'must be a URL');
+  if (typeof item !== 'string' || item === '') return reject('endpoints', item, 'must be a URL');
   const url = /^[a-z]+:\/\//.test(item) ? item : `${plain}://${item}`;
   const { protocol, host } = URL.canParse(url) ? new URL(url) : { protocol: '', host: '' };
   const known = (protocol === 'http:' || protocol === 'https:') && host !== '';
-  return known ? url.replace(/\/$/, '') : refuse('endpoints', item, 'must be a URL of http or https');
+  return known ? url.replace(/\/$/, '') : reject('endpoints', item, 'must be a URL of http or https');
+}
+
+function checkSize(content: string): void {
+  if (content.length > MAX_CONFIG_BYTES) throw new EtcdConfigError('is larger than 64 kB');
+  let tokens = 0;
+  for (const token of new Lexer().lex(content)) {
+    if (++tokens > MAX_TOKENS) throw new EtcdConfigError(`has more than ${MAX_TOKENS} words`);
+    if (token.length > MAX_TOKEN_LENGTH)
+      throw new EtcdConfigError(`has a value of more than ${MAX_TOKEN_LENGTH} characters`);
+  }
 }
 
 function parseFields(content: string): Fields {
+  checkSize(content);
   try {
-    const document: unknown = parse(content, { mapAsMap: true });
+    const document: unknown = parse(content, { mapAsMap: true, logLevel: 'error' });
     if (document instanceof Map) return document;
   } catch (error) {
-    const why = error instanceof Error ? error.message.split(/:?\n/, 1)[0] : String(error);
-    throw new EtcdConfigError(`no YAML: ${why}`);
+    const [why = ''] = messageOf(error).split('\n', 1);
+    throw new EtcdConfigError(`no YAML: ${why.endsWith(':') ? why.slice(0, -1) : why}`);
   }
   throw new EtcdConfigError('must be YAML with fields such as endpoints');
 }
 
-async function file(fields: Fields, ...names: readonly string[]): Promise<Buffer | undefined> {
+/** A file that is named by the first of `names` that is there. */
+interface NamedFile {
+  readonly path: string;
+  readonly bytes: Buffer;
+}
+
+async function file(
+  fields: Fields,
+  read: ReadPem,
+  ...names: readonly string[]
+): Promise<NamedFile | undefined> {
   for (const name of names) {
     const path = text(fields, name);
     if (path === undefined) continue;
-    const content = await readFile(path).catch((error: unknown) =>
-      refuse(name, path, error instanceof Error ? error.message : String(error)),
-    );
-    // A file that is being written is empty or cut: better to keep what one has than to break the connection.
-    return content.includes('-----BEGIN ') ? content : refuse(name, path, 'holds no PEM');
+    return { path, bytes: await read(path).catch((error: unknown) => reject(name, path, messageOf(error))) };
   }
   return undefined;
 }
 
 /**
- * Reads a Cilium etcd configuration (WIRE, "etcd configuration file"): its YAML, and the certificates that it
- * names. Unknown fields are ignored. Throws {@link EtcdConfigError}.
+ * Rejects what no connection could be made with: the two files of a pair are renewed one after the other, and until the
+ * second has followed the connection is to go on with what it has.
  */
-export async function loadEtcdConfig(content: string): Promise<LoadedEtcdConfig> {
-  const fields = parseFields(content);
-  const [ca, certificate, key] = await Promise.all([
-    file(fields, 'trusted-ca-file', 'ca-file'),
-    file(fields, 'cert-file'),
-    file(fields, 'key-file'),
-  ]);
-  if ((certificate === undefined) !== (key === undefined))
+function checkPair(certificate: Buffer | undefined, key: Buffer | undefined): void {
+  if (certificate === undefined && key === undefined) return;
+  if (certificate === undefined || key === undefined)
     throw new EtcdConfigError('cert-file and key-file: one needs the other');
+  try {
+    createSecureContext({ cert: certificate, key });
+  } catch (error) {
+    const why = messageOf(error);
+    throw new EtcdConfigError(
+      why.includes('key values mismatch')
+        ? 'cert-file and key-file: the key is not that of the certificate; are they being renewed?'
+        : `cert-file and key-file: ${why}`,
+    );
+  }
+}
+
+function checkAuthorities(ca: Buffer | undefined): void {
+  if (ca === undefined) return;
+  try {
+    new X509Certificate(ca);
+  } catch (error) {
+    throw new EtcdConfigError(`trusted-ca-file: no certificate: ${messageOf(error)}`);
+  }
+}
+
+/** Reads the file of a configuration and what it names; see {@link loadEtcdConfig}. Rejects as `fs` does, too. */
+export async function loadEtcdConfigFile(path: string): Promise<LoadedEtcdConfig> {
+  // One byte more than is accepted, so that it is seen.
+  const { bytes } = await readFileHead(path, MAX_CONFIG_BYTES + 1);
+  return loadEtcdConfig(bytes.toString('utf8'));
+}
+
+/**
+ * Reads a Cilium etcd configuration (WIRE, "etcd configuration file"): its YAML, of at most 64 kB, and the certificates
+ * that it names. Unknown fields are ignored. Throws {@link EtcdConfigError}, also when key and certificate do not match.
+ */
+export async function loadEtcdConfig(content: string, read: ReadPem = readPem): Promise<LoadedEtcdConfig> {
+  const fields = parseFields(content);
+  const [authorities, certificateFile, keyFile] = await Promise.all([
+    file(fields, read, 'trusted-ca-file', 'ca-file'),
+    file(fields, read, 'cert-file'),
+    file(fields, read, 'key-file'),
+  ]);
+  const ca = authorities?.bytes;
+  const certificate = certificateFile?.bytes;
+  const key = keyFile?.bytes;
+  checkPair(certificate, key);
+  checkAuthorities(ca);
   const secured = !flag(fields, 'insecure-transport');
   const urls = endpoints(fields, secured && ca !== undefined ? 'https' : 'http');
   const tls: EtcdTLS = {
@@ -126,5 +210,10 @@ export async function loadEtcdConfig(content: string): Promise<LoadedEtcdConfig>
     keepAliveTimeMs: duration(fields, 'keep-alive-time'),
     keepAliveTimeoutMs: duration(fields, 'keep-alive-timeout'),
   };
-  return { config, parts: [content, ca ?? '', certificate ?? '', key ?? ''] };
+  const files = [authorities, certificateFile, keyFile].filter((named) => named !== undefined);
+  return {
+    config,
+    files: files.map(({ path }) => path),
+    parts: [content, ...files.map(({ bytes }) => bytes)],
+  };
 }

@@ -1,8 +1,14 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { loadEtcdConfig } from '../../../src/kvstore/etcd/etcd-config-file.ts';
+import {
+  EtcdConfigError,
+  loadEtcdConfig,
+  loadEtcdConfigFile,
+} from '../../../src/kvstore/etcd/etcd-config-file.ts';
+import { TestAuthority } from './support/certificates.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'etcd-config-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -13,25 +19,31 @@ function file(name: string, content: string): string {
   return path;
 }
 
-const pem = (what: string): string => `-----BEGIN ${what}-----\nAA==\n-----END ${what}-----\n`;
-const ca = file('ca.pem', pem('CERTIFICATE'));
-const cert = file('cert.pem', pem('CERTIFICATE'));
-const key = file('key.pem', pem('PRIVATE KEY'));
+const authority = new TestAuthority('etcd-config-file');
+afterAll(() => rmSync(authority.folder, { recursive: true }));
+const { ca } = authority;
+const { certificate: cert, key } = authority.issue('client');
+const other = authority.issue('client');
+const garbage = file('garbage.pem', '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n');
+const TLS = 'endpoints: [https://a:1]\n';
 
 describe('an etcd configuration file', () => {
   it('of a Cilium clustermesh is read with its certificates', async () => {
-    const { config } = await loadEtcdConfig(
+    const { config, files, parts } = await loadEtcdConfig(
       `endpoints:\n- https://a.mesh.cilium.io:2379\ntrusted-ca-file: ${ca}\nkey-file: ${key}\ncert-file: ${cert}\n`,
     );
     expect(config).toMatchObject({
       endpoints: ['https://a.mesh.cilium.io:2379'],
       tls: {
-        ca: Buffer.from(pem('CERTIFICATE')),
-        key: Buffer.from(pem('PRIVATE KEY')),
+        ca: readFileSync(ca),
+        certificate: readFileSync(cert),
+        key: readFileSync(key),
         insecureSkipVerify: false,
       },
       auth: undefined,
     });
+    expect(files).toEqual([ca, cert, key]);
+    expect(parts.slice(1)).toEqual([ca, cert, key].map((path) => readFileSync(path)));
   });
 
   it('may name a user, times, and endpoints without a scheme', async () => {
@@ -61,12 +73,61 @@ describe('an etcd configuration file', () => {
     [`endpoints: [a:1]\ncert-file: ${cert}`, 'cert-file and key-file'],
     ['endpoints: [a:1]\ntrusted-ca-file: /nowhere/ca.pem', 'trusted-ca-file "/nowhere/ca.pem"'],
     [`endpoints: [a:1]\nca-file: ${file('half.pem', '')}`, 'holds no PEM'],
-  ])('%j is refused: %s', async (content, message) => {
+    [`${TLS}ca-file: ${garbage}`, 'trusted-ca-file: no certificate'],
+    [`${TLS}cert-file: ${garbage}\nkey-file: ${key}`, 'cert-file and key-file: '],
+    [`${TLS}cert-file: ${cert}\nkey-file: ${other.key}`, 'the key is not that of the certificate'],
+    [`${TLS}ca-file: ${folder}`, `ca-file "${folder}": is a folder, not a file`],
+    [`${TLS}ca-file: /dev/zero`, 'ca-file "/dev/zero": is a device, not a file'],
+    [`${TLS}ca-file: ${file('large.pem', 'x'.repeat((1 << 20) + 1))}`, 'is larger than 1 MB'],
+    [`${TLS}${'#'.repeat(64 << 10)}`, 'is larger than 64 kB'],
+    [`${TLS}${'a: 1\n'.repeat(2000)}`, 'has more than 4096 words'],
+    [`${TLS}a: ${'x'.repeat(5000)}`, 'has a value of more than 4096 characters'],
+  ])('%j is rejected: %s', async (content, message) => {
     await expect(loadEtcdConfig(content)).rejects.toThrow(message);
   });
 
   it('does not show a password that is wrong', async () => {
     const refusal = loadEtcdConfig('endpoints: [a:1]\nusername: u\npassword: [secret]');
     await expect(refusal).rejects.toThrow(/^password: /);
+  });
+});
+
+/** Texts that a parser of YAML may take long for, as long as they may be. */
+const HOSTILE: readonly (readonly [string, string])[] = [
+  ['distinct keys', Array.from({ length: 9000 }, (_, i) => `k${i}: 1\n`).join('')],
+  ['keys of a flow', `{${Array.from({ length: 9000 }, (_, i) => `k${i}: 1,`).join('')}}`],
+  ['anchors', Array.from({ length: 5000 }, (_, i) => `- &a${i} x\n`).join('')],
+  ['an open quote', `a: "${'x\n'.repeat(32_000)}`],
+  ...['! ', '!!str ', '[', '{', '- ', '-\n', '? ', ': ', '\n', ' \n', '%a\n', '---\n', '&a '].map(
+    (text) => [text, text.repeat((64 << 10) / text.length)] as const,
+  ),
+];
+
+describe('a hostile configuration', () => {
+  it.each(HOSTILE)(
+    'of 64 kB is rejected at once: %j (freeze: seconds in the parser)',
+    async (_what, text) => {
+      for (const content of [text, text.slice(0, 4000)]) {
+        const began = process.cpuUsage();
+        await expect(loadEtcdConfig(content)).rejects.toThrow(EtcdConfigError);
+        const { user, system } = process.cpuUsage(began);
+        expect((user + system) / 1000).toBeLessThan(500);
+      }
+    },
+  );
+});
+
+describe('a path that is no file', () => {
+  it('is rejected without being opened: a FIFO would wait for its writer, a device never end (freeze)', async () => {
+    const fifo = join(folder, 'fifo');
+    execFileSync('mkfifo', [fifo]);
+    await expect(loadEtcdConfigFile(fifo)).rejects.toThrow('is a FIFO, not a file');
+    await expect(loadEtcdConfigFile('/dev/zero')).rejects.toThrow('is a device, not a file');
+    await expect(loadEtcdConfigFile(folder)).rejects.toThrow('is a folder, not a file');
+    await expect(loadEtcdConfigFile(file('huge.yaml', '\n'.repeat(1 << 20)))).rejects.toThrow(
+      'larger than 64 kB',
+    );
+    const good = file('good.yaml', 'endpoints: [a:1]');
+    expect((await loadEtcdConfigFile(good)).config.endpoints).toEqual(['http://a:1']);
   });
 });
