@@ -43,6 +43,9 @@ export interface ClaimSink {
   ): void;
 }
 
+/** A look at a row takes some ns, taking a claim away about a µs. */
+const LOOKS_PER_CLAIM = 128;
+
 function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
   return key.form === 'cidr' && key.length === addressBits(key.family);
 }
@@ -114,26 +117,40 @@ export class ClaimState {
     return 'applied';
   }
 
-  /** Takes every claim of a writer away, and says how many there were. `key` is a register to work in. */
-  withdraw(by: Writer, key: PrefixRegister): number {
+  /** Whether a writer has any claim. */
+  holds(writer: Writer): boolean {
+    return this.rows.writers.find(writer) >= 0 || this.overruled.slotsOf(writer).size > 0;
+  }
+
+  /**
+   * Takes claims of a writer away, overruled ones first: at most `limit`, and looking at no more than
+   * {@link LOOKS_PER_CLAIM} rows for each of them. Says how many, and the row to go `on` from. `key` is a register to
+   * work in.
+   */
+  withdraw(by: Writer, key: PrefixRegister, limit: number, from = 0): { withdrawn: number; on: number } {
     let withdrawn = 0;
-    for (const slot of this.overruled.slots()) {
-      if (this.overruled.find(slot, by) === undefined) continue;
+    for (const slot of this.overruled.slotsOf(by)) {
+      if (withdrawn === limit) break;
       this.table.keyOf(slot, key);
       this.#sink.willChange(key, slot);
       this.overruled.remove(slot, by);
       withdrawn++;
     }
-    for (const slot of this.table.slots()) {
+    let on = from;
+    for (let looks = LOOKS_PER_CLAIM * limit; withdrawn < limit && looks > 0; ) {
       const writer = this.rows.writers.find(by);
-      if (writer < 0) break; // holds nothing any more
-      if (this.rows.writer(slot) !== writer) continue;
+      if (writer < 0) break;
+      const end = Math.min(this.table.slotLimit, on + looks);
+      const slot = this.rows.findWriter(writer, on, end);
+      looks -= slot + 1 - on;
+      on = slot < this.table.slotLimit ? slot : 0;
+      if (slot === end) continue;
       this.table.keyOf(slot, key);
       this.#sink.willChange(key, slot);
       this.#promote(slot, key, this.rows.entry(slot));
       withdrawn++;
     }
-    return withdrawn;
+    return { withdrawn, on };
   }
 
   /** What the claims on the key of a slot in use are now. */

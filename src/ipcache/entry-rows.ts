@@ -110,6 +110,13 @@ export class EntryRows extends EntryReader {
     rows.set(slot, WRITER_AND_FLAGS, on ? word | flag : word & ~flag);
   }
 
+  /** The first row from `from` on that holds a claim of this writer; `end` if there is none before. */
+  findWriter(writer: number, from: number, end: number): number {
+    let slot = from;
+    while (slot < end && this.writer(slot) !== writer) slot++;
+    return slot;
+  }
+
   /** Whether a row holds just these attributes. */
   holds(slot: number, claim: Claim, host: number): boolean {
     const { rows, k8s } = this.columns;

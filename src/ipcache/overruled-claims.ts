@@ -1,14 +1,12 @@
 import { compareWriters } from '../identity/source.ts';
+import { ByWriter, isOf } from './by-writer.ts';
 import type { HeldClaim } from './entry-reader.ts';
 import type { Writer } from './types.ts';
-
-function isOf(claim: HeldClaim, writer: Writer): boolean {
-  return claim.source === writer.source && claim.owner === (writer.owner ?? '');
-}
 
 /** The overruled claims of the few keys that have any, by slot, strongest first (I4). */
 export class OverruledClaims {
   readonly #bySlot = new Map<number, readonly HeldClaim[]>();
+  readonly #byWriter = new ByWriter<number>();
   #count = 0;
 
   /** Overruled claims in all. */
@@ -39,13 +37,16 @@ export class OverruledClaims {
 
   /** Replaces the claims of a slot; they are sorted. */
   set(slot: number, claims: readonly HeldClaim[]): void {
-    this.#count += claims.length - this.of(slot).length;
+    const before = this.of(slot);
+    for (const claim of before) this.#byWriter.delete(claim, slot);
+    for (const claim of claims) this.#byWriter.add(claim, slot);
+    this.#count += claims.length - before.length;
     if (claims.length > 0) this.#bySlot.set(slot, claims);
     else this.#bySlot.delete(slot);
   }
 
-  /** Slots that have overruled claims. */
-  slots(): readonly number[] {
-    return [...this.#bySlot.keys()];
+  /** Slots that have overruled claims of a writer. */
+  slotsOf(writer: Writer): ReadonlySet<number> {
+    return this.#byWriter.of(writer);
   }
 }

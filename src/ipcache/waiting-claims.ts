@@ -1,4 +1,5 @@
 import { compareWriters, sourceRank } from '../identity/source.ts';
+import { ByWriter, isOf } from './by-writer.ts';
 import { namesPod } from './claim-state.ts';
 import type { HeldClaim } from './entry-reader.ts';
 import type { DeleteOptions, Writer } from './types.ts';
@@ -55,10 +56,6 @@ class KeyQueue {
   }
 }
 
-function isOf(claim: HeldClaim, writer: Writer): boolean {
-  return claim.source === writer.source && claim.owner === (writer.owner ?? '');
-}
-
 /**
  * The claims that a full cache could not take: they are let in as room appears, the strongest source first, then by
  * arrival. Bounded: beyond `limit` keys, further ones are dropped and counted.
@@ -66,6 +63,7 @@ function isOf(claim: HeldClaim, writer: Writer): boolean {
 export class WaitingClaims {
   readonly #limit: number;
   readonly #waiting = new Map<string, Waiting>();
+  readonly #byWriter = new ByWriter<string>();
   /** Keys by rank, in order of arrival. */
   readonly #ranks = new Map<number, KeyQueue>();
   /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
@@ -106,11 +104,19 @@ export class WaitingClaims {
     return true;
   }
 
-  /** Forgets every claim of a writer, and says how many there were. */
-  withdraw(by: Writer): number {
+  /** Whether a claim of a writer waits. */
+  holds(writer: Writer): boolean {
+    return this.#byWriter.of(writer).size > 0;
+  }
+
+  /** Forgets claims of a writer, at most `limit`, and says how many. */
+  withdraw({ source, owner }: Writer, limit: number): number {
     let withdrawn = 0;
-    const writer = { source: by.source, owner: by.owner };
-    for (const key of this.#waiting.keys()) if (this.remove(key, writer)) withdrawn++;
+    for (const key of this.#byWriter.of({ source, owner })) {
+      if (withdrawn === limit) break;
+      this.remove(key, { source, owner });
+      withdrawn++;
+    }
     return withdrawn;
   }
 
@@ -167,6 +173,8 @@ export class WaitingClaims {
 
   #place(key: string, waiting: Waiting | undefined): void {
     const before = this.#waiting.get(key);
+    for (const claim of before?.claims ?? []) this.#byWriter.delete(claim, key);
+    for (const claim of waiting?.claims ?? []) this.#byWriter.add(claim, key);
     if (before !== undefined && before.arrival !== waiting?.arrival) {
       const left = this.#ranks.get(before.rank);
       left?.delete(key);

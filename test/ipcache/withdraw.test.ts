@@ -1,0 +1,175 @@
+import fc from 'fast-check';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { EntryReader } from '../../src/ipcache/entry-reader.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { Writer } from '../../src/ipcache/types.ts';
+import { FoldingListener, foldEqualsDump, identityIsInverse } from './support/invariants.ts';
+import { attributes, NaiveIPCache } from './support/naive-ipcache.ts';
+import { apply, applyNaively, history, KEYS, type Operation, singles } from './support/operations.ts';
+
+const writer: fc.Arbitrary<Writer> = fc.record({
+  source: fc.constantFrom('kvstore', 'k8s', 'clustermesh'),
+  owner: fc.constantFrom(undefined, 'baltic'),
+});
+
+/** Who claims what on each key, strongest first. */
+function claimsOf(cache: IPCache): unknown {
+  return KEYS.map((key) =>
+    (cache.explain(key)?.claims ?? [])
+      .filter((claim) => claim.key === key)
+      .map((claim) => [claim.source, claim.owner, attributes(claim)]),
+  );
+}
+
+function claimsOfModel(model: NaiveIPCache): unknown {
+  return KEYS.map((key) =>
+    model.on(key).map(({ claim }) => [claim.source, claim.owner ?? '', attributes(claim)]),
+  );
+}
+
+interface Interleaved {
+  readonly by: Writer;
+  readonly limit: number;
+  /** What is written between steps, one after each. */
+  readonly between: readonly Operation[];
+}
+
+const interleaved: fc.Arbitrary<Interleaved> = fc.record({
+  by: writer,
+  limit: fc.integer({ min: 1, max: 3 }),
+  between: singles,
+});
+
+/** Withdraws in steps and writes between them; calls `verify` after each step and each write. */
+function interleave(
+  cache: IPCache,
+  { by, limit, between }: Interleaved,
+  verify: (written?: Operation) => void,
+): void {
+  const writes = between.values();
+  for (const step of cache.withdrawSteps(by, limit)) {
+    expect(step).toBeLessThanOrEqual(limit);
+    verify();
+    const next = writes.next();
+    if (next.done) continue;
+    apply(cache, next.value);
+    verify(next.value);
+  }
+}
+
+/** Of a writer, and of many others. */
+function filled(entries: number, mine: (i: number) => boolean): IPCache {
+  const cache = new IPCache();
+  for (let i = 0; i < entries; i++) {
+    const owner = mine(i) ? 'baltic' : 'atlantic';
+    const ip = `10.${i >>> 16}.${(i >>> 8) & 255}.${i & 255}`;
+    cache.upsert(ip, { identity: 256 + (i % 100), source: 'clustermesh', owner });
+  }
+  return cache;
+}
+
+const BALTIC: Writer = { source: 'clustermesh', owner: 'baltic' };
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+describe('a withdrawal in steps', () => {
+  it('ends as one at once would have after what was written meanwhile', () => {
+    fc.assert(
+      fc.property(history, interleaved, (before, steps) => {
+        const [cache, model] = [new IPCache(), new NaiveIPCache(true)];
+        for (const operation of before) {
+          apply(cache, operation);
+          applyNaively(model, operation);
+        }
+        interleave(cache, steps, (written) => {
+          if (written !== undefined) applyNaively(model, written);
+        });
+        model.withdraw(steps.by);
+        expect(claimsOf(cache)).toEqual(claimsOfModel(model));
+      }),
+    );
+  });
+
+  it('is a sequence of batches after each of which the cache is consistent', () => {
+    const modes = fc.record({ retainOverruled: fc.boolean(), maxEntries: fc.constantFrom(3, 100) });
+    fc.assert(
+      fc.property(history, interleaved, modes, (before, steps, options) => {
+        const cache = new IPCache(options);
+        const folded = new FoldingListener();
+        cache.subscribe(folded);
+        for (const operation of before) apply(cache, operation);
+        interleave(cache, steps, () => {
+          expect([
+            ...folded.complaints,
+            ...foldEqualsDump(cache, folded),
+            ...identityIsInverse(cache),
+          ]).toEqual([]);
+        });
+      }),
+    );
+  });
+
+  it('leaves nothing of its writer, also of what waits for room', () => {
+    fc.assert(
+      fc.property(history, writer, fc.boolean(), fc.constantFrom(1, 3, 100), (before, by, retain, room) => {
+        const cache = new IPCache({ retainOverruled: retain, maxEntries: room });
+        for (const operation of before) apply(cache, operation);
+        interleave(cache, { by, limit: 2, between: [] }, () => {});
+        const claims = [...KEYS.flatMap((key) => cache.explain(key)?.claims ?? []), ...cache.waiting()];
+        expect(
+          claims.filter(({ source, owner }) => source === by.source && owner === (by.owner ?? '')),
+        ).toEqual([]);
+      }),
+    );
+  });
+
+  it('takes no more than 512 of 10,000 claims at a time', () => {
+    const cache = filled(20_000, (i) => i % 2 === 0);
+    const told: number[] = [];
+    cache.subscribe({ onChanges: (changes) => told.push(changes.length) });
+    told.length = 0;
+    const steps = [...cache.withdrawSteps(BALTIC)];
+    expect(Math.max(...steps)).toBe(512);
+    expect(told).toEqual(steps);
+    expect(steps.reduce((sum, step) => sum + step, 0)).toBe(10_000);
+    expect(cache.status()).toMatchObject({ entries: 10_000, outcomes: { deleted: 10_000 } });
+  });
+
+  it('does not pass over 100,000 entries at a time to find the last claim', () => {
+    const cache = filled(100_000, (i) => i === 99_999);
+    const looks = vi.spyOn(EntryReader.prototype, 'writer');
+    const steps = cache.withdrawSteps(BALTIC, 100);
+    let taken = 0;
+    for (let next = steps.next(); next.done !== true; next = steps.next()) {
+      expect(looks.mock.calls.length).toBeLessThanOrEqual(100 * 128 + 10);
+      looks.mockClear();
+      taken += next.value;
+    }
+    expect(taken).toBe(1);
+  });
+
+  it('passes over nothing when its writer has no claim', () => {
+    const cache = filled(1000, () => false);
+    const looks = vi.spyOn(EntryReader.prototype, 'writer');
+    expect(cache.withdraw(BALTIC)).toBe(0);
+    expect([...cache.withdrawSteps(BALTIC)]).toEqual([]);
+    expect(looks).not.toHaveBeenCalled();
+  });
+
+  it('leaves what it has not come to when it is ended early, and is taken up by a later one', () => {
+    const cache = filled(20, () => true);
+    for (const _ of cache.withdrawSteps(BALTIC, 8)) break;
+    expect(cache.size).toBe(12);
+    expect(cache.withdraw(BALTIC)).toBe(12);
+    expect(cache.size).toBe(0);
+  });
+
+  it('refuses a writer that is none, and steps that take nothing', () => {
+    const cache = filled(2, () => true);
+    expect([...cache.withdrawSteps({ source: 'nobody' as 'k8s' })]).toEqual([]);
+    expect(cache.status().outcomes).toMatchObject({ invalid: 1 });
+    expect(() => cache.withdrawSteps(BALTIC, 0).next()).toThrow('at least one claim');
+  });
+});
