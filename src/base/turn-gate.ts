@@ -2,7 +2,7 @@ import type { Clock } from './clock.ts';
 
 /** What a {@link TurnGate} takes from its process, and how much it lets through. */
 export interface TurnGateOptions {
-  readonly clock: Clock;
+  readonly clock: Pick<Clock, 'now'>;
   /** Calls back in a later turn of the event loop, when others have had theirs: `setImmediate`. */
   readonly nextTurn: (callback: () => void) => unknown;
   /** Weight of one turn, in events. Default 4096: about 10 ms of decoding and engine work, at 2 to 3 µs each. */
@@ -81,6 +81,20 @@ export class TurnGate {
     });
   }
 
+  /**
+   * {@link run} for each step of an iterator, each of them `weight` in weight: a step is what one `next` does. Resolves
+   * to whether all of them ran; none begins once the signal has fired. Rejects with what a step throws, and runs no more.
+   */
+  async runSteps(weight: number, steps: Iterable<unknown>, signal?: AbortSignal): Promise<boolean> {
+    const iterator = steps[Symbol.iterator]();
+    let done: boolean | undefined = false;
+    const step = (): void => {
+      done = iterator.next().done;
+    };
+    while (!done) if (!(await this.run(weight, step, signal))) return false;
+    return true;
+  }
+
   #hasRoom(): boolean {
     const { clock, weightPerTurn = WEIGHT_PER_TURN, msPerTurn = MS_PER_TURN } = this.#options;
     if (this.#spent === 0) return true;
@@ -110,3 +124,10 @@ export class TurnGate {
     }
   }
 }
+
+/** Lets everything through at once: the gate of those who were given none. */
+export const OPEN_GATE: TurnGate = new TurnGate({
+  clock: { now: () => 0 },
+  nextTurn: () => {},
+  weightPerTurn: Number.POSITIVE_INFINITY,
+});

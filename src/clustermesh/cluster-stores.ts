@@ -159,23 +159,24 @@ export class ClusterStores {
     });
   }
 
-  /** Takes the services back that were read. They must not be followed any more. Throws as {@link withdraw}. */
-  withdrawServices(): void {
-    inSpiteOfFaults([
-      () => this.#stores.get('services')?.drain(),
+  /** Withdraws the services that were read. They must not be followed any more. Ends as {@link withdraw}. */
+  withdrawServices(signal: AbortSignal): Promise<void> {
+    return inSpiteOfFaults(signal, [
+      () => this.#stores.get('services')?.drain(signal),
       () => this.#options.engines.services?.withdrawCluster(this.#options.cluster),
     ]);
   }
 
   /**
-   * Takes everything back that was read (I10): key by key, and then whatever the engines still hold of this
-   * writer. Nothing must be followed any more. An engine that throws does not spare the others; the first of what was
-   * thrown is thrown then, and it is to be called again.
+   * Withdraws everything that was read (I10): key by key in slices, each resource in turn, and then what faults have
+   * left in the engines of this writer. Nothing must be followed any more. Once the signal has fired the rest stays, and
+   * it is to be called again. An engine that throws does not spare the others; it rejects with the first of what was
+   * thrown then, and is to be called again, too.
    */
-  withdraw(): void {
+  withdraw(signal: AbortSignal): Promise<void> {
     const { cluster, writer, engines, identities } = this.#options;
-    inSpiteOfFaults([
-      ...[...this.#stores.values()].map((store) => () => store.drain()),
+    return inSpiteOfFaults(signal, [
+      ...[...this.#stores.values()].map((store) => () => store.drain(signal)),
       () => engines.services?.withdrawCluster(cluster),
       () => engines.ipcache?.withdraw(writer),
       () => engines.nodes?.withdraw({ source: writer.source, cluster }),
@@ -184,12 +185,13 @@ export class ClusterStores {
   }
 }
 
-/** Does all of it; throws the first fault at the end. */
-function inSpiteOfFaults(steps: readonly (() => unknown)[]): void {
+/** Does all of it, until the signal fires; rejects with the first fault at the end. */
+async function inSpiteOfFaults(signal: AbortSignal, steps: readonly (() => unknown)[]): Promise<void> {
   const faults: unknown[] = [];
   for (const step of steps) {
+    if (signal.aborted) return;
     try {
-      step();
+      await step();
     } catch (fault) {
       faults.push(fault);
     }

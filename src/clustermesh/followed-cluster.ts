@@ -315,8 +315,8 @@ export class FollowedCluster {
     const { clock, random } = this.#options;
     for (let tries = 1; tries <= WITHDRAWALS && !signal.aborted; tries++) {
       try {
-        if (what === 'services') this.#stores.withdrawServices();
-        else this.#stores.withdraw();
+        if (what === 'services') await this.#stores.withdrawServices(signal);
+        else await this.#stores.withdraw(signal);
         break;
       } catch (error) {
         this.#failed(`an engine failed to withdraw: ${messageOf(error)}`);

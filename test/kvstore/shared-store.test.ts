@@ -170,7 +170,7 @@ describe('a shared store', () => {
     await a.stop();
     await advance(clock, 60_000);
     expect(a.seen.get('b')).toBe('2');
-    a.store.drain();
+    await a.store.drain();
     expect([...a.seen.keys()]).toEqual([]);
   });
 

@@ -126,9 +126,9 @@ export class SharedStore<T> {
     this.#deletes.pause();
   }
 
-  /** Deletes every shared key from the observer, at once. The store must not be running. */
-  drain(): void {
-    this.#shared.drain();
+  /** Deletes every shared key from the observer. The store must not be running. */
+  async drain(): Promise<void> {
+    await this.#shared.drain();
     this.#deletes.flush();
   }
 

@@ -2,7 +2,7 @@ import { assert } from '../../base/assert.ts';
 import type { Failure } from '../../base/failure.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { type RejectionLog, rejection } from '../../base/rejection.ts';
-import type { TurnGate } from '../../base/turn-gate.ts';
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { KvstoreBackend, Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
 import type { Decoded } from '../codec/fields.ts';
 
@@ -52,7 +52,7 @@ export interface WatchStoreOptions<T> {
   readonly observer: StoreObserver<T>;
   /** Where rejected values are counted (I12). */
   readonly rejections: RejectionLog;
-  /** Passed with every batch, by all stores of one process; by default each batch is applied at once. */
+  /** Passed with every batch and slice, by all stores of one process; by default each is applied at once. */
   readonly gate?: TurnGate | undefined;
   /** Called after each batch. */
   readonly onApplied?: (() => void) | undefined;
@@ -77,7 +77,7 @@ export interface WatchStoreRun {
   readonly mayDelete?: ((revision: number) => Promise<boolean>) | undefined;
   /** A complete list takes nothing away: what it does not show stays until that of a later run. */
   readonly keepUnlisted?: boolean | undefined;
-  /** Called when the complete list of this run has been applied. */
+  /** Called when the complete list of this run has been applied, and what it does not show is swept. */
   readonly onListed?: (() => void) | undefined;
   /** As in `WatchOptions`, with the failure that has led to the state, if one has. */
   readonly onState?: ((state: WatchState, failure: Failure | undefined) => void) | undefined;
@@ -101,6 +101,9 @@ export interface WatchStoreStatus {
 
 /** What beginning to read weighs at the gate, in events: up to a page of them is under way then. */
 const FIRST_PAGE = 1024;
+/** Names that a slice of a sweep or drain deletes, some µs each; and at how many it looks at most, some 20 ns each. */
+const SLICE = 512;
+const LOOKS: number = 16 * SLICE;
 
 /**
  * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). What the observer holds is at any moment a
@@ -108,7 +111,9 @@ const FIRST_PAGE = 1024;
  * it was accepted, because a fresh process could not know that one (I9).
  *
  * It may be run again, on another backend too, after a run has ended: what it knew stays until the new list is
- * complete, and then what the list did not show is deleted. Ending a run deletes nothing; `drain` does.
+ * complete, and then what the list did not show is deleted (the sweep). Ending a run deletes nothing; `drain` does.
+ * Sweep and drain go on in slices of 512 deletes, each a batch of the observer; between slices the observer holds what
+ * is not yet deleted. A sweep that is cut short by the end of its run leaves the rest to that of the next one.
  */
 export class WatchStore<T> {
   readonly #options: WatchStoreOptions<T>;
@@ -178,7 +183,7 @@ export class WatchStore<T> {
     this.#run++;
     this.#cursor = 0;
     this.#refused.clear();
-    const { gate, onApplied } = this.#options;
+    const { gate = OPEN_GATE, onApplied } = this.#options;
     const watch = backend.watch(prefix, {
       signal,
       endOnDivergence,
@@ -186,14 +191,15 @@ export class WatchStore<T> {
     });
     this.#watch = watch;
     try {
-      await gate?.pass(FIRST_PAGE, signal);
+      await gate.pass(FIRST_PAGE, signal);
       for await (const batch of watch) {
         const asks = run.mayDelete !== undefined && this.#takesAway(batch);
         const mayDelete = !asks || (await run.mayDelete(removalRevision(batch, watch)));
         if (signal.aborted) break;
         const apply = (): void => this.#observer.batch(() => this.#apply(batch, run, mayDelete));
-        if (gate === undefined) apply();
-        else if (!(await gate.run(batch.length, apply, signal))) break;
+        if (!(await gate.run(batch.length, apply, signal))) break;
+        const isListed = mayDelete && batch.some(({ type }) => type === 'list-done');
+        if (isListed && !(await this.#listDone(run))) break;
         const { queuedBytes, nextRevision } = watch.status();
         if (queuedBytes === 0) this.#cursor = nextRevision;
         onApplied?.();
@@ -204,14 +210,16 @@ export class WatchStore<T> {
     }
   }
 
-  /** Deletes every key from the observer, as one batch: it is not synced any more. The store must not be running. */
-  drain(): void {
+  /**
+   * Deletes every key from the observer, in slices: it is not synced any more. Resolves to whether all are deleted; once
+   * the signal has fired the rest stays, until it is drained again or swept by a run. The store must not be running,
+   * and not be run meanwhile.
+   */
+  drain(signal?: AbortSignal): Promise<boolean> {
     assert(this.#watch === undefined, 'a running store cannot be drained');
     this.#refused.clear();
     this.#isSynced = false;
-    this.#observer.batch(() => {
-      for (const name of this.#held.keys()) this.#drop(name);
-    });
+    return this.#sweep(Number.POSITIVE_INFINITY, signal);
   }
 
   /** Whether a batch may take away something that the observer holds. */
@@ -222,10 +230,8 @@ export class WatchStore<T> {
   #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean): void {
     for (const { type, key, value } of batch) {
       const name = key.slice(run.prefix.length);
-      if (type !== 'delete' && type !== 'list-done') this.#update(name, value, key);
-      else if (!mayDelete) continue;
-      else if (type === 'delete') this.#delete(name);
-      else this.#listDone(run);
+      if (type === 'delete' && mayDelete) this.#delete(name);
+      else if (type === 'create' || type === 'modify') this.#update(name, value, key);
     }
   }
 
@@ -267,11 +273,43 @@ export class WatchStore<T> {
   }
 
   /** What an earlier run knew and this one's complete list has not shown is stale. */
-  #listDone({ keepUnlisted = false, onListed }: WatchStoreRun): void {
-    if (!keepUnlisted) for (const [name, run] of this.#held) if (run !== this.#run) this.#drop(name);
+  async #listDone({ keepUnlisted = false, onListed, signal }: WatchStoreRun): Promise<boolean> {
+    if (!keepUnlisted && !(await this.#sweep(this.#run, signal))) return false;
     this.#isSynced = true;
     this.#markSynced();
     onListed?.();
+    return true;
+  }
+
+  /** Deletes what only runs before this one have shown; false when the signal has fired before all of it was. */
+  #sweep(before: number, signal?: AbortSignal): Promise<boolean> {
+    const { gate = OPEN_GATE } = this.#options;
+    return gate.runSteps(SLICE, this.#slices(before), signal);
+  }
+
+  *#slices(before: number): Generator<void, void, void> {
+    const held = this.#held.entries();
+    let isOver = false;
+    while (!isOver) {
+      this.#observer.batch(() => {
+        isOver = this.#slice(held, before);
+      });
+      if (!isOver) yield;
+    }
+  }
+
+  /** Deletes what is stale of the next names; whether these were the last. */
+  #slice(held: Iterator<[string, number]>, before: number): boolean {
+    let dropped = 0;
+    for (let looks = 0; looks < LOOKS && dropped < SLICE; looks++) {
+      const next = held.next();
+      if (next.done) return true;
+      const [name, run] = next.value;
+      if (run >= before) continue;
+      this.#drop(name);
+      dropped++;
+    }
+    return false;
   }
 }
 
