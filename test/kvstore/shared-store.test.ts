@@ -196,7 +196,7 @@ describe('a shared store', () => {
     expect(a.store.status().faults).toBe(1);
     await b.stop();
     await a.stop();
-    a.store.drain();
+    await a.store.drain();
     expect(a.store.status()).toMatchObject({ faults: 2, heldDeletes: 0 });
     expect(a.failures).toEqual(['shared keys', 'shared keys']);
   });

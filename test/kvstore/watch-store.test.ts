@@ -1,7 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { RejectionLog, rejection } from '../../src/base/rejection.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { type StoreObserver, WatchStore } from '../../src/kvstore/store/watch-store.ts';
+import { NO_LEASE } from '../../src/kvstore/transport.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
 import { advance, settle } from './support/settle.ts';
@@ -115,7 +117,121 @@ describe('a watch store', () => {
     expect(store.status().refused).toBe(0);
   });
 
-  it('drains as one batch, and is not synced then', async () => {
+  describe('with many keys behind a gate', () => {
+    /** Names that were deleted in each batch. */
+    let deleted: number[];
+    let turns: (() => void)[];
+    let store: WatchStore<string>;
+
+    const fill = (from: FaultyMemory, names: number): void => {
+      for (let i = 0; i < names; i++) {
+        const write = { op: 'put', key: `${P}${i}`, value: bytesOfText('1'), lease: NO_LEASE } as const;
+        from.server.txn({ compare: [], writes: [write] });
+      }
+    };
+    /** Turns of the event loop, until nobody asks for another or `count` are over. */
+    const turn = async (count = 1000): Promise<void> => {
+      for (let i = 0; i < count && turns.length > 0; i++) {
+        for (const callback of turns.splice(0)) callback();
+        await settle();
+      }
+    };
+
+    beforeEach(async () => {
+      deleted = [];
+      turns = [];
+      const counting: StoreObserver<string> = {
+        onUpdate: () => {},
+        onDelete: () => deleted.push((deleted.pop() ?? 0) + 1),
+        batch: (apply) => {
+          deleted.push(0);
+          apply();
+        },
+      };
+      const nextTurn = (callback: () => void): number => turns.push(callback);
+      const gate = new TurnGate({ clock, nextTurn, weightPerTurn: 512 });
+      const decode = (): { ok: true; value: string } => ({ ok: true, value: '' });
+      store = new WatchStore({ observer: counting, rejections, gate, decode });
+      fill(backend, 20_000);
+      await start(store);
+      await turn();
+      expect(store.status()).toMatchObject({ keys: 20_000, synced: true });
+    });
+
+    const emptied = async (): Promise<void> => {
+      const empty = new FaultyMemory({ clock });
+      await stop();
+      deleted = [];
+      await start(store, empty);
+    };
+
+    it('drains 512 of 20,000 at a time, a slice in each turn (freeze: all in one batch)', async () => {
+      await stop();
+      deleted = [];
+      let isDrained = false;
+      void store.drain().then((all) => {
+        isDrained = all;
+      });
+      await turn(10);
+      expect(store.status()).toMatchObject({ keys: 20_000 - 11 * 512, synced: false });
+      await turn();
+      expect([store.size, isDrained]).toEqual([0, true]);
+      expect([Math.max(...deleted), deleted.length]).toEqual([512, 40]);
+    });
+
+    it('leaves what a drain that is aborted has not come to, to the next one', async () => {
+      await stop();
+      const aborted = new AbortController();
+      const drained = store.drain(aborted.signal);
+      await turn(10);
+      aborted.abort();
+      expect(await drained).toBe(false);
+      const { size } = store;
+      await turn();
+      expect([size, store.size]).toEqual([20_000 - 11 * 512, size]);
+      const rest = store.drain();
+      await turn();
+      expect([await rest, store.size, store.status().deletes]).toEqual([true, 0, 20_000]);
+    });
+
+    it('sweeps 512 of 20,000 at a time, and is complete after that (freeze: all in one batch)', async () => {
+      let listed = 0;
+      await stop();
+      deleted = [];
+      const empty = new FaultyMemory({ clock });
+      ended = new AbortController();
+      const run = { backend: empty, prefix: P, signal: ended.signal, onListed: () => void listed++ };
+      running = store.run(run);
+      await settle(4);
+      await turn(10);
+      expect(store.size).toBeGreaterThan(10_000);
+      expect(listed).toBe(0);
+      await turn();
+      expect([store.size, listed, Math.max(...deleted)]).toEqual([0, 1, 512]);
+    });
+
+    it('leaves to the next run what a sweep that is cut short has not come to', async () => {
+      await emptied();
+      await turn(10);
+      const { size } = store;
+      await emptied();
+      expect(size).toBeGreaterThan(10_000);
+      await turn();
+      expect([store.size, store.status().deletes]).toEqual([0, 20_000]);
+    });
+
+    it('does not look at all 20,000 names in one turn to sweep none', async () => {
+      await stop();
+      deleted = [];
+      await start(store);
+      await turn();
+      expect(deleted.reduce((sum, each) => sum + each, 0)).toBe(0);
+      // The list came in batches of 1,000 at most; three more looked at 8,192 names each.
+      expect(deleted.length).toBeGreaterThan(20 + 2);
+    });
+  });
+
+  it('drains few keys as one batch, and is not synced then', async () => {
     const batches: string[][] = [];
     const store = newStore({
       ...observer,
