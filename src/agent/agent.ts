@@ -53,6 +53,11 @@ const PATIENCE_MS = { memory: 5_000, etcd: 180_000 };
 /** A cluster that has failed so often by then is not waited for: a first failure may be a matter of luck. */
 const FAILURES = { memory: 1, etcd: 3 };
 
+/** What parsing and applying an object weighs at the gate, in events: it is about 100 µs. */
+const OBJECT_WEIGHT = 64;
+/** How often a reading that takes long says how far it is. */
+const PROGRESS_MS = 2_000;
+
 function problemText(folder: string, name: string, why: string): string {
   return `--clustermesh-config ${join(folder, name)}: ${why}`;
 }
@@ -217,8 +222,21 @@ export class Agent implements Knowledge, PlayStage {
       this.#context.log.warn(`no key is of the own cluster ${clusterName} (--cluster); there are ${names}`);
     }
     await this.#recorded.complete(this.#reject);
-    for (const path of manifests) {
-      for await (const manifest of readManifests(path, this.#reject)) applyManifest(manifest, this.services);
+    for (const path of manifests) await this.#readManifests(path, signal);
+  }
+
+  /** In turns of the event loop, so that a signal ends it; says how far it is where that takes long. */
+  async #readManifests(path: string, signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#context;
+    let said = clock.now();
+    let objects = 0;
+    for await (const manifest of readManifests(path, this.#reject)) {
+      applyManifest(manifest, this.services);
+      objects++;
+      if (!(await this.#gate.pass(OBJECT_WEIGHT, signal))) return;
+      if (clock.now() - said < PROGRESS_MS) continue;
+      said = clock.now();
+      log.warn(`--manifests ${path}: still being read, ${objects} objects so far`);
     }
   }
 

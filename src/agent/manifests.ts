@@ -1,9 +1,10 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Document, isMap, isNode, isSeq, LineCounter, parseAllDocuments } from 'yaml';
+import { type Document, isMap, isNode, isSeq } from 'yaml';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { unreadable } from './input-error.ts';
 import { isRecord } from './record.ts';
+import { yamlDocuments } from './yaml-documents.ts';
 
 /** A Kubernetes object of a manifest. Nothing in it has been checked but that it is an object. */
 export interface Manifest {
@@ -53,27 +54,47 @@ function listItems(list: Readonly<Record<string, unknown>>, items: readonly unkn
   return items.map((item) => (isRecord(item) ? { ...implied, ...item } : item));
 }
 
-/** The objects of the manifests in `text`, lists taken apart; see {@link readManifests}. JSON is YAML. */
+/** The objects of the manifests in `text`, lists taken apart; see {@link readManifests}. */
 export function* parseManifests(
   text: string,
   file: string,
   onReject: Reject,
 ): Generator<Manifest, void, void> {
-  const lines = new LineCounter();
-  for (const document of parseAllDocuments(text, { lineCounter: lines })) {
-    const place = (offset: number | undefined): string => `${file}:${lines.linePos(offset ?? 0).line}`;
+  const json = parseJSON(text);
+  if (json !== undefined) {
+    yield* objectsOf(json.value, `${file}:1`, (index) => `${file} items[${index}]`, onReject);
+    return;
+  }
+  for (const { document, text: source, lineAt } of yamlDocuments(text)) {
+    const place = (offset: number | undefined): string => `${file}:${lineAt(offset ?? 0)}`;
     const at = place(document.errors[0]?.pos[0] ?? document.contents?.range?.[0]);
     const plain = plainValue(document);
-    if (typeof plain === 'string') onReject(malformed('document', firstLine(document, text), plain, at));
-    else yield* objectsOf(document, plain.value, at, place, onReject);
+    if (typeof plain === 'string') onReject(malformed('document', firstLine(document, source), plain, at));
+    else yield* objectsOf(plain.value, at, (index) => place(itemOffset(document, index)), onReject);
   }
 }
 
+/** The value of a JSON text; undefined for any other. */
+function parseJSON(text: string): { readonly value: unknown } | undefined {
+  if (!/^\s{0,64}[{[]/.test(text)) return undefined;
+  try {
+    return { value: JSON.parse(text) };
+  } catch {
+    return undefined; // YAML in flow style, or neither: the YAML parser says where it is wrong
+  }
+}
+
+/** Where an item of a list begins. */
+function itemOffset({ contents }: Document, index: number): number | undefined {
+  const items = isMap(contents) ? contents.get('items', true) : undefined;
+  const item = isSeq(items) ? items.items[index] : undefined;
+  return isNode(item) ? item.range?.[0] : contents?.range?.[0];
+}
+
 function* objectsOf(
-  document: Document,
   value: unknown,
   at: string,
-  place: (offset: number | undefined) => string,
+  itemAt: (index: number) => string,
   onReject: Reject,
 ): Generator<Manifest, void, void> {
   if (value === null) return; // an empty document, as before a leading `---`
@@ -81,12 +102,9 @@ function* objectsOf(
   const { kind, items } = value;
   if (typeof kind !== 'string' || !kind.endsWith('List')) return yield { at, object: value };
   if (!Array.isArray(items)) return onReject(malformed('items', items, 'a list must have items', at));
-  const nodes = isMap(document.contents) ? document.contents.get('items', true) : undefined;
   for (const [index, object] of listItems(value, items).entries()) {
-    const node = isSeq(nodes) ? nodes.items[index] : undefined;
-    const itemAt = isNode(node) ? place(node.range?.[0]) : at;
-    if (isRecord(object)) yield { at: itemAt, object };
-    else onReject(malformed(`items[${index}]`, object, 'not a Kubernetes object', itemAt));
+    if (isRecord(object)) yield { at: itemAt(index), object };
+    else onReject(malformed(`items[${index}]`, object, 'not a Kubernetes object', itemAt(index)));
   }
 }
 

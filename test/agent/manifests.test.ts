@@ -78,6 +78,71 @@ describe('manifests', () => {
   });
 });
 
+/** Seconds of processor time that `run` takes: what else the machine does does not count. */
+function cpuSeconds(run: () => void): number {
+  const begun = process.cpuUsage();
+  run();
+  const { user, system } = process.cpuUsage(begun);
+  return (user + system) / 1e6;
+}
+
+describe('large manifests', () => {
+  it('that are JSON do not go through the YAML parser', () => {
+    const items = Array.from({ length: 20_000 }, (_, i) => ({
+      kind: 'Service',
+      metadata: { name: `service-${i}`, namespace: 'shop', labels: { app: `app-${i}` } },
+      spec: { clusterIP: '10.0.0.1', ports: [{ name: 'http', port: 80 }] },
+    }));
+    const text = JSON.stringify({ kind: 'List', items: [...items, 7] });
+    const seconds = cpuSeconds(() => {
+      const { manifests, rejected } = parse(text);
+      expect(manifests).toHaveLength(20_000);
+      expect(manifests[3]?.at).toBe('file.yaml items[3]');
+      expect(rejected).toEqual(['file.yaml items[20000]: items[20000] 7: not a Kubernetes object']);
+    });
+    expect(seconds).toBeLessThan(1.5); // 0.1 s; 6 s through the YAML parser
+  });
+
+  it('cost no more than their length, however many keys a map has', () => {
+    const keys = Array.from({ length: 20_000 }, (_, i) => `k${i}: ${i}\n`).join('');
+    const seconds = cpuSeconds(() => expect(parse(`kind: Service\n${keys}`).manifests).toHaveLength(1));
+    expect(seconds).toBeLessThan(3); // 0.3 s; 20 s when each key is compared with all before it
+  });
+
+  it('are parsed document by document, with the lines of the whole file', () => {
+    const text =
+      'a: |\n  ---\n  --- x\n---not a marker: 1\n--- # a marker\nkind: Service\n---\r\nkind: Endpoints\n---';
+    const { manifests, rejected } = parse(text.replace('---not a marker: 1\n', ''));
+    expect(rejected).toEqual([]);
+    expect(manifests.map(({ at, object }) => [at, object])).toEqual([
+      ['file.yaml:1', { a: '---\n--- x\n' }],
+      ['file.yaml:5', { kind: 'Service' }],
+      ['file.yaml:7', { kind: 'Endpoints' }],
+    ]);
+    const [first, second] = parseManifests(text, 'file.yaml', () => {});
+    expect(first?.object).toHaveProperty('---not a marker', 1);
+    expect(second?.at).toBe('file.yaml:6');
+  });
+
+  it('may begin with a directive', () => {
+    expect(parse('%YAML 1.2\n---\nkind: Service\n---\nkind: Endpoints\n').manifests).toEqual([
+      { at: 'file.yaml:3', object: { kind: 'Service' } },
+      { at: 'file.yaml:5', object: { kind: 'Endpoints' } },
+    ]);
+  });
+
+  it('lose a document that is too long to parse, alone', () => {
+    const { manifests, rejected } = parse(
+      `kind: Service\n---\na: ${'x'.repeat(1 << 24)}\n---\nkind: Endpoints\n`,
+    );
+    expect(manifests).toHaveLength(2);
+    expect(rejected).toHaveLength(1);
+    expect(rejected[0]).toMatch(
+      /^file.yaml:2: document .*: a YAML document of more than 16 Mi characters: give it as JSON/,
+    );
+  });
+});
+
 describe('a folder of manifests', () => {
   it('is read in the order of the file names, only what is YAML or JSON', async () => {
     const folder = temporaryFolder({

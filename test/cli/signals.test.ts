@@ -62,25 +62,22 @@ describe('a running agent', () => {
 });
 
 describe('a signal during the first wait', () => {
-  it.each([['agent'], ['status']])(
-    'ends %j without an empty report, with status 1',
-    async (...words) => {
-      const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
-      onTestFinished(() => void silent.close());
-      await once(silent, 'listening');
-      const { port } = silent.address() as AddressInfo;
-      const config = join(temporaryFolder({ own: `endpoints: ["http://127.0.0.1:${port}"]\n` }), 'own');
-      const { child, output } = start(...words, '--kvstore', 'etcd', '--kvstore-config', config);
-      await once(silent, 'connection');
-      child.kill('SIGTERM');
-      const [status] = await once(child, 'exit');
-      expect({ status, ...output() }).toEqual({
-        status: 1,
-        stdout: '',
-        stderr: 'dpcache: interrupted before the first sync was over: nothing is shown\n',
-      });
-    },
-  );
+  it.each([['agent'], ['status']])('ends %j without an empty report, with status 1', async (...words) => {
+    const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
+    onTestFinished(() => void silent.close());
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    const config = join(temporaryFolder({ own: `endpoints: ["http://127.0.0.1:${port}"]\n` }), 'own');
+    const { child, output } = start(...words, '--kvstore', 'etcd', '--kvstore-config', config);
+    await once(silent, 'connection');
+    child.kill('SIGTERM');
+    const [status] = await once(child, 'exit');
+    expect({ status, ...output() }).toEqual({
+      status: 1,
+      stdout: '',
+      stderr: 'dpcache: interrupted before the first sync was over: nothing is shown\n',
+    });
+  });
 });
 
 describe('a full disk', () => {

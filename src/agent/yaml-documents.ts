@@ -1,0 +1,94 @@
+import { Document, isScalar, LineCounter, parseAllDocuments, visit, YAMLParseError } from 'yaml';
+
+/** A document of a YAML text. */
+export interface YamlDocument {
+  readonly document: Document;
+  /** Its source, where offsets of the document lead to. */
+  readonly text: string;
+  /** The line of the whole text, from 1 on, in which an offset of the document lies. */
+  readonly lineAt: (offset: number) => number;
+}
+
+interface Piece {
+  readonly text: string;
+  /** Lines of the whole text before it. */
+  readonly linesBefore: number;
+}
+
+const MARKER = '---';
+
+/** Where the next line begins with a document marker, or -1. */
+function nextMarker(text: string, from: number): number {
+  for (let at = text.indexOf(`\n${MARKER}`, from); at >= 0; at = text.indexOf(`\n${MARKER}`, at + 1)) {
+    const behind = text[at + 1 + MARKER.length];
+    if (behind === undefined || /\s/.test(behind)) return at + 1;
+  }
+  return -1;
+}
+
+function countLines(text: string): number {
+  let lines = 0;
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) lines++;
+  return lines;
+}
+
+/** The text cut before each marker: a marker ends any document, block scalars included. Directives go before one. */
+function* pieces(text: string): Generator<Piece, void, void> {
+  let linesBefore = 0;
+  let from = 0;
+  while (from < text.length) {
+    const marker = text.startsWith('%') ? -1 : nextMarker(text, from);
+    const piece = text.slice(from, marker < 0 ? undefined : marker);
+    yield { text: piece, linesBefore };
+    linesBefore += countLines(piece);
+    from += piece.length;
+  }
+}
+
+/**
+ * The documents of a YAML text, each parsed when it is asked for, so that a caller can let others run in between. Keys
+ * of a map must differ: a repeated one is an error of its document. Cost: linear in the text; about 1 µs a byte.
+ */
+export function* yamlDocuments(text: string): Generator<YamlDocument, void, void> {
+  for (const { text: piece, linesBefore } of pieces(text)) {
+    const lines = new LineCounter();
+    const lineAt = (offset: number): number => linesBefore + lines.linePos(offset).line;
+    for (const document of parsePiece(piece, lines)) yield { document, text: piece, lineAt };
+  }
+}
+
+/** A document that is longer is not parsed: it takes the parser minutes and gigabytes. */
+const MAX_CHARS: number = 16 << 20;
+
+function parsePiece(text: string, lineCounter: LineCounter): readonly Document[] {
+  if (text.length > MAX_CHARS) {
+    lineCounter.addNewLine(0);
+    const tooLong = new Document(null);
+    const why = `a YAML document of more than ${MAX_CHARS >> 20} Mi characters: give it as JSON`;
+    tooLong.errors.push(new YAMLParseError([0, 1], 'UNEXPECTED_TOKEN', why));
+    return [tooLong];
+  }
+  // The parser's own check of repeated keys compares each key with all before it.
+  const documents = parseAllDocuments(text, { lineCounter, uniqueKeys: false });
+  for (const document of documents) addRepeatedKeys(document);
+  return documents;
+}
+
+/** Reports the first repeated key of each map. */
+function addRepeatedKeys(document: Document): void {
+  visit(document, {
+    Map: (_, { items }) => {
+      const keys = new Set<unknown>();
+      for (const { key } of items) {
+        if (!isScalar(key)) continue;
+        if (keys.has(key.value)) {
+          const at = key.range?.[0] ?? 0;
+          document.errors.push(new YAMLParseError([at, at + 1], 'DUPLICATE_KEY', 'Map keys must be unique'));
+          return visit.SKIP;
+        }
+        keys.add(key.value);
+      }
+      return undefined;
+    },
+  });
+}
