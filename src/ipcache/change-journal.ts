@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, prefixChange, prefixHash, sameEntry } from './change.ts';
-import type { ClaimSink, ClaimState, KeyImage } from './claim-state.ts';
+import type { ClaimSink, KeyImage } from './claim-state.ts';
 import type { ClaimWriter, IPCacheChange, IPCacheEntry, OwnerChange } from './types.ts';
 
 const NO_CHANGES: IPCacheChange[] = []; // never added to
@@ -12,10 +12,10 @@ interface Before {
   readonly image: KeyImage | undefined;
 }
 
-/**
- * Notes what the claim state does during one write or batch: what listeners are to be told, and, within a batch,
- * how to take it back (I8).
- */
+/** Makes the claims of a key what they were. */
+type Restore = (key: PrefixRegister, image: KeyImage | undefined) => void;
+
+/** Notes what a write or batch does to the claims: what listeners are to receive, and how to roll a batch back (I8). */
 export class ChangeJournal implements ClaimSink {
   #changes: IPCacheChange[] = NO_CHANGES;
   /** Hashes of the prefixes that the batch under way has changed. */
@@ -25,19 +25,13 @@ export class ChangeJournal implements ClaimSink {
   #ownerChanges: OwnerChange[] = [];
   /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
   #before: Before[] | undefined;
-  #state: ClaimState | undefined;
-
-  /** Ties the journal to the state that it is the sink of. */
-  attach(state: ClaimState): void {
-    this.#state = state;
-  }
 
   get inBatch(): boolean {
     return this.#before !== undefined;
   }
 
-  willChange(key: Readonly<PrefixRegister>, slot: number): void {
-    this.#before?.push({ key: copyRegister(key), image: slot < 0 ? undefined : this.#state?.image(slot) });
+  willChange(key: Readonly<PrefixRegister>, image: KeyImage | undefined): void {
+    this.#before?.push({ key: copyRegister(key), image });
   }
 
   visibleChanged(
@@ -66,8 +60,8 @@ export class ChangeJournal implements ClaimSink {
     });
   }
 
-  /** Runs `write` as part of the batch under way, or as a batch; takes its part back when it throws. */
-  batch<T>(write: () => T): T {
+  /** Runs `write` as part of the batch under way, or as a batch; has its part restored, last first, when it throws. */
+  batch<T>(write: () => T, restore: Restore): T {
     const outermost = this.#before === undefined;
     if (outermost) this.#begin();
     this.#before ??= [];
@@ -78,7 +72,7 @@ export class ChangeJournal implements ClaimSink {
       assert(!(result instanceof Promise), 'batch: the function must be synchronous');
       return result;
     } catch (error) {
-      this.#rollBack(mark);
+      for (const { key, image } of this.#before.splice(mark).reverse()) restore(key, image);
       this.#changes = this.#changes.slice(0, marks.changes);
       this.#ownerChanges = this.#ownerChanges.slice(0, marks.owners);
       throw error;
@@ -111,11 +105,6 @@ export class ChangeJournal implements ClaimSink {
   #noteHash(hash: number): void {
     if (this.#hashes.has(hash)) this.#distinct = false;
     else this.#hashes.add(hash);
-  }
-
-  #rollBack(mark: number): void {
-    const before = this.#before?.splice(mark) ?? [];
-    for (const { key, image } of before.reverse()) this.#state?.restore(key, image);
   }
 }
 

@@ -27,8 +27,10 @@ export interface KeyImage {
  * not write to the state.
  */
 export interface ClaimSink {
-  /** The claims of `key`, which is in `slot` (-1: nobody claims it), are about to change. */
-  willChange(key: Readonly<PrefixRegister>, slot: number): void;
+  /** Whether a batch is under way, of which {@link ClaimSink.willChange} is to be called. */
+  readonly inBatch: boolean;
+  /** The claims of `key` are about to change; they are `image`, or undefined where there are none. */
+  willChange(key: Readonly<PrefixRegister>, image: KeyImage | undefined): void;
   /** The visible entry of the prefix of `key` may have changed: compare. */
   visibleChanged(
     key: Readonly<PrefixRegister>,
@@ -111,7 +113,7 @@ export class ClaimState {
     const effective = this.rows.writer(slot) === this.rows.writers.find(by);
     const claim = effective ? this.rows.entry(slot) : this.overruled.find(slot, by);
     if (claim === undefined || !namesPod(claim, by.ifPod)) return 'not-owner';
-    this.#sink.willChange(key, slot);
+    this.#willChange(key, slot);
     if (effective) this.#promote(slot, key, claim);
     else this.overruled.remove(slot, by);
     return 'applied';
@@ -132,7 +134,7 @@ export class ClaimState {
     for (const slot of this.overruled.slotsOf(by)) {
       if (withdrawn === limit) break;
       this.table.keyOf(slot, key);
-      this.#sink.willChange(key, slot);
+      this.#willChange(key, slot);
       this.overruled.remove(slot, by);
       withdrawn++;
     }
@@ -146,19 +148,11 @@ export class ClaimState {
       on = slot < this.table.slotLimit ? slot : 0;
       if (slot === end) continue;
       this.table.keyOf(slot, key);
-      this.#sink.willChange(key, slot);
+      this.#willChange(key, slot);
       this.#promote(slot, key, this.rows.entry(slot));
       withdrawn++;
     }
     return { withdrawn, on };
-  }
-
-  /** What the claims on the key of a slot in use are now. */
-  image(slot: number): KeyImage {
-    return {
-      claims: [this.rows.claim(slot), ...this.overruled.of(slot)],
-      contested: this.rows.has(slot, FLAG.contested),
-    };
   }
 
   /** Makes the claims of a key what `image` says; `undefined` means none. Tells the sink nothing of owners. */
@@ -192,10 +186,22 @@ export class ClaimState {
     this.#namedPorts = index;
   }
 
+  #willChange(key: Readonly<PrefixRegister>, slot: number): void {
+    if (this.#sink.inBatch) this.#sink.willChange(key, slot < 0 ? undefined : this.#image(slot));
+  }
+
+  /** What the claims on the key of a slot in use are now. */
+  #image(slot: number): KeyImage {
+    return {
+      claims: [this.rows.claim(slot), ...this.overruled.of(slot)],
+      contested: this.rows.has(slot, FLAG.contested),
+    };
+  }
+
   /** Nobody claims the key yet. */
   #claimFree(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.table.size >= this.#maxEntries) return 'capacity';
-    this.#sink.willChange(key, -1);
+    this.#willChange(key, -1);
     this.#appear(key, claim, host);
     return 'applied';
   }
@@ -203,7 +209,7 @@ export class ClaimState {
   /** The writer holds the key: it only says something else of it. */
   #claimOwn(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.rows.holds(slot, claim, host)) return 'unchanged';
-    this.#sink.willChange(key, slot);
+    this.#willChange(key, slot);
     const old = this.rows.entry(slot);
     this.rows.update(slot, claim, host);
     this.#entryChanged(slot, key, old);
@@ -212,7 +218,7 @@ export class ClaimState {
 
   /** Somebody else holds the key: the stronger claim is effective (I4); the other is kept, if any is. */
   #contest(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
-    this.#sink.willChange(key, slot);
+    this.#willChange(key, slot);
     this.rows.mark(slot, FLAG.contested, true);
     const holder = this.rows.claim(slot);
     const challenger = { source: claim.source, owner: claim.owner ?? '' };

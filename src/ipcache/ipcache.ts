@@ -76,7 +76,6 @@ export class IPCache extends EntryView {
     const journal = new ChangeJournal();
     const state = new ClaimState(newTable, journal, { retainOverruled, maxEntries });
     super(state.table, state.rows);
-    journal.attach(state);
     this.#journal = journal;
     this.#state = state;
     this.#maxEntries = maxEntries;
@@ -164,11 +163,14 @@ export class IPCache extends EntryView {
     this.#hub.beforeChange();
     const nested = this.#journal.inBatch;
     const result = this.#waiting.batch(() =>
-      this.#journal.batch(() => {
-        const written = write();
-        if (!nested) this.#admit(true);
-        return written;
-      }),
+      this.#journal.batch(
+        () => {
+          const written = write();
+          if (!nested) this.#admit(true);
+          return written;
+        },
+        (key, image) => this.#state.restore(key, image),
+      ),
     );
     if (!nested) this.#publish();
     return result;
