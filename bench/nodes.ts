@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import type { Clock } from '../src/base/clock.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
-import type { NodeSpec } from '../src/nodemanager/node.ts';
 import { NodeManager } from '../src/nodemanager/node-manager.ts';
+import type { NodeSpec } from '../src/nodemanager/node-spec.ts';
 import { expect } from './expect.ts';
 import { median } from './meter.ts';
 

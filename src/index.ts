@@ -151,12 +151,17 @@ export { Prefix } from './net/prefix.ts';
 export type { NodeConfiguration } from './nodemanager/address-claims.ts';
 export { tunnelEndpoint } from './nodemanager/address-claims.ts';
 export type { AppliedOutcome } from './nodemanager/handler-feeds.ts';
-export type { HandlerFailure, HandlerStatus } from './nodemanager/handler-status.ts';
-export type { Node, NodeFields, NodeSpec } from './nodemanager/node.ts';
-export { nodeFullName } from './nodemanager/node.ts';
+export type { Node } from './nodemanager/node.ts';
 export type { LostAddress, NodeIPCache } from './nodemanager/node-addresses.ts';
 export type { NodeCheckpoint } from './nodemanager/node-checkpoint.ts';
-export type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './nodemanager/node-handler.ts';
+export type {
+  HandlerFailure,
+  HandlerFault,
+  HandlerResult,
+  HandlerStatus,
+  NodeCall,
+  NodeHandler,
+} from './nodemanager/node-handler.ts';
 export type { NodeIDPair } from './nodemanager/node-ids.ts';
 export { MAX_NODE_ID, NodeIDs, NodeIDsExhaustedError } from './nodemanager/node-ids.ts';
 export { NodeManager } from './nodemanager/node-manager.ts';
@@ -165,6 +170,8 @@ export type {
   NodeSubscribeOptions,
   NodeWithdrawal,
 } from './nodemanager/node-manager-options.ts';
+export type { NodeFields, NodeSpec, PlainNode } from './nodemanager/node-spec.ts';
+export { nodeFullName } from './nodemanager/node-spec.ts';
 export type {
   CountedNodeOutcome,
   NodeDeleteOutcome,
@@ -173,7 +180,6 @@ export type {
   NodeManagerStatus,
   NodeUpdateOutcome,
 } from './nodemanager/node-status.ts';
-export type { PlainNode } from './nodemanager/plain-node.ts';
 export type { AnnouncedService } from './servicecache/announcement.ts';
 export type {
   Backend,

@@ -1,16 +1,9 @@
-import { type Backoff, backoffDelay } from '../base/backoff.ts';
-import type { Clock, Random } from '../base/clock.ts';
 import type { DeliveryQueue } from '../base/delivery-queue.ts';
-import { failureOf } from '../base/failure.ts';
 import type { NodeConfiguration } from './address-claims.ts';
-import { ConfigurationTurn } from './configuration-turn.ts';
-import type { HandlerFailure, HandlerStatus } from './handler-status.ts';
+import { type Attempt, HandlerCalls, type HandlerCallsOptions } from './handler-calls.ts';
 import type { Node } from './node.ts';
-import type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './node-handler.ts';
+import type { HandlerFailure, HandlerStatus, NodeHandler } from './node-handler.ts';
 import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
-
-/** Waits after failed calls: 100 ms doubles to a minute in ten steps, the interval of background validation. */
-export const HANDLER_BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 
 /**
  * Asynchronous calls of one handler that may run at a time unless it asks for another number: enough to keep a
@@ -24,14 +17,11 @@ export interface AnnouncedNode {
   readonly announced: Node | undefined;
 }
 
-/** What a feed needs from around it. */
-export interface FeedEnvironment {
-  readonly clock: Clock;
-  readonly random: Random;
+/** Options of {@link HandlerFeed}. */
+export interface HandlerFeedOptions extends Omit<HandlerCallsOptions, 'resume'> {
   /** Every handler call runs in here, so that no call ever starts inside another one. */
   readonly deliveries: DeliveryQueue;
   readonly concurrency: number;
-  onFault(fault: HandlerFault): void;
   /** The lane has applied something, or is gone. */
   onProgress(lane: NodeLane): void;
 }
@@ -39,32 +29,28 @@ export interface FeedEnvironment {
 /**
  * Brings one handler up to date (contract: {@link NodeHandler}). A handler that is synchronous and up to date is
  * called at once and costs no memory; a {@link NodeLane} exists only for a node that is under way, waits for its
- * turn, or has failed.
+ * turn, or has failed. Nodes wait while the handler has not taken the configuration.
  */
 export class HandlerFeed {
   readonly handler: NodeHandler;
-  readonly #env: FeedEnvironment;
-  readonly #abort = new AbortController();
+  readonly #options: HandlerFeedOptions;
+  readonly #calls: HandlerCalls;
   readonly #lanes = new Map<string, NodeLane>();
   /** Lanes that wait for their turn, in order. */
   readonly #ready = new Set<NodeLane>();
-  readonly #configuration: ConfigurationTurn;
-  #running = 0;
-  #faults = 0;
+  /** The configuration that the handler has not taken yet. */
+  #configuration: NodeConfiguration | undefined;
+  readonly #configuring: Attempt = { failures: 0, error: undefined, timer: undefined };
 
-  constructor(handler: NodeHandler, env: FeedEnvironment) {
+  constructor(handler: NodeHandler, options: HandlerFeedOptions) {
     this.handler = handler;
-    this.#env = env;
-    this.#configuration = new ConfigurationTurn({
-      clock: env.clock,
-      call: (configuration) => handler.nodeConfigurationChanged?.(configuration, this.#abort.signal),
-      onFailure: (error, failures) => this.#report('configuration', undefined, error, failures),
-      resume: () => this.#pump(),
-    });
+    this.#options = options;
+    const { clock, random, onFault } = options;
+    this.#calls = new HandlerCalls(handler, { clock, random, onFault, resume: () => this.#resume() });
   }
 
   get stopped(): boolean {
-    return this.#abort.signal.aborted;
+    return this.#calls.stopped;
   }
 
   /** What is under way, waits or has failed. */
@@ -78,8 +64,8 @@ export class HandlerFeed {
 
   // The next three are called within a delivery.
 
-  /** Tells a change. `old` is what was told of the node before, by this very method. */
-  tell(node: string, old: Node | undefined, target: Node | undefined, revision: number): void {
+  /** Takes a change. `old` is the `target` of the change of that node before. */
+  change(node: string, old: Node | undefined, target: Node | undefined, revision: number): void {
     if (this.stopped) return;
     const lane = this.#lanes.size === 0 ? undefined : this.#lanes.get(node);
     if (lane !== undefined) {
@@ -99,123 +85,87 @@ export class HandlerFeed {
     this.#callDirectly(step, node, old, revision);
   }
 
-  /** Asks the handler to validate what it was told of a node; nothing when it is being told of it anyway. */
-  validate(node: string, told: Node): void {
+  /** Asks the handler to validate what it has of a node; nothing while a call for the node is under way or waits. */
+  validate(node: string, announced: Node): void {
     if (this.stopped || this.handler.nodeValidateImplementation === undefined || this.#lanes.has(node))
       return;
-    const lane = this.#addLane(node, told);
+    const lane = this.#addLane(node, announced);
     lane.validate = true;
     this.#ready.add(lane);
     this.#startWhatMay();
   }
 
-  /** Tells the configuration once what runs has ended; nodes wait until that has succeeded. */
+  /** Takes a configuration: the handler is called once what runs has ended, until it succeeds. */
   configure(configuration: NodeConfiguration): void {
     if (this.stopped || this.handler.nodeConfigurationChanged === undefined) return;
-    this.#configuration.set(configuration);
+    this.#configuration = configuration;
+    // Without waiting for the backoff: it may be what makes the next attempt succeed.
+    this.#configuring.timer?.cancel();
+    this.#configuring.timer = undefined;
     this.#startWhatMay();
   }
 
   /**
-   * Ends it: nothing is called any more, and what runs is told so by its signal. Before that, `nodeDelete` is
-   * called for those of the nodes `remove` that the handler knows; once, as nobody is left to try again.
+   * Ends it: no call is made any more, and the signal of those under way fires. After that, `nodeDelete` is called
+   * once for those of the nodes `remove` that the handler has.
    */
   stop(remove: readonly AnnouncedNode[] = []): void {
     const known = remove.map(({ fullName, announced }) => {
       const lane = this.#lanes.get(fullName);
-      return lane === undefined ? announced : (lane.told ?? lane.residue);
+      return lane === undefined ? announced : (lane.applied ?? lane.residue);
     });
-    this.#abort.abort();
-    this.#configuration.stop();
+    this.#calls.stop();
+    this.#configuring.timer?.cancel();
     const lanes = [...this.#lanes.values()];
     this.#lanes.clear();
     this.#ready.clear();
     for (const lane of lanes) {
       lane.timer?.cancel();
-      lane.since = Number.POSITIVE_INFINITY;
-      this.#env.onProgress(lane);
+      this.#options.onProgress(lane.settled());
     }
-    for (const node of known) if (node !== undefined) this.#deleteFinally(node);
+    for (const node of known) if (node !== undefined) this.#calls.deleteFinally(node);
   }
 
   status(): HandlerStatus {
     const failing: HandlerFailure[] = [];
-    const { failure } = this.#configuration;
-    if (failure !== undefined) failing.push({ call: 'configuration', node: undefined, ...failure });
+    const add = (call: HandlerFailure['call'], node: string | undefined, attempt: Attempt): void => {
+      const { error, failures } = attempt;
+      if (error !== undefined) failing.push({ call, node, error, failures });
+    };
+    add('configuration', undefined, this.#configuring);
     for (const lane of this.#lanes.values()) {
       const call = (lane.running ?? lane.nextStep())?.call;
-      if (lane.error !== undefined && call !== undefined) {
-        failing.push({ call, node: lane.node, error: lane.error, failures: lane.failures });
-      }
+      if (call !== undefined) add(call, lane.node, lane);
     }
-    return {
-      name: this.handler.name,
-      pending: this.#lanes.size,
-      running: this.#running,
-      faults: this.#faults,
-      failing,
-    };
-  }
-
-  #deleteFinally(node: Node): void {
-    const failed = (error: unknown): void => {
-      this.#faults++;
-      this.#env.onFault({
-        handler: this.handler,
-        call: 'delete',
-        node: node.fullName,
-        error,
-        failures: 1,
-        retryInMs: undefined,
-      });
-    };
-    try {
-      Promise.resolve(this.handler.nodeDelete(node, new AbortController().signal)).catch(failed);
-    } catch (error) {
-      failed(error);
-    }
+    const { running, faults } = this.#calls;
+    return { name: this.handler.name, pending: this.#lanes.size, running, faults, failing };
   }
 
   #mayStart(): boolean {
-    return !this.#configuration.pending && this.#running < this.#env.concurrency;
+    return this.#configuration === undefined && this.#calls.running < this.#options.concurrency;
   }
 
-  #addLane(node: string, told: Node | undefined): NodeLane {
-    const lane = new NodeLane(node, told);
+  #addLane(node: string, applied: Node | undefined): NodeLane {
+    const lane = new NodeLane(node, applied);
     this.#lanes.set(node, lane);
     return lane;
   }
 
   /** The common case: nothing is under way for this node. Only a call that does not end at once needs a lane. */
   #callDirectly(step: NodeStep, node: string, old: Node | undefined, revision: number): void {
+    let lane: NodeLane | undefined;
     const underWay = (): NodeLane => {
-      const lane = this.#addLane(node, old);
+      lane = this.#addLane(node, old);
       lane.retarget(step.call === 'delete' ? undefined : step.node, revision);
       lane.begin(step);
       return lane;
     };
-    let result: HandlerResult;
-    try {
-      result = this.#call(step);
-    } catch (error) {
-      if (!this.stopped) this.#fail(underWay(), step, error);
-      return;
-    }
-    if (result !== undefined) this.#await(underWay(), step, result);
-  }
-
-  #call(step: NodeStep): HandlerResult {
-    const { signal } = this.#abort;
-    switch (step.call) {
-      case 'add':
-        return this.handler.nodeAdd(step.node, signal);
-      case 'update':
-        return this.handler.nodeUpdate(step.old, step.node, signal);
-      case 'delete':
-        return this.handler.nodeDelete(step.node, signal);
-      case 'validate':
-        return this.handler.nodeValidateImplementation?.(step.node, signal);
-    }
+    const later = this.#calls.make(
+      step,
+      () => lane && this.#succeeded(lane, step),
+      (error) => this.#failed(lane ?? underWay(), step, error),
+    );
+    if (later && !this.stopped) underWay();
   }
 
   /** Lets a lane that has something new to tell start without waiting for the rest of its backoff. */
@@ -227,18 +177,33 @@ export class HandlerFeed {
   }
 
   /** Goes on after a promise or a timer: as a delivery of its own. */
-  #pump(): void {
-    this.#env.deliveries.run(() => this.#startWhatMay());
+  #resume(): void {
+    this.#options.deliveries.run(() => this.#startWhatMay());
   }
 
   /** Call within a delivery. */
   #startWhatMay(): void {
-    if (this.#running === 0) this.#configuration.start();
+    if (this.#calls.running === 0) this.#startConfiguration();
     for (const lane of this.#ready) {
       if (this.stopped || !this.#mayStart()) return;
       this.#ready.delete(lane);
       this.#start(lane);
     }
+  }
+
+  #startConfiguration(): void {
+    const configuration = this.#configuration;
+    if (configuration === undefined || this.#configuring.timer !== undefined || this.stopped) return;
+    const attempt = this.#configuring;
+    this.#calls.make(
+      { call: 'configuration', configuration },
+      () => {
+        attempt.failures = 0;
+        attempt.error = undefined;
+        if (this.#configuration === configuration) this.#configuration = undefined;
+      },
+      (error) => this.#calls.retry(attempt, 'configuration', undefined, error),
+    );
   }
 
   #start(lane: NodeLane): void {
@@ -248,66 +213,29 @@ export class HandlerFeed {
       return;
     }
     lane.begin(step);
-    let result: HandlerResult;
-    try {
-      result = this.#call(step);
-    } catch (error) {
-      this.#fail(lane, step, error);
-      return;
-    }
-    if (result === undefined) this.#succeed(lane, step);
-    else this.#await(lane, step, result);
-  }
-
-  #await(lane: NodeLane, step: NodeStep, result: Promise<void>): void {
-    this.#running++;
-    // Wrapped, as a handler may hand in anything that only looks like a promise.
-    Promise.resolve(result).then(
-      () => {
-        this.#running--;
-        this.#succeed(lane, step);
-        this.#pump();
-      },
-      (error: unknown) => {
-        this.#running--;
-        this.#fail(lane, step, error);
-        this.#pump();
-      },
+    this.#calls.make(
+      step,
+      () => this.#succeeded(lane, step),
+      (error) => this.#failed(lane, step, error),
     );
   }
 
-  #succeed(lane: NodeLane, step: NodeStep): void {
-    if (this.stopped) return;
+  #succeeded(lane: NodeLane, step: NodeStep): void {
     lane.succeeded(step);
     if (lane.nextStep() === undefined) this.#settle(lane);
     else {
       this.#ready.add(lane);
-      this.#env.onProgress(lane);
+      this.#options.onProgress(lane);
     }
   }
 
+  #failed(lane: NodeLane, step: NodeStep, error: unknown): void {
+    lane.failed(step);
+    this.#calls.retry(lane, step.call, lane.node, error, () => this.#ready.add(lane));
+  }
+
   #settle(lane: NodeLane): void {
-    lane.since = Number.POSITIVE_INFINITY;
     this.#lanes.delete(lane.node);
-    this.#env.onProgress(lane);
-  }
-
-  #fail(lane: NodeLane, step: NodeStep, error: unknown): void {
-    if (this.stopped) return;
-    lane.failed(step, failureOf(error, this.#env.clock));
-    const retryInMs = this.#report(step.call, lane.node, error, lane.failures);
-    lane.timer = this.#env.clock.after(retryInMs, () => {
-      lane.timer = undefined;
-      this.#ready.add(lane);
-      this.#pump();
-    });
-  }
-
-  /** Counts a failure and tells it; gives how long to wait before the next try. */
-  #report(call: NodeCall, node: string | undefined, error: unknown, failures: number): number {
-    const retryInMs = backoffDelay(failures, HANDLER_BACKOFF, this.#env.random);
-    this.#faults++;
-    this.#env.onFault({ handler: this.handler, call, node, error, failures, retryInMs });
-    return retryInMs;
+    this.#options.onProgress(lane.settled());
   }
 }

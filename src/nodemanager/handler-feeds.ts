@@ -5,9 +5,8 @@ import { ListenerSet } from '../base/listener-set.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import { type AnnouncedNode, HandlerFeed } from './handler-feed.ts';
-import type { HandlerStatus } from './handler-status.ts';
 import type { Node } from './node.ts';
-import type { HandlerFault, NodeHandler } from './node-handler.ts';
+import type { HandlerFault, HandlerStatus, NodeHandler } from './node-handler.ts';
 import type { NodeLane } from './node-lane.ts';
 
 /** What the feeds need from around them. */
@@ -82,7 +81,10 @@ export class HandlerFeeds {
   }
 
   change(change: NodeChange): void {
-    this.#feeds.notify((feed, { node, old, next, revision }) => feed.tell(node, old, next, revision), change);
+    this.#feeds.notify(
+      (feed, { node, old, next, revision }) => feed.change(node, old, next, revision),
+      change,
+    );
   }
 
   configure(configuration: NodeConfiguration): void {
@@ -143,7 +145,7 @@ function replay({
 }: FeedStart): IterableIterator<(feed: HandlerFeed) => void> {
   const steps = [(feed: HandlerFeed): void => feed.configure(configuration)];
   for (const { fullName, announced } of nodes) {
-    steps.push((feed) => feed.tell(fullName, undefined, announced, revision));
+    steps.push((feed) => feed.change(fullName, undefined, announced, revision));
   }
   return steps.values();
 }

@@ -1,8 +1,7 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { showValue } from '../base/show-value.ts';
 import type { NodeAddress } from '../net/cluster-node.ts';
-import type { NodeSpec } from './node.ts';
-import type { PlainNode } from './plain-node.ts';
+import type { NodeSpec, PlainNode } from './node-spec.ts';
 
 /**
  * The nodes that were known when it was made, as plain data that survives JSON. An agent writes it to disk now and

@@ -1,3 +1,4 @@
+import type { Failure } from '../base/failure.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import type { Node } from './node.ts';
 
@@ -51,4 +52,27 @@ export interface HandlerFault {
   readonly failures: number;
   /** When it is tried again, in milliseconds from now; undefined when it is not, as the manager is closed. */
   readonly retryInMs: number | undefined;
+}
+
+/** A call that has failed and is tried again. */
+export interface HandlerFailure {
+  readonly call: NodeCall;
+  /** Full name of the node; undefined for the configuration. */
+  readonly node: string | undefined;
+  readonly error: Failure;
+  /** How often it has failed in a row. */
+  readonly failures: number;
+}
+
+/** How one handler is doing. */
+export interface HandlerStatus {
+  readonly name: string | undefined;
+  /** Nodes of which it is not up to date, running and failed ones included. */
+  readonly pending: number;
+  /** Asynchronous calls under way. */
+  readonly running: number;
+  /** Calls that have failed since the subscription. */
+  readonly faults: number;
+  /** What waits for its next attempt. */
+  readonly failing: readonly HandlerFailure[];
 }

@@ -9,34 +9,34 @@ export type NodeStep =
   | { readonly call: 'delete'; readonly node: Node }
   | { readonly call: 'validate'; readonly node: Node };
 
-/** The call that brings a handler from `told` to `target`; undefined when there is nothing to tell. */
-export function stepBetween(told: Node | undefined, target: Node | undefined): NodeStep | undefined {
-  if (target === undefined) return told === undefined ? undefined : { call: 'delete', node: told };
-  if (told === undefined) return { call: 'add', node: target };
-  return told.equals(target) ? undefined : { call: 'update', old: told, node: target };
+/** The call that brings a handler from `applied` to `target`; undefined when there is none to make. */
+export function stepBetween(applied: Node | undefined, target: Node | undefined): NodeStep | undefined {
+  if (target === undefined) return applied === undefined ? undefined : { call: 'delete', node: applied };
+  if (applied === undefined) return { call: 'add', node: target };
+  return applied.equals(target) ? undefined : { call: 'update', old: applied, node: target };
 }
 
 /**
  * One node on its way to one handler: what the handler has, what it should have, and the call under way. There is
  * a lane only while something is left to do; it holds no queue, so that changes merge by themselves (I11): the
- * next call follows from `told` and `target` alone.
+ * next call follows from `applied` and `target` alone.
  *
- *     tell ──► waiting ──► running ──► settled (lane gone)
+ *   change ──► waiting ──► running ──► settled (lane gone)
  *                ▲  ▲        │ │ changed meanwhile
  *                │  └────────┼─┘
  *                └─ timer ◄──┘ failed
  */
 export class NodeLane {
   readonly node: string;
-  /** What the handler was last told with success. */
-  told: Node | undefined;
-  /** What it is to be told. */
+  /** What the handler has, by its last call that succeeded. */
+  applied: Node | undefined;
+  /** What it is to have. */
   target: Node | undefined;
   /** The node of the last `add` or `update` that failed: a part of it may be there. */
   residue: Node | undefined;
   validate = false;
   running: NodeStep | undefined;
-  /** Set while waiting for the next try. */
+  /** Set while waiting for the next attempt. */
   timer: Timer | undefined;
   failures = 0;
   error: Failure | undefined;
@@ -44,14 +44,14 @@ export class NodeLane {
   since: number = Number.POSITIVE_INFINITY;
   /** What the handler was to have when the running call began. */
   #goal: Node | undefined;
-  /** A delete of `told` has failed: a part of it is gone, so it has to go whole before anything else. */
+  /** A delete of `applied` has failed: a part of it is gone, so it has to go whole before anything else. */
   #deleting = false;
   #changedMeanwhile = Number.POSITIVE_INFINITY;
 
-  constructor(node: string, told: Node | undefined) {
+  constructor(node: string, applied: Node | undefined) {
     this.node = node;
-    this.told = told;
-    this.target = told;
+    this.applied = applied;
+    this.target = applied;
   }
 
   /** A change of the given revision: from now on the handler is to have `target`. */
@@ -63,15 +63,15 @@ export class NodeLane {
 
   /** The next call, or undefined when the handler has what it should have (rules: `NodeHandler`). */
   nextStep(): NodeStep | undefined {
-    const { told, target, residue } = this;
-    if (told !== undefined && this.#deleting) return { call: 'delete', node: told };
+    const { applied, target, residue } = this;
+    if (applied !== undefined && this.#deleting) return { call: 'delete', node: applied };
     if (residue !== undefined && target?.equals(residue) !== true) {
-      if (told === undefined) return { call: 'delete', node: residue };
-      if (target !== undefined) return { call: 'update', old: residue, node: told };
+      if (applied === undefined) return { call: 'delete', node: residue };
+      if (target !== undefined) return { call: 'update', old: residue, node: applied };
     }
-    const step = stepBetween(told, target);
+    const step = stepBetween(applied, target);
     if (step !== undefined) return step;
-    return this.validate && told !== undefined ? { call: 'validate', node: told } : undefined;
+    return this.validate && applied !== undefined ? { call: 'validate', node: applied } : undefined;
   }
 
   begin(step: NodeStep): void {
@@ -87,19 +87,24 @@ export class NodeLane {
     if (step.call !== 'validate') {
       this.#deleting = false;
       if (this.#cleansUp(step) || this.residue?.equals(step.node) === true) this.residue = undefined;
-      this.told = step.call === 'delete' ? undefined : step.node;
+      this.applied = step.call === 'delete' ? undefined : step.node;
     }
-    this.#passed(this.told === this.#goal);
+    this.#passed(this.applied === this.#goal);
   }
 
-  failed(step: NodeStep, error: Failure): void {
+  /** The failure itself is counted by `HandlerCalls.retry`. */
+  failed(step: NodeStep): void {
     this.running = undefined;
     this.#passed(false);
-    this.failures++;
-    this.error = error;
     if (step.call === 'validate' || this.#cleansUp(step)) return;
     if (step.call === 'delete') this.#deleting = true;
     else this.residue = step.node;
+  }
+
+  /** The lane is over: nothing of it is left to apply. */
+  settled(): this {
+    this.since = Number.POSITIVE_INFINITY;
+    return this;
   }
 
   /** A call has ended; `reached` says whether the handler now has what it was to have when the call began. */

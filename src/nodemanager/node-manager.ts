@@ -10,7 +10,7 @@ import type { NodeConfiguration } from './address-claims.ts';
 import { BackgroundValidation } from './background-validation.ts';
 import { DEFAULT_CONCURRENCY } from './handler-feed.ts';
 import { type AppliedOutcome, HandlerFeeds } from './handler-feeds.ts';
-import type { Node, NodeSpec } from './node.ts';
+import type { Node } from './node.ts';
 import { NodeAddresses } from './node-addresses.ts';
 import { type NodeCheckpoint, nodesOfCheckpoint, specOfPlainNode } from './node-checkpoint.ts';
 import { NodeEntry } from './node-entry.ts';
@@ -21,18 +21,19 @@ import {
   type NodeSubscribeOptions,
   type NodeWithdrawal,
 } from './node-manager-options.ts';
+import type { NodeSpec } from './node-spec.ts';
+import { sameNode } from './node-spec.ts';
 import {
   countNodes,
   explainNode,
   type NodeDeleteOutcome,
   type NodeExplanation,
   type NodeManagerStatus,
+  NodeOutcomeCounts,
   type NodeUpdateOutcome,
 } from './node-status.ts';
 import { NodeTable } from './node-table.ts';
-import { NodeOutcomeCounts } from './outcome-counts.ts';
 import { parseNode } from './parse-node.ts';
-import { sameNode } from './same-node.ts';
 
 const NONE: readonly never[] = [];
 

@@ -2,10 +2,10 @@ import type { RejectionStatus } from '../base/rejection.ts';
 import type { Source } from '../identity/source.ts';
 import type { HandlerFeed } from './handler-feed.ts';
 import type { HandlerFeeds } from './handler-feeds.ts';
-import type { HandlerFailure, HandlerStatus } from './handler-status.ts';
 import type { Node } from './node.ts';
 import type { LostAddress, NodeAddresses } from './node-addresses.ts';
 import type { NodeEntry } from './node-entry.ts';
+import type { HandlerFailure, HandlerStatus } from './node-handler.ts';
 
 /**
  * What became of `nodeUpdated`. `applied` and `unchanged`: this source's node is the effective one. `overruled`: a
@@ -108,4 +108,27 @@ export function countNodes(
     if (entry.lost !== undefined) lostAddresses.set(entry.fullName, addresses.lost(entry));
   }
   return { nodesBySource, overruledClaims, heldBack, lostAddresses: Object.fromEntries(lostAddresses) };
+}
+
+/** How often each outcome came. */
+export class NodeOutcomeCounts {
+  readonly #counts: Record<CountedNodeOutcome, number> = {
+    applied: 0,
+    unchanged: 0,
+    overruled: 0,
+    invalid: 0,
+    deleted: 0,
+    'not-found': 0,
+    'not-owner': 0,
+    closed: 0,
+  };
+
+  count(outcome: CountedNodeOutcome): void {
+    this.#counts[outcome]++;
+  }
+
+  /** The counts so far: a copy. */
+  snapshot(): Readonly<Record<CountedNodeOutcome, number>> {
+    return { ...this.#counts };
+  }
 }

@@ -1,44 +1,7 @@
 import { hash, Map as ImmutableMap, List, type ValueObject } from 'immutable';
 import type { Source } from '../identity/source.ts';
-import type { ClusterNode, NodeAddress, NodeName } from '../net/cluster-node.ts';
-import { type PlainNode, plainNode } from './plain-node.ts';
-import { sameNode } from './same-node.ts';
-
-/** Name of a node in the mesh: `cluster/name`. The owner of what the node claims in the IPCache. */
-export function nodeFullName({ cluster, name }: NodeName): string {
-  return `${cluster}/${name}`;
-}
-
-/**
- * A node as a source describes it: what the kvstore codec returns, and the source it came from. Absent fields have the
- * zero value. Its lists and maps are kept: not to be changed once they were handed in.
- */
-export interface NodeSpec extends NodeName, Optional<Omit<ClusterNode, keyof NodeName>> {
-  readonly source: Source;
-}
-
-type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
-
-/** All fields of a node as plain values, each canonical; also a {@link NodeSpec}. Absent addresses are `undefined`. */
-export interface NodeFields extends NodeName {
-  readonly source: Source;
-  readonly clusterID: number;
-  readonly addresses: readonly NodeAddress[];
-  readonly ipv4AllocCIDR: string | undefined;
-  readonly ipv6AllocCIDR: string | undefined;
-  readonly ipv4SecondaryAllocCIDRs: readonly string[];
-  readonly ipv6SecondaryAllocCIDRs: readonly string[];
-  readonly ipv4HealthIP: string | undefined;
-  readonly ipv6HealthIP: string | undefined;
-  readonly ipv4IngressIP: string | undefined;
-  readonly ipv6IngressIP: string | undefined;
-  readonly encryptionKey: number;
-  readonly labels: ReadonlyMap<string, string>;
-  readonly annotations: ReadonlyMap<string, string>;
-  readonly nodeIdentity: number;
-  readonly wireguardPubKey: string;
-  readonly bootID: string;
-}
+import type { NodeAddress } from '../net/cluster-node.ts';
+import { type NodeFields, nodeFullName, type PlainNode, plainNode, sameNode } from './node-spec.ts';
 
 /** The collections of a node as immutable values. */
 interface Collections {

@@ -3,7 +3,8 @@ import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import { isSource } from '../identity/source.ts';
 import type { NodeAddress } from '../net/cluster-node.ts';
 import { canonicalAddress, canonicalKey } from '../net/prefix.ts';
-import { Node, type NodeSpec, nodeFullName } from './node.ts';
+import { Node } from './node.ts';
+import { type NodeSpec, nodeFullName } from './node-spec.ts';
 
 /** The largest cluster id that an identity has room for, in a mesh of 511 clusters. */
 const MAX_CLUSTER_ID = 511;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { HANDLER_BACKOFF } from '../../src/nodemanager/handler-feed.ts';
+import { HANDLER_BACKOFF } from '../../src/nodemanager/handler-calls.ts';
 import type { HandlerFault } from '../../src/nodemanager/node-handler.ts';
 import { ConfiguredHandler, DeferredHandler, settled } from './support/deferred-handler.ts';
 import { addresses, fresh, node } from './support/node-fixtures.ts';
@@ -240,6 +240,28 @@ describe('stopping', () => {
     manager.nodeUpdated(node('a'));
     manager.nodeUpdated(node('b'));
     expect(told).toBe(1);
+  });
+
+  it('a report of a failure may end the subscription: no timer is left (regression: one was)', () => {
+    for (const configuration of [true, false]) {
+      let unsubscribe: (() => void) | undefined;
+      const { manager, clock } = fresh({ onHandlerFault: () => unsubscribe?.() });
+      const fail = (): void => {
+        throw new Error('no netlink');
+      };
+      unsubscribe = manager.subscribe({
+        nodeAdd: fail,
+        nodeUpdate: fail,
+        nodeDelete: fail,
+        nodeConfigurationChanged: () => {
+          if (configuration && unsubscribe !== undefined) fail();
+        },
+      });
+      if (configuration) manager.configure({ encryption: true });
+      else manager.nodeUpdated(node('a'));
+      expect(manager.status().handlers).toEqual([]);
+      expect(clock.pending).toBe(0);
+    }
   });
 
   it('closed-nodemanager: a handler that comes to a closed manager is called for nothing', () => {

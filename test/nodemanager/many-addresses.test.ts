@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { NodeSpec } from '../../src/nodemanager/node.ts';
+import type { NodeSpec } from '../../src/nodemanager/node-spec.ts';
 import { cpuTime } from '../base/support/cpu-time.ts';
 import { fresh, node } from './support/node-fixtures.ts';
 

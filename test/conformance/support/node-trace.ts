@@ -1,5 +1,6 @@
 import type { Source } from '../../../src/identity/source.ts';
-import type { Node, NodeSpec } from '../../../src/nodemanager/node.ts';
+import type { Node } from '../../../src/nodemanager/node.ts';
+import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
 import type { IPCacheFinal, TraceEvent, TraceMetadata } from './ipcache-trace.ts';
 
 /** The parts of a nodemanager scenario that its replay reads; see the format page of the recordings. */

@@ -1,6 +1,6 @@
 import type { Claim } from '../../../src/ipcache/types.ts';
 import type { NodeConfiguration } from '../../../src/nodemanager/address-claims.ts';
-import type { NodeSpec } from '../../../src/nodemanager/node.ts';
+import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
 import { NaiveIPCache } from '../../ipcache/support/naive-ipcache.ts';
 
 // The precedence table, written down a second time.

@@ -1,7 +1,7 @@
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
-import type { NodeSpec } from '../../../src/nodemanager/node.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import type { NodeManagerOptions } from '../../../src/nodemanager/node-manager-options.ts';
+import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 
 /** A node `east/<name>` announced by the kvstore, unless `fields` say otherwise. */

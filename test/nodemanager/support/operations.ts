@@ -3,7 +3,7 @@ import type { Source } from '../../../src/identity/source.ts';
 import type { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { Claim } from '../../../src/ipcache/types.ts';
 import type { NodeConfiguration } from '../../../src/nodemanager/address-claims.ts';
-import type { NodeSpec } from '../../../src/nodemanager/node.ts';
+import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
 import type { NodesUnderTest } from './invariants.ts';
 import type { NaiveNodes } from './naive-nodes.ts';
 import { fullName } from './naive-nodes.ts';

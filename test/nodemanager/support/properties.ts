@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import type { IPCache } from '../../../src/ipcache/ipcache.ts';
-import type { Node, NodeSpec } from '../../../src/nodemanager/node.ts';
+import type { Node } from '../../../src/nodemanager/node.ts';
+import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
 import { FoldingListener } from '../../ipcache/support/invariants.ts';
 import { attributes } from '../../ipcache/support/naive-ipcache.ts';

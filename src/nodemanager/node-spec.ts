@@ -1,5 +1,42 @@
-import type { NodeAddress } from '../net/cluster-node.ts';
-import type { NodeSpec } from './node.ts';
+import type { Source } from '../identity/source.ts';
+import type { ClusterNode, NodeAddress, NodeName } from '../net/cluster-node.ts';
+
+/** Name of a node in the mesh: `cluster/name`. The owner of what the node claims in the IPCache. */
+export function nodeFullName({ cluster, name }: NodeName): string {
+  return `${cluster}/${name}`;
+}
+
+/**
+ * A node as a source describes it: what the kvstore codec returns, and the source it came from. Absent fields have the
+ * zero value. Its lists and maps are kept: not to be changed once they were handed in.
+ */
+export interface NodeSpec extends NodeName, Optional<Omit<ClusterNode, keyof NodeName>> {
+  readonly source: Source;
+}
+
+type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
+
+/** All fields of a node as plain values, each canonical; also a {@link NodeSpec}. Absent addresses are `undefined`. */
+export interface NodeFields extends Complete<ClusterNode> {
+  readonly source: Source;
+}
+
+type Complete<T> = { readonly [K in keyof Required<T>]: T[K] };
+
+/** A node as plain data that survives JSON. */
+export interface PlainNode extends Omit<NodeFields, 'labels' | 'annotations'> {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+export function plainNode(fields: NodeFields): PlainNode {
+  // Own properties, whatever the names: `fromEntries` defines them and sets no prototype.
+  return {
+    ...fields,
+    labels: Object.fromEntries(fields.labels),
+    annotations: Object.fromEntries(fields.annotations),
+  };
+}
 
 /**
  * Whether two descriptions of a node are the same in every word, absent fields being zero. Allocates nothing, so that a

@@ -1,0 +1,151 @@
+import { type Backoff, backoffDelay } from '../base/backoff.ts';
+import type { Clock, Random, Timer } from '../base/clock.ts';
+import { type Failure, failureOf } from '../base/failure.ts';
+import type { NodeConfiguration } from './address-claims.ts';
+import type { Node } from './node.ts';
+import type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './node-handler.ts';
+import type { NodeStep } from './node-lane.ts';
+
+/** Waits after failed calls: 100 ms doubles to a minute in ten steps, the interval of background validation. */
+export const HANDLER_BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
+
+/** A call to make. */
+export type HandlerCall =
+  | NodeStep
+  | { readonly call: 'configuration'; readonly configuration: NodeConfiguration };
+
+/** A call that is made until it succeeds. */
+export interface Attempt {
+  /** Failures in a row. */
+  failures: number;
+  /** The last one. */
+  error: Failure | undefined;
+  /** Set while waiting for the next attempt. */
+  timer: Timer | undefined;
+}
+
+/** Options of {@link HandlerCalls}. */
+export interface HandlerCallsOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  onFault(fault: HandlerFault): void;
+  /** A call that was under way has ended, or a backoff is over: others may start. */
+  resume(): void;
+}
+
+/** Makes the calls of one handler, counts those that run and those that have failed, and waits between attempts. */
+export class HandlerCalls {
+  readonly handler: NodeHandler;
+  readonly #options: HandlerCallsOptions;
+  readonly #abort = new AbortController();
+  #running = 0;
+  #faults = 0;
+
+  constructor(handler: NodeHandler, options: HandlerCallsOptions) {
+    this.handler = handler;
+    this.#options = options;
+  }
+
+  /** Asynchronous calls under way. */
+  get running(): number {
+    return this.#running;
+  }
+
+  get faults(): number {
+    return this.#faults;
+  }
+
+  get stopped(): boolean {
+    return this.#abort.signal.aborted;
+  }
+
+  /** Fires the signal of the calls under way. */
+  stop(): void {
+    this.#abort.abort();
+  }
+
+  /**
+   * Makes a call; when it has ended, calls one of the other two: before this returns where the handler is synchronous,
+   * not at all after `stop`. Returns whether the call is under way.
+   */
+  make(call: HandlerCall, succeed: () => void, fail: (error: unknown) => void): boolean {
+    let result: HandlerResult;
+    try {
+      result = this.#call(call);
+    } catch (error) {
+      if (!this.stopped) fail(error);
+      return false;
+    }
+    if (result === undefined) {
+      if (!this.stopped) succeed();
+      return false;
+    }
+    this.#running++;
+    const settled = (then: () => void): void => {
+      this.#running--;
+      if (!this.stopped) then();
+      this.#options.resume();
+    };
+    // Wrapped, as a handler may return anything that only looks like a promise.
+    Promise.resolve(result).then(
+      () => settled(succeed),
+      (error: unknown) => settled(() => fail(error)),
+    );
+    return true;
+  }
+
+  /** Counts and reports a failure; calls `again` after the backoff, and resumes. */
+  retry(
+    attempt: Attempt,
+    call: NodeCall,
+    node: string | undefined,
+    error: unknown,
+    again: () => void = () => {},
+  ): void {
+    const failures = attempt.failures + 1;
+    attempt.failures = failures;
+    attempt.error = failureOf(error, this.#options.clock);
+    const retryInMs = backoffDelay(failures, HANDLER_BACKOFF, this.#options.random);
+    attempt.timer = this.#options.clock.after(retryInMs, () => {
+      attempt.timer = undefined;
+      again();
+      this.#options.resume();
+    });
+    // Last: the report may end everything, and then the timer has to be there to be cancelled.
+    this.#report({ handler: this.handler, call, node, error, failures, retryInMs });
+  }
+
+  /** Has a node deleted after the end: once, as nothing is left to try again. */
+  deleteFinally(node: Node): void {
+    const fail = (error: unknown): void => {
+      const failed = { call: 'delete', node: node.fullName, error, failures: 1 } as const;
+      this.#report({ handler: this.handler, ...failed, retryInMs: undefined });
+    };
+    try {
+      Promise.resolve(this.handler.nodeDelete(node, new AbortController().signal)).catch(fail);
+    } catch (error) {
+      fail(error);
+    }
+  }
+
+  #call(call: HandlerCall): HandlerResult {
+    const { signal } = this.#abort;
+    switch (call.call) {
+      case 'add':
+        return this.handler.nodeAdd(call.node, signal);
+      case 'update':
+        return this.handler.nodeUpdate(call.old, call.node, signal);
+      case 'delete':
+        return this.handler.nodeDelete(call.node, signal);
+      case 'validate':
+        return this.handler.nodeValidateImplementation?.(call.node, signal);
+      case 'configuration':
+        return this.handler.nodeConfigurationChanged?.(call.configuration, signal);
+    }
+  }
+
+  #report(fault: HandlerFault): void {
+    this.#faults++;
+    this.#options.onFault(fault);
+  }
+}
