@@ -246,7 +246,7 @@ describe('a watch store', () => {
     expect(() => store.drain()).toThrow('a running store cannot be drained');
     await expect(store.run({ backend, prefix: P, signal: ended.signal })).rejects.toThrow('running already');
     await stop();
-    store.drain();
+    await store.drain();
     expect(batches.at(-1)).toEqual(['a gone', 'b gone']);
     expect([store.isSynced, store.size]).toEqual([false, 0]);
     await start(store);
