@@ -8,7 +8,6 @@
 export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
 export { decodeClusterConfig, encodeClusterConfig } from './kvstore/codec/cluster-config.ts';
 export { decodeClusterService, encodeClusterService } from './kvstore/codec/cluster-service.ts';
-export type { Decoded } from './kvstore/codec/fields.ts';
 export type { IdentityLabels } from './kvstore/codec/identity.ts';
 export {
   decodeIdentity,
@@ -38,5 +37,8 @@ export {
 export { decodeNode, encodeNode } from './kvstore/codec/node.ts';
 export type { PortConfiguration } from './kvstore/codec/ports.ts';
 export { decodeTimestamp, encodeTimestamp } from './kvstore/codec/timestamp.ts';
+export type { EncodedValue, ParsedJson, ValueDecoder, ValueLimits } from './kvstore/codec/value.ts';
+export { decodeInPieces, VALUE_LIMITS } from './kvstore/codec/value.ts';
 export type { ClusterNode, NodeAddress, NodeName } from './net/cluster-node.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './net/cluster-service.ts';
+export type { Decoded } from './net/fields.ts';

@@ -109,8 +109,9 @@ export type {
   WriteOptions,
 } from './kvstore/backend.ts';
 export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
-export type { Decoded } from './kvstore/codec/fields.ts';
 export type { MeshResource } from './kvstore/codec/keys.ts';
+export type { ValueLimits } from './kvstore/codec/value.ts';
+export { VALUE_LIMITS } from './kvstore/codec/value.ts';
 export type { KvstoreErrorCode } from './kvstore/errors.ts';
 export { KvstoreError } from './kvstore/errors.ts';
 export type { EtcdBackendOptions, OpenEtcdOptions } from './kvstore/etcd/etcd-backend.ts';
@@ -145,6 +146,7 @@ export { WatchStore } from './kvstore/store/watch-store.ts';
 export type { CallOptions, EndpointStatus, KeyValue } from './kvstore/transport.ts';
 export type { NodeAddress, NodeName } from './net/cluster-node.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './net/cluster-service.ts';
+export type { Decoded } from './net/fields.ts';
 export type { PortProtocol } from './net/port.ts';
 export { PROTOCOL_NUMBERS, protocolName, protocolNumber } from './net/port.ts';
 export { Prefix } from './net/prefix.ts';

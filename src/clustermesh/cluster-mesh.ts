@@ -6,6 +6,7 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import type { ValueLimits } from '../kvstore/codec/value.ts';
 import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
@@ -40,6 +41,8 @@ export interface ClusterMeshOptions extends MeshEngines {
    * do not hold up the event loop. By default each batch is applied as it comes.
    */
   readonly gate?: TurnGate | undefined;
+  /** How large a value and each of its parts may be; what is larger is rejected. Default `VALUE_LIMITS`. */
+  readonly valueLimits?: ValueLimits | undefined;
   /** Receives every rejected value, with its kvstore key. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
@@ -183,10 +186,18 @@ export class ClusterMesh implements SyncingClusters {
   }
 
   #newCluster(name: string): FollowedCluster {
-    const { clock, random, gate, onReject, serviceTTLMs, maxConnectedClusters = 255 } = this.#options;
+    const {
+      clock,
+      random,
+      gate,
+      valueLimits,
+      onReject,
+      serviceTTLMs,
+      maxConnectedClusters = 255,
+    } = this.#options;
     const { ipcache, services, nodes, remoteNodeIdentities } = this.#options;
     return new FollowedCluster({
-      ...{ name, clock, random, gate, serviceTTLMs, onReject },
+      ...{ name, clock, random, gate, valueLimits, serviceTTLMs, onReject },
       initial: NEW_CLUSTER,
       writer: { source: 'clustermesh', owner: name },
       engines: { ipcache, services, nodes, remoteNodeIdentities },

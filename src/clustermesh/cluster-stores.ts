@@ -7,7 +7,13 @@ import type { Writer } from '../ipcache/types.ts';
 import type { WatchState } from '../kvstore/backend.ts';
 import { type KeyLayout, type MeshResource, resourcePrefix } from '../kvstore/codec/keys.ts';
 
-import { WatchStore, type WatchStoreRun, type WatchStoreStatus } from '../kvstore/store/watch-store.ts';
+import { decodeInPieces, type ValueDecoder, type ValueLimits } from '../kvstore/codec/value.ts';
+import {
+  type StoreObserver,
+  WatchStore,
+  type WatchStoreRun,
+  type WatchStoreStatus,
+} from '../kvstore/store/watch-store.ts';
 import {
   type ClusterLimits,
   identityDecoder,
@@ -33,6 +39,7 @@ export interface ClusterStoresOptions {
   readonly rejections: RejectionLog;
   /** See `WatchStoreOptions`. */
   readonly gate?: TurnGate | undefined;
+  readonly valueLimits?: ValueLimits | undefined;
   /** Called after each batch of each resource. */
   readonly onApplied: () => void;
 }
@@ -75,26 +82,27 @@ export class ClusterStores {
   constructor(options: ClusterStoresOptions) {
     this.#options = options;
     const { cluster, writer, engines, identities, globalServices, rejections, gate, onApplied } = options;
+    const { valueLimits } = options;
     const limits = (): ClusterLimits => this.#limits;
     const { ipcache, nodes, services } = engines;
-    const add = <T>(resource: MeshResource, { decode, observer }: Parts<T>): void => {
-      this.#stores.set(resource, new WatchStore<T>({ decode, observer, rejections, gate, onApplied }));
+    const add = <T>(resource: MeshResource, decode: ValueDecoder<T>, observer: StoreObserver<T>): void => {
+      const decodeLarge = decodeInPieces(decode, valueLimits);
+      const store = new WatchStore<T>({ decode, decodeLarge, observer, rejections, gate, onApplied });
+      this.#stores.set(resource, store);
     };
     // Nodes first: they say how to reach what the others name.
     if (nodes !== undefined) {
       const observer = nodeObserver(nodes, cluster, writer.source);
-      add('nodes', { decode: nodeDecoder(cluster, limits), observer });
+      add('nodes', nodeDecoder(cluster, limits, valueLimits), observer);
     }
     if (services !== undefined) {
-      add('services', {
-        decode: serviceDecoder(cluster, limits),
-        observer: serviceObserver(services, cluster, globalServices),
-      });
+      const observer = serviceObserver(services, cluster, globalServices);
+      add('services', serviceDecoder(cluster, limits, valueLimits), observer);
     }
-    add('identities', { decode: identityDecoder(limits), observer: identityObserver(identities) });
+    add('identities', identityDecoder(limits, valueLimits), identityObserver(identities));
     if (ipcache !== undefined) {
       const peerHost = RESERVED_IDENTITIES[engines.remoteNodeIdentities === false ? 'host' : 'remote-node'];
-      add('ip', { decode: ipDecoder(limits), observer: ipObserver(ipcache, writer, peerHost) });
+      add('ip', ipDecoder(limits, valueLimits), ipObserver(ipcache, writer, peerHost));
     }
   }
 
@@ -198,5 +206,3 @@ async function inSpiteOfFaults(signal: AbortSignal, steps: readonly (() => unkno
   }
   if (faults.length > 0) throw faults[0];
 }
-
-type Parts<T> = Pick<ConstructorParameters<typeof WatchStore<T>>[0], 'decode' | 'observer'>;

@@ -2,7 +2,6 @@ import type { Clock, Random } from '../base/clock.ts';
 import type { KeyRead, KvstoreBackend, Watch } from '../kvstore/backend.ts';
 import { equalBytes } from '../kvstore/bytes.ts';
 import { type ClusterConfig, decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
-import type { Decoded } from '../kvstore/codec/fields.ts';
 import {
   CLUSTER_CONFIG_PREFIX,
   clusterConfigKey,
@@ -10,6 +9,7 @@ import {
   syncedKey,
   syncedPrefix,
 } from '../kvstore/codec/keys.ts';
+import type { Decoded } from '../net/fields.ts';
 import type { ClusterFollow } from './cluster-state.ts';
 import type { ClusterStores, FollowEnd, FollowRequest, OnReading } from './cluster-stores.ts';
 import { DeleteGuard } from './delete-guard.ts';

@@ -10,6 +10,7 @@ import { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { Writer } from '../ipcache/types.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/backend.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import type { ValueLimits } from '../kvstore/codec/value.ts';
 import { stepCluster } from './cluster-machine.ts';
 import type { ClusterEffect, ClusterFollow, ClusterInput, ClusterState, Owed } from './cluster-state.ts';
 import { type RemoteClusterState, type RemoteClusterStatus, shownState } from './cluster-status.ts';
@@ -47,6 +48,8 @@ export interface FollowedClusterOptions {
   /** See `OwnClusterOptions`. */
   readonly refillMs?: number | undefined;
   readonly gate?: TurnGate | undefined;
+  /** How large a value and each of its parts may be; what is larger is rejected. Default `VALUE_LIMITS`. */
+  readonly valueLimits?: ValueLimits | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Called when its state, or whether it is ready or connected, has changed, and after each failure. */
   readonly onChange: () => void;
@@ -100,13 +103,13 @@ export class FollowedCluster {
   #progressAt: number;
 
   constructor(options: FollowedClusterOptions) {
-    const { name, writer, engines, globalServices, gate, clock, random } = options;
+    const { name, writer, engines, globalServices, gate, valueLimits, clock, random } = options;
     this.#options = options;
     this.#state = options.initial;
     this.#rejections = new RejectionLog(options.onReject);
     this.#tasks = new Supervisor({ clock, random });
     this.#stores = new ClusterStores({
-      ...{ cluster: name, writer, engines, globalServices, gate },
+      ...{ cluster: name, writer, engines, globalServices, gate, valueLimits },
       identities: this.identities,
       rejections: this.#rejections,
       onApplied: () => this.#applied(),

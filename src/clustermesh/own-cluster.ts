@@ -5,6 +5,7 @@ import { systemClock } from '../base/system-clock.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
+import type { ValueLimits } from '../kvstore/codec/value.ts';
 import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
@@ -40,6 +41,8 @@ export interface OwnClusterOptions {
   readonly refillMs?: number | undefined;
   /** See `ClusterMeshOptions`; the same one. */
   readonly gate?: TurnGate | undefined;
+  /** How large a value and each of its parts may be; what is larger is rejected. Default `VALUE_LIMITS`. */
+  readonly valueLimits?: ValueLimits | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
@@ -58,11 +61,11 @@ export class OwnCluster implements SyncingClusters {
 
   constructor(options: OwnClusterOptions) {
     const { clusterName: name, engines, clock = systemClock, random = Math.random } = options;
-    const { failStatic = true, refillMs, gate, onReject } = options;
+    const { failStatic = true, refillMs, gate, valueLimits, onReject } = options;
     const { ipcache, nodes, remoteNodeIdentities } = engines;
     this.#options = options;
     this.#cluster = new FollowedCluster({
-      ...{ name, clock, random, refillMs, gate, onReject },
+      ...{ name, clock, random, refillMs, gate, valueLimits, onReject },
       initial: { ...NEW_CLUSTER, own: true, failStatic },
       writer: { source: 'kvstore' },
       engines: { ipcache, nodes, remoteNodeIdentities },

@@ -4,7 +4,6 @@ import { describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { decodeClusterConfig, encodeClusterConfig } from '../../src/kvstore/codec/cluster-config.ts';
 import { decodeClusterService, encodeClusterService } from '../../src/kvstore/codec/cluster-service.ts';
-import type { Decoded } from '../../src/kvstore/codec/fields.ts';
 import {
   decodeIdentity,
   decodeIdentityNumber,
@@ -15,6 +14,7 @@ import { decodeIPIdentityPair, encodeIPIdentityPair } from '../../src/kvstore/co
 import { parseKey } from '../../src/kvstore/codec/keys.ts';
 import { decodeNode, encodeNode } from '../../src/kvstore/codec/node.ts';
 import { decodeTimestamp, encodeTimestamp } from '../../src/kvstore/codec/timestamp.ts';
+import type { Decoded } from '../../src/net/fields.ts';
 
 interface Recorded {
   readonly store: string;

@@ -1,18 +1,9 @@
+import type { Decoded, Fields } from '../../net/fields.ts';
 import { bytesOfText } from '../bytes.ts';
-import {
-  asObject,
-  type Decoded,
-  decodeWith,
-  fieldOf,
-  type JsonObject,
-  readBoolean,
-  readInteger,
-  readJsonObject,
-  refuse,
-} from './fields.ts';
 import { jsonObject } from './go-json.ts';
+import { decodeJson, VALUE_LIMITS } from './value.ts';
 
-/** What a cluster says of itself at `cilium/cluster-config/<cluster>` (since 1.13). */
+/** The configuration of a cluster, at `cilium/cluster-config/<cluster>` (since 1.13). */
 export interface ClusterConfig {
   /** 1 to 511; 0 when it is not set. */
   readonly id: number;
@@ -33,32 +24,33 @@ export interface ClusterCapabilities {
 
 const MAX_CLUSTER_ID = 511;
 
-function readMaxConnected(json: JsonObject): 255 | 511 | undefined {
-  const value = readInteger(json, 'maxConnectedClusters', 0xffff, 'capabilities.maxConnectedClusters');
+function readMaxConnected(capabilities: Fields<never>): 255 | 511 | undefined {
+  const name = 'maxConnectedClusters';
+  const value = capabilities.integer(name, 0, 0xffff) ?? 0;
   if (value === 0) return undefined;
-  if (value === 255 || value === 511) return value;
-  return refuse('out-of-range', 'capabilities.maxConnectedClusters', value, 'must be 255 or 511');
+  return value === 255 || value === 511
+    ? value
+    : capabilities.reject(name, 'out-of-range', 'must be 255 or 511');
 }
 
-function readCapabilities(json: JsonObject): ClusterCapabilities {
-  const value = fieldOf(json, 'capabilities');
-  const object = value === undefined ? {} : asObject(value, 'capabilities');
-  const maxConnectedClusters = readMaxConnected(object);
-  const exportsKnown = fieldOf(object, 'serviceExportsEnabled') !== undefined;
+function readCapabilities(fields: Fields<never>): ClusterCapabilities {
+  const capabilities = fields.map('capabilities');
+  const maxConnectedClusters = readMaxConnected(capabilities);
+  const serviceExportsEnabled = capabilities.boolean('serviceExportsEnabled');
   return {
-    syncedCanaries: readBoolean(object, 'syncedCanaries', false),
-    cached: readBoolean(object, 'cached', false),
+    syncedCanaries: capabilities.boolean('syncedCanaries') ?? false,
+    cached: capabilities.boolean('cached') ?? false,
     ...(maxConnectedClusters === undefined ? {} : { maxConnectedClusters }),
-    ...(exportsKnown ? { serviceExportsEnabled: readBoolean(object, 'serviceExportsEnabled', false) } : {}),
+    ...(serviceExportsEnabled === undefined ? {} : { serviceExportsEnabled }),
   };
 }
 
-/** Decodes a cluster config. Reasons of refusal: `invalid-json`, `wrong-type`, `out-of-range`. */
+/** Decodes a cluster config. Reasons of rejection: `too-large`, `invalid-json`, `wrong-type`, `out-of-range`. */
 export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<ClusterConfig> {
-  return decodeWith(at, () => {
-    const json = readJsonObject(value);
-    return { id: readInteger(json, 'id', MAX_CLUSTER_ID), capabilities: readCapabilities(json) };
-  });
+  return decodeJson(value, at, VALUE_LIMITS, (fields) => ({
+    id: fields.integer('id', 0, MAX_CLUSTER_ID) ?? 0,
+    capabilities: readCapabilities(fields),
+  }));
 }
 
 /** The value as the original writes it: fields that are false or unset are left out. */

@@ -1,92 +1,98 @@
 import type { BackendZone, ClusterService, ClusterServiceKey } from '../../net/cluster-service.ts';
+import { type Decoded, type Fields, rejectInput } from '../../net/fields.ts';
+import { canonicalAddress } from '../../net/prefix.ts';
 import { bytesOfText } from '../bytes.ts';
-import {
-  asAddress,
-  asObject,
-  type Decoded,
-  decodeWith,
-  fieldOf,
-  type JsonObject,
-  readBoolean,
-  readEntries,
-  readInteger,
-  readJsonObject,
-  readName,
-  readString,
-  readStringMap,
-  refuse,
-} from './fields.ts';
 import { jsonArray, jsonMap, jsonObject, jsonString, jsonStringMap, nullIfEmpty } from './go-json.ts';
-import { readPortConfiguration, writePortConfiguration } from './ports.ts';
+import { type PortConfiguration, readPortConfiguration, writePortConfiguration } from './ports.ts';
+import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 const MAX_CLUSTER_ID = 511;
 
-function byAddress<T>(
-  json: JsonObject,
-  name: string,
-  read: (value: unknown, path: string) => T,
-): ReadonlyMap<string, T> {
-  const map = new Map<string, T>();
-  for (const [text, value] of readEntries(json, name)) {
-    const path = `${name}.${text}`;
-    const address = asAddress(text, path);
-    if (map.has(address)) refuse('duplicate-address', path, text, 'is another spelling of an address above');
-    map.set(address, read(value, path));
+/** Reads the maps and lists of a service, which have a limit together. */
+class Entries {
+  readonly #most: number;
+  #left: number;
+
+  constructor(most: number) {
+    this.#most = most;
+    this.#left = most;
   }
-  return map;
-}
 
-function readHostname(value: unknown, path: string): string {
-  return typeof value === 'string' ? value : refuse('wrong-type', path, value, 'must be a string');
-}
-
-function readZone(value: unknown, path: string): BackendZone {
-  const object = asObject(value, path);
-  const forZones = fieldOf(object, 'ForZones') ?? [];
-  if (!Array.isArray(forZones) || !forZones.every((zone) => typeof zone === 'string')) {
-    return refuse('wrong-type', `${path}.ForZones`, forZones, 'must be an array of strings');
-  }
-  return { zone: readString(object, 'Zone', `${path}.Zone`), forZones };
-}
-
-function readKey(json: JsonObject, expected: ClusterServiceKey): ClusterServiceKey {
-  for (const field of ['cluster', 'namespace', 'name'] as const) {
-    const value = readName(json, field);
-    if (value !== expected[field]) {
-      return refuse('key-mismatch', field, value, `the key says ${expected[field]}`);
+  /** The nested map or list, counted. */
+  take(nested: Fields<never>): Fields<never> {
+    this.#left -= nested.size;
+    if (this.#left < 0) {
+      const why = `a service must have at most ${this.#most} addresses, ports, host names and zones together`;
+      rejectInput('too-many', nested.path, `${nested.size} entries`, why);
     }
+    return nested;
+  }
+
+  /** A map by address: its keys in canonical form, its values as `read` reads them. */
+  byAddress<T>(map: Fields<never>, read: (map: Fields<never>, address: string) => T): ReadonlyMap<string, T> {
+    const found = new Map<string, T>();
+    for (const text of this.take(map).names) {
+      const address =
+        canonicalAddress(text) ?? map.reject(text, 'invalid-address', 'is not a valid IP address', text);
+      if (found.has(address))
+        map.reject(text, 'duplicate-address', 'is another spelling of an address above', text);
+      found.set(address, read(map, text));
+    }
+    return found;
+  }
+
+  readonly ports = (map: Fields<never>, address: string): PortConfiguration =>
+    readPortConfiguration(this.take(map.map(address)));
+
+  readonly zone = (map: Fields<never>, address: string): BackendZone => {
+    const zone = map.item(address);
+    const forZones = this.take(zone.list('ForZones')).items((list, index) => list.string(index));
+    return { zone: zone.string('Zone') ?? '', forZones };
+  };
+}
+
+function readHostname(map: Fields<never>, address: string): string {
+  return map.string(address) ?? map.reject(address, 'wrong-type', 'must be a string', null);
+}
+
+function readKey(fields: Fields<never>, expected: ClusterServiceKey): ClusterServiceKey {
+  for (const field of ['cluster', 'namespace', 'name'] as const) {
+    const value = fields.text(field);
+    if (value !== expected[field])
+      fields.reject(field, 'key-mismatch', `the key says ${expected[field]}`, value);
   }
   return { cluster: expected.cluster, namespace: expected.namespace, name: expected.name };
 }
 
 /**
- * Decodes the value of `…/services/v1/<cluster>/<namespace>/<name>`. Reasons of refusal: `missing-field`,
- * `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `duplicate-address`,
- * `unknown-protocol`.
+ * Decodes the value of `…/services/v1/<cluster>/<namespace>/<name>`. Reasons of rejection: `too-large`, `too-many`,
+ * `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`,
+ * `duplicate-address`, `unknown-protocol`.
  */
 export function decodeClusterService(
   expected: ClusterServiceKey,
-  value: Uint8Array,
+  value: EncodedValue,
   at: string,
+  limits: ValueLimits = VALUE_LIMITS,
 ): Decoded<ClusterService> {
-  return decodeWith(at, () => {
-    const json = readJsonObject(value);
-    const known = (name: string): boolean => fieldOf(json, name) !== undefined;
-    const { cluster, namespace, name } = readKey(json, expected);
+  return decodeJson(value, at, limits, (fields) => {
+    const entries = new Entries(limits.serviceEntries);
+    const known = (name: string): boolean => fields.value(name) !== undefined;
+    const { cluster, namespace, name } = readKey(fields, expected);
     // One shape, whoever wrote it: the engine reads thousands of these.
     return {
       cluster,
       namespace,
       name,
-      frontends: byAddress(json, 'frontends', readPortConfiguration),
-      backends: byAddress(json, 'backends', readPortConfiguration),
-      labels: readStringMap(json, 'labels'),
-      selector: readStringMap(json, 'selector'),
-      hostnames: known('hostnames') ? byAddress(json, 'hostnames', readHostname) : undefined,
-      zones: known('zones') ? byAddress(json, 'zones', readZone) : undefined,
-      includeExternal: readBoolean(json, 'includeExternal', false),
-      shared: readBoolean(json, 'shared', true),
-      clusterID: readInteger(json, 'clusterID', MAX_CLUSTER_ID),
+      frontends: entries.byAddress(fields.map('frontends'), entries.ports),
+      backends: entries.byAddress(fields.map('backends'), entries.ports),
+      labels: fields.strings('labels', limits.labels),
+      selector: fields.strings('selector', limits.labels),
+      hostnames: known('hostnames') ? entries.byAddress(fields.map('hostnames'), readHostname) : undefined,
+      zones: known('zones') ? entries.byAddress(fields.map('zones'), entries.zone) : undefined,
+      includeExternal: fields.boolean('includeExternal') ?? false,
+      shared: fields.boolean('shared') ?? true,
+      clusterID: fields.integer('clusterID', 0, MAX_CLUSTER_ID) ?? 0,
     };
   });
 }

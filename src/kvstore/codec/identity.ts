@@ -1,7 +1,8 @@
 import { formatLabels, type Labels, parseLabels } from '../../identity/labels.ts';
 import { isNumericIdentity, type NumericIdentity } from '../../identity/numeric-identity.ts';
+import { type Decoded, decodeWith, rejectInput } from '../../net/fields.ts';
 import { bytesOfText } from '../bytes.ts';
-import { type Decoded, decodeWith, readText, refuse } from './fields.ts';
+import { type EncodedValue, readText, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** A master key: which labels a numeric identity stands for. */
 export interface IdentityLabels {
@@ -15,12 +16,30 @@ export function parseIdentityText(text: string): NumericIdentity | undefined {
   return isNumericIdentity(value) ? value : undefined;
 }
 
-/** Decodes `…/identities/v1/…/id/<name>`. Reasons of refusal: `invalid-key`, `invalid-utf8`, `invalid-labels`. */
-export function decodeIdentity(name: string, value: Uint8Array, at: string): Decoded<IdentityLabels> {
+function countOf(text: string, char: string): number {
+  let count = 0;
+  for (let at = text.indexOf(char); at >= 0; at = text.indexOf(char, at + 1)) count++;
+  return count;
+}
+
+/**
+ * Decodes `…/identities/v1/…/id/<name>`. Reasons of rejection: `invalid-key`, `too-large`, `too-many`, `invalid-utf8`,
+ * `invalid-labels`.
+ */
+export function decodeIdentity(
+  name: string,
+  value: EncodedValue,
+  at: string,
+  limits: ValueLimits = VALUE_LIMITS,
+): Decoded<IdentityLabels> {
   return decodeWith(at, () => {
-    const id = parseIdentityText(name) ?? refuse('invalid-key', 'key', name, 'is not an identity number');
-    const text = readText(value);
-    const labels = parseLabels(text) ?? refuse('invalid-labels', 'value', text, 'is not a label string');
+    const id =
+      parseIdentityText(name) ?? rejectInput('invalid-key', 'key', name, 'is not an identity number');
+    const text = readText(value, limits);
+    const count = countOf(text, ';'); // one after each label
+    if (count > limits.labels)
+      rejectInput('too-many', 'value', `${count} labels`, `must have at most ${limits.labels}`);
+    const labels = parseLabels(text) ?? rejectInput('invalid-labels', 'value', text, 'is not a label string');
     return { id, labels };
   });
 }
@@ -33,8 +52,8 @@ export function encodeIdentity(labels: Labels): Uint8Array {
 /** Decodes the value of a slave key, the identity's number. Reasons: `invalid-utf8`, `out-of-range`. */
 export function decodeIdentityNumber(value: Uint8Array, at: string): Decoded<NumericIdentity> {
   return decodeWith(at, () => {
-    const text = readText(value);
-    return parseIdentityText(text) ?? refuse('out-of-range', 'value', text, 'is not an identity number');
+    const text = readText(value, VALUE_LIMITS);
+    return parseIdentityText(text) ?? rejectInput('out-of-range', 'value', text, 'is not an identity number');
   });
 }
 

@@ -1,22 +1,13 @@
+import type { Decoded, Fields } from '../../net/fields.ts';
+import { rejectInput } from '../../net/fields.ts';
 import type { PortProtocol } from '../../net/port.ts';
 import { protocolName } from '../../net/port.ts';
 import { formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
 import { bytesOfText } from '../bytes.ts';
-import {
-  asAddress,
-  asObject,
-  type Decoded,
-  decodeWith,
-  type JsonObject,
-  readArray,
-  readInteger,
-  readJsonObject,
-  readString,
-  refuse,
-} from './fields.ts';
 import { jsonArray, jsonObject, jsonString } from './go-json.ts';
-import { maskLength, maskText } from './mask.ts';
+import { maskText, readMask } from './mask.ts';
 import { type PortConfiguration, readPort } from './ports.ts';
+import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** The pod behind an IP, as far as its writer knew it. */
 export interface PodMetadata {
@@ -45,90 +36,94 @@ function canonicalName(name: string): string | undefined {
 }
 
 /**
- * Checks the name of an IP key. Only the canonical spelling is taken: two keys that spell one prefix in two
+ * Checks the name of an IP key. Only the canonical spelling is accepted: two keys that spell one prefix in two
  * ways would be one claim, and the delete of either would remove it. Original writers write no other.
  */
 function readKeyName(name: string): string {
   const canonical = canonicalName(name);
-  if (canonical === undefined) return refuse('invalid-key', 'key', name, 'is not an IP or prefix');
-  return canonical === name ? name : refuse('invalid-key', 'key', name, `is not canonical: ${canonical}`);
+  if (canonical === undefined) return rejectInput('invalid-key', 'key', name, 'is not an IP or prefix');
+  return canonical === name
+    ? name
+    : rejectInput('invalid-key', 'key', name, `is not canonical: ${canonical}`);
 }
 
 /** The name that the value itself claims: `IP`, with the length of `Mask` if there is one. */
-function nameInValue(json: JsonObject): string {
-  const ip = readString(json, 'IP');
-  const mask = readString(json, 'Mask');
-  if (mask === '') return ip;
-  const family = asAddress(ip, 'IP').includes(':') ? 6 : 4;
-  const length = maskLength(family, mask);
-  return length === undefined
-    ? refuse('invalid-mask', 'Mask', mask, `is not a contiguous IPv${family} mask in base64`)
-    : `${ip}/${length}`;
+function nameInValue(fields: Fields<never>): string {
+  const ip = fields.string('IP') ?? '';
+  if (fields.value('Mask') === undefined) return ip;
+  const address = fields.address('IP') ?? '';
+  const length = readMask(address.includes(':') ? 6 : 4, fields);
+  return length === undefined ? ip : `${ip}/${length}`;
 }
 
-function checkAgreement(json: JsonObject, name: string): void {
-  const claimed = nameInValue(json);
+function checkAgreement(fields: Fields<never>, name: string): void {
+  const claimed = nameInValue(fields);
   if (claimed === name) return; // the usual case, at the cost of one comparison
   const canonical =
-    canonicalName(claimed) ?? refuse('invalid-address', 'IP', claimed, 'is not an IP address');
-  if (canonical !== name) refuse('key-mismatch', 'IP', canonical, `the key says ${name}`);
+    canonicalName(claimed) ?? fields.reject('IP', 'invalid-address', 'is not a valid IP address', claimed);
+  if (canonical !== name) fields.reject('IP', 'key-mismatch', `the key says ${name}`, canonical);
 }
 
 // Host IPs repeat: a thousand nodes stand behind a million pods. Keeping one string of each saves parsing and memory.
 const KNOWN_HOSTS = 4096;
 const hosts = new Map<string, string>();
 
-function readHostIP(json: JsonObject): string | undefined {
-  const text = readString(json, 'HostIP');
+function readHostIP(fields: Fields<never>): string | undefined {
+  const text = fields.string('HostIP') ?? '';
   if (text === '') return undefined;
   const known = hosts.get(text);
   if (known !== undefined) return known;
-  const host = asAddress(text, 'HostIP');
+  const host = fields.address('HostIP');
   if (hosts.size >= KNOWN_HOSTS) hosts.clear();
-  hosts.set(text, host);
+  if (host !== undefined) hosts.set(text, host);
   return host;
 }
 
-function readNamedPorts(json: JsonObject): PortConfiguration | undefined {
-  const items = readArray(json, 'NamedPorts');
-  if (items.length === 0) return undefined;
+function readNamedPorts(fields: Fields<never>, most: number): PortConfiguration | undefined {
+  if (fields.value('NamedPorts') === undefined) return undefined;
+  const list = fields.list('NamedPorts', most);
+  if (list.size === 0) return undefined;
   const ports = new Map<string, PortProtocol>();
-  items.forEach((item, index) => {
-    const path = `NamedPorts[${index}]`;
-    const object = asObject(item, path);
-    ports.set(readString(object, 'Name', `${path}.Name`), readPort(object, path));
-  });
+  for (let index = 0; index < list.size; index++) {
+    const port = list.item(index);
+    ports.set(port.string('Name') ?? '', readPort(port));
+  }
   return ports;
 }
 
-function readPod(json: JsonObject): PodMetadata | undefined {
-  const namespace = readString(json, 'K8sNamespace');
-  const podName = readString(json, 'K8sPodName');
-  const namedPorts = readNamedPorts(json);
+function readPod(fields: Fields<never>, limits: ValueLimits): PodMetadata | undefined {
+  const namespace = fields.string('K8sNamespace') ?? '';
+  const podName = fields.string('K8sPodName') ?? '';
+  const namedPorts = readNamedPorts(fields, limits.podPorts);
   if (namespace === '' && podName === '' && namedPorts === undefined) return undefined;
   return namedPorts === undefined ? { namespace, podName } : { namespace, podName, namedPorts };
 }
 
 /**
- * Decodes the value of `…/ip/v1/<address space>/<name>`. Reasons of refusal: `invalid-key`, `key-mismatch`,
- * `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `invalid-mask`, `unknown-protocol`.
+ * Decodes the value of `…/ip/v1/<address space>/<name>`. Reasons of rejection: `invalid-key`, `key-mismatch`,
+ * `too-large`, `too-many`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `invalid-mask`,
+ * `unknown-protocol`.
  *
  * @param name what follows the prefix in the key
  * @param at the whole key, for the rejection
  */
-export function decodeIPIdentityPair(name: string, value: Uint8Array, at: string): Decoded<IPIdentityPair> {
-  return decodeWith(at, () => {
+export function decodeIPIdentityPair(
+  name: string,
+  value: EncodedValue,
+  at: string,
+  limits: ValueLimits = VALUE_LIMITS,
+): Decoded<IPIdentityPair> {
+  return decodeJson(value, at, limits, (fields) => {
     const key = readKeyName(name);
-    const json = readJsonObject(value);
-    checkAgreement(json, key);
+    checkAgreement(fields, key);
     const pair: { -readonly [K in keyof IPIdentityPair]: IPIdentityPair[K] } = {
       key,
-      identity: readInteger(json, 'ID', 0xffff_ffff),
-      encryptKey: readInteger(json, 'Key', 0xff),
+      identity: fields.integer('ID', 0, 0xffff_ffff) ?? 0,
+      encryptKey: fields.integer('Key', 0, 0xff) ?? 0,
     };
-    const hostIP = readHostIP(json);
+    const hostIP = readHostIP(fields);
     if (hostIP !== undefined) pair.hostIP = hostIP;
-    const k8s = readPod(json);
+    const k8s = readPod(fields, limits);
     if (k8s !== undefined) pair.k8s = k8s;
     return pair;
   });

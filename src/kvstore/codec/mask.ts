@@ -1,4 +1,5 @@
 import { addressBits, type Family } from '../../net/address-words.ts';
+import type { Fields } from '../../net/fields.ts';
 
 function maskBytes(family: Family, length: number): Uint8Array {
   const bytes = new Uint8Array(addressBits(family) / 8);
@@ -31,9 +32,12 @@ export function maskText(family: Family, length: number): string {
 }
 
 /**
- * The prefix length that a mask in base64 stands for, over an address of `family`; `undefined` when it is not
- * contiguous, not base64, or of the wrong size. One look-up: there are only 33 and 129 of them.
+ * The prefix length that the base64 in field `Mask` stands for, over an address of `family`; `undefined` when there is
+ * none. Rejected when it is not contiguous, not base64, or of the wrong size. One look-up: there are only 33 and 129.
  */
-export function maskLength(family: Family, text: string): number | undefined {
-  return LENGTHS[family].get(text);
+export function readMask(family: Family, fields: Fields<never>): number | undefined {
+  const text = fields.string('Mask') ?? '';
+  if (text === '') return undefined;
+  const why = `is not a contiguous IPv${family} mask in base64`;
+  return LENGTHS[family].get(text) ?? fields.reject('Mask', 'invalid-mask', why, text);
 }

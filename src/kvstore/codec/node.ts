@@ -1,25 +1,11 @@
+import type { Family } from '../../net/address-words.ts';
 import type { ClusterNode, NodeAddress, NodeName } from '../../net/cluster-node.ts';
+import type { Decoded, Fields } from '../../net/fields.ts';
 import { Prefix } from '../../net/prefix.ts';
 import { bytesOfText } from '../bytes.ts';
-import {
-  asAddress,
-  asObject,
-  asPrefix,
-  type Decoded,
-  decodeWith,
-  fieldOf,
-  type JsonObject,
-  readAddressOf,
-  readArray,
-  readInteger,
-  readJsonObject,
-  readName,
-  readString,
-  readStringMap,
-  refuse,
-} from './fields.ts';
 import { jsonArray, jsonObject, jsonString, jsonStringMap, nullIfEmpty } from './go-json.ts';
-import { maskLength, maskText } from './mask.ts';
+import { maskText, readMask } from './mask.ts';
+import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** Highest cluster id of any mesh: 511 clusters of 15 identity bits. */
 const MAX_CLUSTER_ID = 511;
@@ -27,75 +13,71 @@ const MAX_CLUSTER_ID = 511;
 // Types whose address need not be an IP; upstream writes an empty one, which says nothing to anybody.
 const NAME_TYPES: ReadonlySet<string> = new Set(['Hostname', 'InternalDNS', 'ExternalDNS']);
 
-function readAddresses(json: JsonObject): readonly NodeAddress[] {
-  return readArray(json, 'IPAddresses').flatMap((item, index) => {
-    const path = `IPAddresses[${index}]`;
-    const object = asObject(item, path);
-    const type = readName(object, 'Type', `${path}.Type`);
-    const ip = readString(object, 'IP', `${path}.IP`);
-    return ip === '' && NAME_TYPES.has(type) ? [] : [{ type, ip: asAddress(ip, `${path}.IP`) }];
-  });
+function readAddress(list: Fields<never>, index: number): NodeAddress | undefined {
+  const fields = list.item(index);
+  const type = fields.text('Type');
+  const ip = fields.address('IP');
+  if (ip !== undefined) return { type, ip };
+  return NAME_TYPES.has(type)
+    ? undefined
+    : fields.reject('IP', 'invalid-address', 'is not a valid IP address', '');
 }
 
-function asCIDR(family: 4 | 6, value: unknown, path: string): string {
-  const object = asObject(value, path);
-  const address = asAddress(readString(object, 'IP', `${path}.IP`), `${path}.IP`);
-  if (address.includes(':') !== (family === 6)) {
-    return refuse('wrong-family', `${path}.IP`, address, `must be an IPv${family} address`);
-  }
-  const mask = readString(object, 'Mask', `${path}.Mask`);
-  const length = maskLength(family, mask);
-  if (length !== undefined) return asPrefix(address, length, path).toString();
-  return refuse('invalid-mask', `${path}.Mask`, mask, `is not a contiguous IPv${family} mask in base64`);
+function readCIDR(family: Family, fields: Fields<never>): string {
+  const address = fields.addressOf(family, 'IP') ?? fields.reject('IP', 'invalid-address', 'is missing', '');
+  const length = readMask(family, fields);
+  const prefix = length === undefined ? undefined : Prefix.parse(`${address}/${length}`);
+  return prefix?.toString() ?? fields.reject('Mask', 'invalid-mask', 'is missing', '');
 }
 
-function readCIDR(family: 4 | 6, json: JsonObject, name: string): string | undefined {
-  const value = fieldOf(json, name);
-  return value === undefined ? undefined : asCIDR(family, value, name);
-}
-
-function readCIDRs(family: 4 | 6, json: JsonObject, name: string): readonly string[] {
-  return readArray(json, name).map((value, index) => asCIDR(family, value, `${name}[${index}]`));
-}
-
-function readNodeKey(json: JsonObject, expected: NodeName): NodeName {
-  const name = readName(json, 'Name');
-  const cluster = readName(json, 'Cluster');
+function readNodeKey(fields: Fields<never>, expected: NodeName): NodeName {
+  const name = fields.text('Name');
+  const cluster = fields.text('Cluster');
   if (cluster !== expected.cluster)
-    refuse('key-mismatch', 'Cluster', cluster, `the key says ${expected.cluster}`);
-  if (name !== expected.name) refuse('key-mismatch', 'Name', name, `the key says ${expected.name}`);
+    fields.reject('Cluster', 'key-mismatch', `the key says ${expected.cluster}`, cluster);
+  if (name !== expected.name) fields.reject('Name', 'key-mismatch', `the key says ${expected.name}`, name);
   return { cluster, name };
 }
 
 /**
  * Decodes the value of `…/nodes/v1/<cluster>/<name>`. The `Source` in the value is ignored: the reader's
- * store decides. Reasons of refusal: `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`,
- * `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`.
+ * store decides. Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`, `invalid-json`,
+ * `wrong-type`, `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`.
  */
-export function decodeNode(expected: NodeName, value: Uint8Array, at: string): Decoded<ClusterNode> {
-  return decodeWith(at, () => {
-    const json = readJsonObject(value);
-    const { name, cluster } = readNodeKey(json, expected);
+export function decodeNode(
+  expected: NodeName,
+  value: EncodedValue,
+  at: string,
+  limits: ValueLimits = VALUE_LIMITS,
+): Decoded<ClusterNode> {
+  return decodeJson(value, at, limits, (fields) => {
+    const { name, cluster } = readNodeKey(fields, expected);
+    const cidr = (family: Family, field: string): string | undefined => {
+      const object = fields.object(field);
+      return object && readCIDR(family, object);
+    };
+    const cidrs = (family: Family, field: string): readonly string[] =>
+      fields.list(field, limits.nodeAddresses).items((list, index) => readCIDR(family, list.item(index)));
     // Every field named, none spread: V8 gives objects that go on after a spread a hidden class of their own each.
     return {
       name,
       cluster,
-      clusterID: readInteger(json, 'ClusterID', MAX_CLUSTER_ID),
-      addresses: readAddresses(json),
-      ipv4AllocCIDR: readCIDR(4, json, 'IPv4AllocCIDR'),
-      ipv6AllocCIDR: readCIDR(6, json, 'IPv6AllocCIDR'),
-      ipv4SecondaryAllocCIDRs: readCIDRs(4, json, 'IPv4SecondaryAllocCIDRs'),
-      ipv6SecondaryAllocCIDRs: readCIDRs(6, json, 'IPv6SecondaryAllocCIDRs'),
-      ipv4HealthIP: readAddressOf(4, json, 'IPv4HealthIP'),
-      ipv6HealthIP: readAddressOf(6, json, 'IPv6HealthIP'),
-      ipv4IngressIP: readAddressOf(4, json, 'IPv4IngressIP'),
-      ipv6IngressIP: readAddressOf(6, json, 'IPv6IngressIP'),
-      encryptionKey: readInteger(json, 'EncryptionKey', 0xff),
-      labels: readStringMap(json, 'Labels'),
-      annotations: readStringMap(json, 'Annotations'),
-      nodeIdentity: readInteger(json, 'NodeIdentity', 0xffff_ffff),
-      wireguardPubKey: readString(json, 'WireguardPubKey'),
-      bootID: readString(json, 'BootID'),
+      clusterID: fields.integer('ClusterID', 0, MAX_CLUSTER_ID) ?? 0,
+      addresses: fields.list('IPAddresses', limits.nodeAddresses).items(readAddress),
+      ipv4AllocCIDR: cidr(4, 'IPv4AllocCIDR'),
+      ipv6AllocCIDR: cidr(6, 'IPv6AllocCIDR'),
+      ipv4SecondaryAllocCIDRs: cidrs(4, 'IPv4SecondaryAllocCIDRs'),
+      ipv6SecondaryAllocCIDRs: cidrs(6, 'IPv6SecondaryAllocCIDRs'),
+      ipv4HealthIP: fields.addressOf(4, 'IPv4HealthIP'),
+      ipv6HealthIP: fields.addressOf(6, 'IPv6HealthIP'),
+      ipv4IngressIP: fields.addressOf(4, 'IPv4IngressIP'),
+      ipv6IngressIP: fields.addressOf(6, 'IPv6IngressIP'),
+      encryptionKey: fields.integer('EncryptionKey', 0, 0xff) ?? 0,
+      labels: fields.strings('Labels', limits.labels),
+      annotations: fields.strings('Annotations', limits.labels),
+      nodeIdentity: fields.integer('NodeIdentity', 0, 0xffff_ffff) ?? 0,
+      wireguardPubKey: fields.string('WireguardPubKey') ?? '',
+      bootID: fields.string('BootID') ?? '',
     };
   });
 }

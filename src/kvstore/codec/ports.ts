@@ -1,28 +1,24 @@
-import { isPort, type PortProtocol, protocolName, protocolNumber } from '../../net/port.ts';
-import { asObject, fieldOf, type JsonObject, readEntries, readString, refuse } from './fields.ts';
+import type { Fields } from '../../net/fields.ts';
+import { type PortProtocol, protocolName, protocolNumber } from '../../net/port.ts';
 import { jsonMap, jsonObject, jsonString } from './go-json.ts';
 
 /** Ports by name; a port's name may be `''`. */
 export type PortConfiguration = ReadonlyMap<string, PortProtocol>;
 
 /** Reads `{"Port": …, "Protocol": …}`. */
-export function readPort(object: JsonObject, path: string): PortProtocol {
-  const port = fieldOf(object, 'Port') ?? 0;
-  if (!isPort(port))
-    return refuse('out-of-range', `${path}.Port`, port, 'must be an integer from 0 to 65535');
-  const name = readString(object, 'Protocol', `${path}.Protocol`);
-  const protocol = protocolNumber(name);
-  if (protocol !== undefined) return { port, protocol };
-  return refuse('unknown-protocol', `${path}.Protocol`, name, 'is not a known protocol name');
+export function readPort(fields: Fields<never>): PortProtocol {
+  const port = fields.integer('Port', 0, 0xffff) ?? 0;
+  const name = fields.string('Protocol') ?? '';
+  const protocol =
+    protocolNumber(name) ??
+    fields.reject('Protocol', 'unknown-protocol', 'is not a known protocol name', name);
+  return { port, protocol };
 }
 
 /** Reads `{name: {"Protocol": …, "Port": …}}`. */
-export function readPortConfiguration(value: unknown, path: string): PortConfiguration {
+export function readPortConfiguration(byName: Fields<never>): PortConfiguration {
   const ports = new Map<string, PortProtocol>();
-  for (const [name, port] of readEntries({ [path]: value }, path)) {
-    const portPath = `${path}.${name}`;
-    ports.set(name, readPort(asObject(port, portPath), portPath));
-  }
+  for (const name of byName.names) ports.set(name, readPort(byName.item(name)));
   return ports;
 }
 

@@ -1,12 +1,13 @@
+import { type Decoded, decodeWith, rejectInput } from '../../net/fields.ts';
 import { bytesOfText } from '../bytes.ts';
-import { type Decoded, decodeWith, readText, refuse } from './fields.ts';
+import { readText, VALUE_LIMITS } from './value.ts';
 
 /** Decodes an RFC 3339 time (heartbeat, canaries) to milliseconds since the epoch. Reason: `invalid-time`. */
 export function decodeTimestamp(value: Uint8Array, at: string): Decoded<number> {
   return decodeWith(at, () => {
-    const text = readText(value);
+    const text = readText(value, VALUE_LIMITS);
     const time = /^\d{4}-\d\d-\d\d[Tt]/.test(text) ? Date.parse(text) : Number.NaN;
-    return Number.isNaN(time) ? refuse('invalid-time', 'value', text, 'is not an RFC 3339 time') : time;
+    return Number.isNaN(time) ? rejectInput('invalid-time', 'value', text, 'is not an RFC 3339 time') : time;
   });
 }
 

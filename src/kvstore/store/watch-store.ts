@@ -1,12 +1,13 @@
 import { assert } from '../../base/assert.ts';
 import type { Failure } from '../../base/failure.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
-import { type RejectionLog, rejection } from '../../base/rejection.ts';
+import type { RejectionLog } from '../../base/rejection.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { type Decoded, rejectedAs } from '../../net/fields.ts';
 import type { KvstoreBackend, Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
-import type { Decoded } from '../codec/fields.ts';
+import { runSteps, slicesOf } from './batch-slices.ts';
 
-/** Turns a key's bytes into a value. `name` is the key below the prefix, `at` the whole key for rejections. */
+/** Decodes the value of a key. `name` is the key below the prefix, `at` the whole key for rejections. */
 export type StoreDecoder<T> = (name: string, value: Uint8Array, at: string) => Decoded<T>;
 
 /**
@@ -52,8 +53,18 @@ export interface WatchStoreOptions<T> {
   readonly observer: StoreObserver<T>;
   /** Where rejected values are counted (I12). */
   readonly rejections: RejectionLog;
-  /** Passed with every batch and slice, by all stores of one process; by default each is applied at once. */
+  /**
+   * Shared by all stores of one process. Batches pass it in slices by weight, large values piece by piece; by default
+   * each batch is applied at once.
+   */
   readonly gate?: TurnGate | undefined;
+  /**
+   * Decodes a large value in steps of some milliseconds, each of which passes the gate. It must return what `decode`
+   * does; `undefined` for a value that is not large: `decode` is called. See `decodeInPieces`.
+   */
+  readonly decodeLarge?:
+    | ((name: string, value: Uint8Array, at: string) => Generator<undefined, Decoded<T>> | undefined)
+    | undefined;
   /** Called after each batch. */
   readonly onApplied?: (() => void) | undefined;
   /** Receives what the observer or the decoder has thrown. */
@@ -196,8 +207,7 @@ export class WatchStore<T> {
         const asks = run.mayDelete !== undefined && this.#takesAway(batch);
         const mayDelete = !asks || (await run.mayDelete(removalRevision(batch, watch)));
         if (signal.aborted) break;
-        const apply = (): void => this.#observer.batch(() => this.#apply(batch, run, mayDelete));
-        if (!(await gate.run(batch.length, apply, signal))) break;
+        if (!(await this.#applyInTurns(batch, gate, run, mayDelete))) break;
         const isListed = mayDelete && batch.some(({ type }) => type === 'list-done');
         if (isListed && !(await this.#listDone(run))) break;
         const { queuedBytes, nextRevision } = watch.status();
@@ -222,21 +232,53 @@ export class WatchStore<T> {
     return this.#sweep(Number.POSITIVE_INFINITY, signal);
   }
 
+  /** Whether all of the batch was applied: not if the signal has fired. */
+  async #applyInTurns(
+    batch: readonly WatchEvent[],
+    gate: TurnGate,
+    run: WatchStoreRun,
+    mayDelete: boolean,
+  ): Promise<boolean> {
+    for (const { events, weight } of slicesOf(batch)) {
+      const [first] = events;
+      const decoded = first && (await this.#decodeInTurns(first, gate, run));
+      const apply = (): void => this.#observer.batch(() => this.#apply(events, run, mayDelete, decoded));
+      if (!(await gate.run(weight, apply, run.signal))) return false;
+    }
+    return true;
+  }
+
+  /** Decodes the value of an event if it is large (that of a delete is empty); `undefined` otherwise. */
+  async #decodeInTurns(
+    { key, value }: WatchEvent,
+    gate: TurnGate,
+    { prefix, signal }: WatchStoreRun,
+  ): Promise<Decoded<T> | undefined> {
+    const name = key.slice(prefix.length);
+    const steps = this.#options.decodeLarge?.(name, value, key);
+    try {
+      return steps && (await runSteps(steps, gate, signal));
+    } catch (error) {
+      return this.#decoderFault(error, name, key);
+    }
+  }
+
   /** Whether a batch may take away something that the observer holds. */
   #takesAway(batch: readonly WatchEvent[]): boolean {
     return this.#held.size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
   }
 
-  #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean): void {
+  /** @param decoded the value of the one event, if it was decoded before */
+  #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean, decoded?: Decoded<T>): void {
     for (const { type, key, value } of batch) {
       const name = key.slice(run.prefix.length);
       if (type === 'delete' && mayDelete) this.#delete(name);
-      else if (type === 'create' || type === 'modify') this.#update(name, value, key);
+      else if (type === 'create' || type === 'modify')
+        this.#update(name, decoded ?? this.#decode(name, value, key));
     }
   }
 
-  #update(name: string, value: Uint8Array, key: string): void {
-    const decoded = this.#decode(name, value, key);
+  #update(name: string, decoded: Decoded<T>): void {
     if (!decoded.ok) {
       this.#options.rejections.add(decoded.rejection);
       this.#drop(name);
@@ -253,12 +295,13 @@ export class WatchStore<T> {
     try {
       return this.#options.decode(name, value, key);
     } catch (error) {
-      this.#guard.report(error);
-      return {
-        ok: false,
-        rejection: rejection('decoder-fault', 'value', name, 'the decoder has thrown', key),
-      };
+      return this.#decoderFault(error, name, key);
     }
+  }
+
+  #decoderFault(error: unknown, name: string, key: string): Decoded<never> {
+    this.#guard.report(error);
+    return rejectedAs('decoder-fault', 'value', name, 'the decoder has thrown', key);
   }
 
   #delete(name: string): void {

@@ -1,0 +1,149 @@
+/** Characters that are parsed or scanned at a time: 1 to 7 ms, whatever they hold. */
+const PIECE = 32 * 1024;
+
+/** Containers larger than a piece may be nested so deep. Each level is scanned once more. */
+const DEPTH = 16;
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+
+const CLOSERS: ReadonlyMap<string, string> = new Map([
+  ['{', '}'],
+  ['[', ']'],
+]);
+
+/** The index after the string literal that begins at `from`, or after the end of the text. */
+function skipString(text: string, from: number): number {
+  for (let end = text.indexOf('"', from + 1); end >= 0; end = text.indexOf('"', end + 1)) {
+    let backslashes = 0;
+    while (text.charCodeAt(end - 1 - backslashes) === BACKSLASH) backslashes++;
+    if (backslashes % 2 === 0) return end + 1;
+  }
+  return text.length;
+}
+
+function isSpace(code: number): boolean {
+  return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
+}
+
+/** The text without JSON's white space around it. */
+function trimSpace(text: string): string {
+  let from = 0;
+  let to = text.length;
+  while (from < to && isSpace(text.charCodeAt(from))) from++;
+  while (to > from && isSpace(text.charCodeAt(to - 1))) to--;
+  return text.slice(from, to);
+}
+
+/** One container of a text that is too large to be parsed at once. */
+class LargeContainer {
+  readonly #text: string;
+  readonly #piece: number;
+  readonly #depth: number;
+  readonly #open: string;
+  readonly #close: string;
+  /** The first character of what is not parsed yet, and of the member that is being scanned. */
+  #pending: number;
+  #member: number;
+  /** Where the name of that member ends. */
+  #colon = -1;
+  /** What the pieces before held. Without a prototype: no name is special, and fields are cheap to add. */
+  readonly #whole: unknown[] | Record<string, unknown>;
+
+  constructor(text: string, piece: number, depth: number) {
+    const close = CLOSERS.get(text[0] ?? '');
+    if (close === undefined || !text.endsWith(close)) throw new SyntaxError('brackets do not match');
+    if (depth > DEPTH) throw new SyntaxError('nested too deep');
+    this.#text = text;
+    this.#piece = piece;
+    this.#depth = depth;
+    this.#open = text[0] ?? '';
+    this.#close = close;
+    this.#whole = close === ']' ? [] : Object.create(null);
+    this.#pending = 1;
+    this.#member = 1;
+  }
+
+  *parse(): Generator<undefined, unknown> {
+    const text = this.#text;
+    const last = text.length - 1;
+    let nesting = 0;
+    let scanned = 0;
+    for (let i = 1; i < last; i++) {
+      const char = text.charCodeAt(i);
+      if (char === QUOTE) i = skipString(text, i) - 1;
+      // [ and { are 5B and 7B, ] and } are 5D and 7D.
+      else if ((char | 0x20) === 0x7b) nesting++;
+      else if ((char | 0x20) === 0x7d) {
+        if (--nesting < 0) throw new SyntaxError('brackets do not match');
+      } else if (nesting === 0 && char === COLON && this.#colon < this.#member) this.#colon = i;
+      else if (nesting === 0 && char === COMMA) yield* this.#endMember(i, false);
+      if (i - scanned > this.#piece) {
+        scanned = i;
+        yield;
+      }
+    }
+    yield* this.#endMember(last, true);
+    return this.#whole;
+  }
+
+  *#endMember(end: number, isLast: boolean): Generator<undefined, void> {
+    const isLarge = end - this.#member > this.#piece;
+    if (isLarge && trimSpace(this.#text.slice(this.#member, end)) !== '') {
+      if (this.#pending < this.#member) this.#addPending(this.#member - 1);
+      yield;
+      yield* this.#addLarge(end);
+    } else if (isLast || end - this.#pending > this.#piece) {
+      this.#addPending(end);
+      yield;
+    } else {
+      this.#member = end + 1;
+      return;
+    }
+    this.#pending = end + 1;
+    this.#member = end + 1;
+  }
+
+  /** Whole members, parsed at once. */
+  #addPending(end: number): void {
+    const members = this.#text.slice(this.#pending, end);
+    const isAll = this.#pending === 1 && end === this.#text.length - 1;
+    if (!isAll && trimSpace(members) === '') throw new SyntaxError('a member is missing');
+    const piece: object = JSON.parse(`${this.#open}${members}${this.#close}`);
+    if (!Array.isArray(this.#whole))
+      for (const [name, value] of Object.entries(piece)) this.#whole[name] = value;
+    else if (Array.isArray(piece)) for (const item of piece) this.#whole.push(item);
+  }
+
+  /** One member that is larger than a piece. */
+  *#addLarge(end: number): Generator<undefined, void> {
+    if (Array.isArray(this.#whole)) {
+      this.#whole.push(yield* parsePieces(this.#text.slice(this.#member, end), this.#piece, this.#depth + 1));
+      return;
+    }
+    if (this.#colon < this.#member) throw new SyntaxError('a name is missing');
+    const name: unknown = JSON.parse(this.#text.slice(this.#member, this.#colon));
+    if (typeof name !== 'string') throw new SyntaxError('a name must be a string');
+    const value = this.#text.slice(this.#colon + 1, end);
+    this.#whole[name] = yield* parsePieces(value, this.#piece, this.#depth + 1);
+  }
+}
+
+function* parsePieces(text: string, piece: number, depth: number): Generator<undefined, unknown> {
+  if (text.length <= piece) return JSON.parse(text);
+  const trimmed = trimSpace(text);
+  // A string or a number: there is nothing to take apart.
+  if (!CLOSERS.has(trimmed[0] ?? '')) return JSON.parse(text);
+  return yield* new LargeContainer(trimmed, piece, depth).parse();
+}
+
+/**
+ * Parses JSON in steps of some milliseconds each, for texts that would hold up the event loop. Returns what `JSON.parse`
+ * does, but that large objects have no prototype; throws a SyntaxError where it does, and where containers of more than
+ * `piece` characters are nested deeper than 16. Cost: one more pass over the text for each level of such containers.
+ */
+export function parseJsonInPieces(text: string, piece: number = PIECE): Generator<undefined, unknown> {
+  return parsePieces(text, piece, 0);
+}

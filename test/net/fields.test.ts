@@ -1,0 +1,273 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { decodeWith, Fields, type RejectField, rejectInput } from '../../src/net/fields.ts';
+
+type Lenient = Fields<undefined>;
+
+/** Reads `json` leniently; what was read, and what was rejected as `reason path`. */
+function read<T>(
+  json: unknown,
+  reader: (fields: Lenient) => T,
+): { readonly value: T; readonly rejected: string[] } {
+  const rejected: string[] = [];
+  const reject: RejectField<undefined> = (reason, field, value, why) => {
+    rejected.push(`${reason} ${field} ${JSON.stringify(value)}: ${why}`);
+    return undefined;
+  };
+  const fields = Fields.of(json, reject, 'object');
+  if (fields === undefined) throw new Error(rejected[0]);
+  return { value: reader(fields), rejected };
+}
+
+describe('a field', () => {
+  it.each([
+    ['string', (fields: Lenient) => fields.string('a')],
+    ['word', (fields: Lenient) => fields.word('a', ['x'])],
+    ['boolean', (fields: Lenient) => fields.boolean('a')],
+    ['integer', (fields: Lenient) => fields.integer('a', 0, 9)],
+    ['address', (fields: Lenient) => fields.address('a')],
+    ['addressOf', (fields: Lenient) => fields.addressOf(4, 'a')],
+    ['cidr', (fields: Lenient) => fields.cidr('a')],
+    ['object', (fields: Lenient) => fields.object('a')],
+  ])(
+    'that is absent or null is undefined, and not rejected: %s',
+    (_name, reader: (fields: Lenient) => unknown) => {
+      expect(read({}, reader)).toEqual({ value: undefined, rejected: [] });
+      expect(read({ a: null }, reader)).toEqual({ value: undefined, rejected: [] });
+    },
+  );
+
+  it.each([
+    ['string', (fields: Lenient) => fields.string('a'), 1, 'wrong-type a 1: must be a string'],
+    ['text', (fields: Lenient) => fields.text('a'), '', 'missing-field a "": must not be empty'],
+    ['text', (fields: Lenient) => fields.text('a'), undefined, 'missing-field a "": must not be empty'],
+    [
+      'word',
+      (fields: Lenient) => fields.word('a', ['x', 'y']),
+      'X',
+      'unknown-value a "X": must be one of x, y',
+    ],
+    [
+      'boolean',
+      (fields: Lenient) => fields.boolean('a'),
+      'true',
+      'wrong-type a "true": must be true or false',
+    ],
+    ['integer', (fields: Lenient) => fields.integer('a', 0, 9), '5', 'wrong-type a "5": must be a number'],
+    [
+      'integer',
+      (fields: Lenient) => fields.integer('a', 1, 9),
+      0,
+      'out-of-range a 0: must be an integer from 1 to 9',
+    ],
+    [
+      'integer',
+      (fields: Lenient) => fields.integer('a', 1, 9),
+      10,
+      'out-of-range a 10: must be an integer from 1 to 9',
+    ],
+    [
+      'integer',
+      (fields: Lenient) => fields.integer('a', 1, 9),
+      1.5,
+      'out-of-range a 1.5: must be an integer from 1 to 9',
+    ],
+    [
+      'address',
+      (fields: Lenient) => fields.address('a'),
+      '10.0.0',
+      'invalid-address a "10.0.0": is not a valid IP address',
+    ],
+    [
+      'address',
+      (fields: Lenient) => fields.address('a'),
+      '10.0.0.0/8',
+      'invalid-address a "10.0.0.0/8": is not a valid IP address',
+    ],
+    [
+      'addressOf',
+      (fields: Lenient) => fields.addressOf(4, 'a'),
+      'fd00::1',
+      'wrong-family a "fd00::1": must be an IPv4 address',
+    ],
+    [
+      'addressOf',
+      (fields: Lenient) => fields.addressOf(6, 'a'),
+      '10.0.0.1',
+      'wrong-family a "10.0.0.1": must be an IPv6 address',
+    ],
+    [
+      'cidr',
+      (fields: Lenient) => fields.cidr('a'),
+      '10.0.0.1',
+      'invalid-cidr a "10.0.0.1": is not a valid CIDR',
+    ],
+    [
+      'cidr',
+      (fields: Lenient) => fields.cidr('a'),
+      '10.0.0.0/33',
+      'invalid-cidr a "10.0.0.0/33": is not a valid CIDR',
+    ],
+    ['object', (fields: Lenient) => fields.object('a'), [], 'wrong-type a []: must be an object'],
+    ['item', (fields: Lenient) => fields.item('a'), undefined, 'wrong-type a null: must be an object'],
+  ])(
+    'of a wrong form is rejected, and undefined: %s',
+    (_name, reader: (fields: Lenient) => unknown, value, rejection) => {
+      expect(read({ a: value }, reader)).toEqual({ value: undefined, rejected: [rejection] });
+    },
+  );
+
+  it.each([
+    ['string', (fields: Lenient) => fields.string('a'), '', ''],
+    ['text', (fields: Lenient) => fields.text('a'), 'x', 'x'],
+    ['word', (fields: Lenient) => fields.word('a', ['x', 'y']), 'y', 'y'],
+    ['word', (fields: Lenient) => fields.word('a', ['x', 'y']), '', undefined],
+    ['boolean', (fields: Lenient) => fields.boolean('a'), false, false],
+    ['integer', (fields: Lenient) => fields.integer('a', 0, 9), 0, 0],
+    ['integer', (fields: Lenient) => fields.integer('a', 0, 9), 9, 9],
+    ['address', (fields: Lenient) => fields.address('a'), '::ffff:10.0.0.1', '10.0.0.1'],
+    ['address', (fields: Lenient) => fields.address('a'), '', undefined],
+    ['addressOf', (fields: Lenient) => fields.addressOf(6, 'a'), 'FD00::0:1', 'fd00::1'],
+    ['addressOf', (fields: Lenient) => fields.addressOf(4, 'a'), '10.0.0.1', '10.0.0.1'],
+    ['cidr', (fields: Lenient) => fields.cidr('a'), ' 10.1.2.3/16\n', '10.1.0.0/16'],
+  ])('of the right form is read: %s', (_name, reader: (fields: Lenient) => unknown, value, expected) => {
+    expect(read({ a: value }, reader)).toEqual({ value: expected, rejected: [] });
+  });
+
+  it('is its own only: no name reaches a prototype', () => {
+    for (const name of ['__proto__', 'constructor', 'toString', 'hasOwnProperty']) {
+      expect(read({}, (fields) => fields.value(name)).value).toBeUndefined();
+    }
+    const json: unknown = JSON.parse('{"__proto__":{"constructor":"x"}}');
+    expect(read(json, (fields) => fields.object('__proto__')?.string('constructor')).value).toBe('x');
+    expect(read({ list: [] }, (fields) => fields.list('list').string('length')).value).toBeUndefined();
+  });
+});
+
+describe('a list', () => {
+  it('gives its elements, and leaves out those that are rejected, by their path', () => {
+    const json = { spec: { ports: [{ port: 80 }, null, 7, { port: 'x' }, { port: 0 }] } };
+    const ports = read(json, (fields) =>
+      fields
+        .object('spec')
+        ?.list('ports')
+        .items((list, index) => list.item(index)?.integer('port', 1, 65_535)),
+    );
+    expect(ports.value).toEqual([80]);
+    expect(ports.rejected).toEqual([
+      'wrong-type spec.ports[1] null: must be an object',
+      'wrong-type spec.ports[2] 7: must be an object',
+      'wrong-type spec.ports[3].port "x": must be a number',
+      'out-of-range spec.ports[4].port 0: must be an integer from 1 to 65535',
+    ]);
+  });
+
+  it('is empty when it is absent, and rejected when it is none or too long', () => {
+    const sizes = (json: unknown) => read(json, (fields) => fields.list('a', 2).size);
+    expect(sizes({})).toEqual({ value: 0, rejected: [] });
+    expect(sizes({ a: [1, 2] })).toEqual({ value: 2, rejected: [] });
+    expect(sizes({ a: {} })).toEqual({ value: 0, rejected: ['wrong-type a {}: must be a list'] });
+    expect(sizes({ a: [1, 2, 3] })).toEqual({
+      value: 0,
+      rejected: ['too-many a "3 elements": must have at most 2'],
+    });
+  });
+});
+
+describe('a map', () => {
+  it('gives strings in the order of the input, without those that are none', () => {
+    const { value, rejected } = read({ labels: { b: '1', a: '2', c: 3, d: null } }, (fields) => [
+      ...fields.strings('labels'),
+    ]);
+    expect(value).toEqual([
+      ['b', '1'],
+      ['a', '2'],
+    ]);
+    expect(rejected).toEqual(['wrong-type labels.c 3: must be a string']);
+  });
+
+  it('has no names when it is absent, and is rejected when it is none or too large', () => {
+    const names = (json: unknown) => read(json, (fields) => fields.map('a', 2).names);
+    expect(names({})).toEqual({ value: [], rejected: [] });
+    expect(names({ a: { x: 1, y: 2 } })).toEqual({ value: ['x', 'y'], rejected: [] });
+    expect(names({ a: [] })).toEqual({ value: [], rejected: ['wrong-type a []: must be an object'] });
+    expect(names({ a: { x: 1, y: 2, z: 3 } })).toEqual({
+      value: [],
+      rejected: ['too-many a "3 entries": must have at most 2'],
+    });
+  });
+
+  it('is named by its own path, too', () => {
+    const { value } = read({ a: { b: [{}] } }, (fields) => {
+      const list = fields.map('a').list('b');
+      return [fields.path, list.path, list.item(0)?.path, list.item(0)?.pathOf('c')];
+    });
+    expect(value).toEqual(['', 'a.b', 'a.b[0]', 'a.b[0].c']);
+  });
+});
+
+describe('an input that is rejected as a whole', () => {
+  it('is its first rejection, with its place', () => {
+    const decoded = decodeWith('key', () => {
+      const fields = Fields.of({ a: 1, b: 2 }, rejectInput, 'value');
+      return [fields.string('a'), fields.string('b')];
+    });
+    expect(decoded).toEqual({
+      ok: false,
+      rejection: {
+        reason: 'wrong-type',
+        field: 'a',
+        value: '1',
+        at: 'key',
+        message: 'key: a 1: must be a string',
+      },
+    });
+  });
+
+  it.each([undefined, null, 1, 'text', [], true])('is so if it is no object: %j', (value) => {
+    const decoded = decodeWith('key', () => Fields.of(value, rejectInput, 'value'));
+    expect(decoded).toMatchObject({ ok: false, rejection: { reason: 'wrong-type', field: 'value' } });
+  });
+
+  it('lets other errors through', () => {
+    expect(() =>
+      decodeWith('key', () => {
+        throw new RangeError('a bug');
+      }),
+    ).toThrow(RangeError);
+  });
+});
+
+it('reading never throws, whatever the JSON, and rejections are named', () => {
+  const names = fc.constantFrom('a', 'b', '__proto__', 'constructor', 'length');
+  const json = fc.letrec<{ value: unknown }>((tie) => ({
+    value: fc.oneof(
+      { depthSize: 'small' },
+      fc.constantFrom<unknown>(null, true, -1, 1.5, 80, '', 'x', '10.0.0.1', 'fd00::/8'),
+      fc.array(tie('value'), { maxLength: 3 }),
+      fc.dictionary(names, tie('value')),
+    ),
+  }));
+  const readAll = (fields: Lenient, depth: number): void => {
+    for (const name of ['a', 'b', '__proto__', 'constructor', 'length', 0]) {
+      fields.string(name);
+      fields.text(name);
+      fields.boolean(name);
+      fields.integer(name, 0, 100);
+      fields.word(name, ['x']);
+      fields.addressOf(4, name);
+      fields.cidr(name);
+      fields.strings(name, 1);
+      for (const nested of [fields.object(name), fields.map(name, 1), fields.list(name, 2)]) {
+        if (nested !== undefined && nested.size > 0 && depth < 2) readAll(nested, depth + 1);
+      }
+    }
+  };
+  fc.assert(
+    fc.property(fc.dictionary(names, json.value), (object) => {
+      const { rejected } = read(object, (fields) => readAll(fields, 0));
+      for (const line of rejected) expect(line).toMatch(/^[a-z-]+ \S+ .*: .+/);
+    }),
+    { numRuns: 200 },
+  );
+});
