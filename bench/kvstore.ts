@@ -10,6 +10,7 @@ import { decodeIPIdentityPair, encodeIPIdentityPair } from '../src/kvstore/codec
 import { ipKey, resourcePrefix } from '../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../src/kvstore/etcd/etcd-backend.ts';
 import { EtcdTransport } from '../src/kvstore/etcd/etcd-transport.ts';
+import { prefixRange } from '../src/kvstore/key-range.ts';
 import { KvstoreClient } from '../src/kvstore/kvstore-client.ts';
 import { type StoreObserver, WatchStore } from '../src/kvstore/store/watch-store.ts';
 import {
@@ -18,7 +19,9 @@ import {
   type WatchObserver,
   type WriteOperation,
 } from '../src/kvstore/transport.ts';
+import { PageSize } from '../src/kvstore/watch/page-size.ts';
 import { listPages } from '../src/kvstore/watch/paged-list.ts';
+import { WATCH_LIMITS } from '../src/kvstore/watch/watch-limits.ts';
 import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 
 /** One way to read everything, and what it took. */
@@ -170,7 +173,11 @@ async function withBackend(url: string, enough: number, read: Reader): Promise<n
 
 async function listTransport(transport: EtcdTransport): Promise<number> {
   let items = 0;
-  for await (const { kvs } of listPages(transport, { prefix: PREFIX, revision: 0 }, (read) => read(), {})) {
+  for await (const { kvs } of listPages({
+    ...{ prefix: PREFIX, range: prefixRange(PREFIX), revision: 0, clock: systemClock },
+    size: new PageSize(WATCH_LIMITS),
+    read: (request) => transport.range(request),
+  })) {
     items += kvs.length;
   }
   return items;

@@ -137,6 +137,7 @@ export interface Watch extends AsyncIterable<readonly WatchEvent[]> {
 export interface BackendStatus {
   /** For people: `memory`, `etcd`. */
   readonly kind: string;
+  /** Whether the last that was heard of the server, on a call, a watch or a keepalive, is not that it is out of reach. */
   readonly connected: boolean;
   readonly clusterID: string | undefined;
   readonly leases: number;

@@ -1,7 +1,6 @@
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
-import { type Failure, failureOf } from '../base/failure.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -23,6 +22,7 @@ import { asKvstoreError, KvstoreError } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { LockKeeper } from './lock-keeper.ts';
+import { ObservedTransport } from './observed-transport.ts';
 import type { RateLimit } from './rate-limit.ts';
 import { sharedSignal, untilClosed } from './shared-signal.ts';
 import {
@@ -32,13 +32,14 @@ import {
   type KeyValue,
   type LeaseID,
   NO_LEASE,
-  type ResponseHeader,
   type Transport,
   type TxnRequest,
   type TxnResponse,
 } from './transport.ts';
 import { ListAndWatch } from './watch/list-and-watch.ts';
-import { listPages, type Retry } from './watch/paged-list.ts';
+import { PageSize } from './watch/page-size.ts';
+import { listPages } from './watch/paged-list.ts';
+import { WATCH_LIMITS, type WatchLimits } from './watch/watch-limits.ts';
 import { guardedTxn, WriteFence } from './write-fence.ts';
 
 /** Options of {@link KvstoreClient}. */
@@ -60,6 +61,8 @@ export interface KvstoreClientOptions {
    * that throw. All of it is in `status()` too.
    */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+  /** How much watches read, queue and deliver at a time. Default: `WATCH_LIMITS`. */
+  readonly watchLimits?: Partial<WatchLimits> | undefined;
 }
 
 const LEASE_SECONDS = 15 * 60;
@@ -69,7 +72,7 @@ type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'signal' | 'dea
 /** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches, written once. */
 export class KvstoreClient implements KvstoreBackend {
   readonly #options: KvstoreClientOptions;
-  readonly #transport: Transport;
+  readonly #transport: ObservedTransport;
   readonly #supervisor: Supervisor;
   readonly #leases: LeaseKeeper;
   readonly #fence: WriteFence;
@@ -78,14 +81,12 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #leaseListeners: ListenerSet<LeaseLostListener>;
   readonly #watches = new Set<ListAndWatch>();
   readonly #closed = new AbortController();
-  #header: ResponseHeader | undefined;
-  #lastFailure: Failure | undefined;
-  #connected = false;
 
   constructor(options: KvstoreClientOptions) {
     this.#options = options;
-    this.#transport = options.transport;
-    const { clock, random, transport, onFailure } = options;
+    const { clock, random, onFailure } = options;
+    const transport = new ObservedTransport(options.transport, clock);
+    this.#transport = transport;
     this.#guard = new CallbackGuard((error) => onFailure?.(error, 'lease listener'));
     this.#leaseListeners = new ListenerSet(new DeliveryQueue(this.#guard));
     const supervisor = new Supervisor({ clock, random, onFailure });
@@ -111,8 +112,11 @@ export class KvstoreClient implements KvstoreBackend {
   async listPrefix(prefix: string, options: ListOptions = {}): Promise<readonly KeyValue[]> {
     const { minModRevision = 0, ...call } = options;
     const all: KeyValue[] = [];
-    const retry: Retry = (read) => this.#call(read, call);
-    const pages = listPages(this.#transport, { prefix, revision: 0, minModRevision }, retry, call);
+    const pages = listPages({
+      ...{ prefix, range: prefixRange(prefix), revision: 0, minModRevision, clock: this.#options.clock },
+      size: new PageSize(WATCH_LIMITS),
+      read: (request) => this.#call(() => this.#transport.range(request, call), call),
+    });
     for await (const { kvs } of pages) for (const kv of kvs) all.push(kv);
     return all;
   }
@@ -197,10 +201,11 @@ export class KvstoreClient implements KvstoreBackend {
       signal: untilClosed(signal, this.#closed.signal),
       endOnDivergence,
       onState,
+      limits: this.#options.watchLimits,
       onDiverged: () => this.#diverged(),
+      onBegin: () => this.#watches.add(watch),
       onEnd: () => this.#watches.delete(watch),
     });
-    this.#watches.add(watch);
     return watch;
   }
 
@@ -215,15 +220,15 @@ export class KvstoreClient implements KvstoreBackend {
   status(): BackendStatus {
     return {
       kind: this.#options.kind,
-      connected: this.#connected,
-      clusterID: this.#header?.clusterID,
+      connected: this.#transport.connected,
+      clusterID: this.#transport.clusterID,
       leases: this.#leases.size,
       leasesLost: this.#leases.lost,
       watches: [...this.#watches].map((watch) => watch.status()),
       isFenced: !this.#fence.isForbidden,
       background: this.#supervisor.status(),
       listenerFaults: this.#guard.faults,
-      lastFailure: this.#lastFailure,
+      lastFailure: this.#transport.lastFailure,
     };
   }
 
@@ -301,27 +306,18 @@ export class KvstoreClient implements KvstoreBackend {
     return answer;
   }
 
-  /** Runs a call when it is its turn, and remembers how it went, for the status. */
-  async #call<T extends { readonly header: ResponseHeader }>(
-    call: () => Promise<T>,
-    { signal }: CallOptions = {},
-  ): Promise<T> {
+  /** Runs a call when it is its turn. */
+  async #call<T>(call: () => Promise<T>, { signal }: CallOptions = {}): Promise<T> {
     try {
       const { rateLimit } = this.#options;
       const ends = sharedSignal(signal ?? this.#closed.signal);
-      const answer = await (rateLimit === undefined ? call() : rateLimit.run(call, ends));
-      this.#header = answer.header;
-      this.#connected = true;
-      return answer;
+      return await (rateLimit === undefined ? call() : rateLimit.run(call, ends));
     } catch (thrown) {
-      const error = this.#asFailure(thrown, signal);
-      if (error.code !== 'aborted') this.#lastFailure = failureOf(error, this.#options.clock);
-      if (error.code === 'unavailable' || error.code === 'deadline') this.#connected = false;
-      throw error;
+      throw this.#asFailure(thrown, signal);
     }
   }
 
-  /** Who waited for a turn without a signal of its own is told that the client was closed. */
+  /** A caller without a signal of its own that waited for its turn learns that the client was closed. */
   #asFailure(thrown: unknown, signal: AbortSignal | undefined): KvstoreError {
     const error = asKvstoreError(thrown);
     if (error.code !== 'aborted' || signal !== undefined) return error;

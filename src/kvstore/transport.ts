@@ -105,16 +105,16 @@ export interface TransportEvent {
 /** Events of a prefix, from a revision on. */
 export interface WatchRequest {
   readonly prefix: string;
-  /** The first revision wanted. */
+  /** The first revision wanted; 0: everything after the revision of {@link WatchObserver.onCreated}'s header. */
   readonly startRevision: number;
 }
 
 /**
- * Told what happens on a watch stream; synchronous, in order. `onEnd` is called once, last; nothing is called
+ * Receives what happens on a watch stream; synchronous, in order. `onEnd` is called once, last; nothing is called
  * after `cancel`.
  */
 export interface WatchObserver {
-  /** The server has accepted the watch. Says nothing of how far it has come. */
+  /** The server has accepted the watch, as of its own revision, which may lag behind the cluster's. */
   onCreated(header: ResponseHeader): void;
   /**
    * Events in revision order. The header may be ahead of the events: during catch-up etcd puts the store's
@@ -129,7 +129,13 @@ export interface WatchObserver {
 
 /** An open watch. */
 export interface WatchStream {
-  /** Takes no more from the server until `resume`; what has already been taken may still be delivered. */
+  /**
+   * A read on the very server that the stream is of, by quorum. It fails if the stream has ended when the answer is
+   * there: a server that is restored from a backup ends its streams, so what is read this way and what the stream
+   * delivers are of one history.
+   */
+  range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
+  /** Delivers nothing until `resume`, except `onEnd`; the server is held back once the buffers between are full. */
   pause(): void;
   resume(): void;
   /** Asks for an `onProgress` with `requested`, to see whether the stream lives. */

@@ -1,15 +1,16 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
-import { prefixRange } from '../../src/kvstore/key-range.ts';
+import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../../src/kvstore/transport.ts';
-import { PAGE_KEYS } from '../../src/kvstore/watch/paged-list.ts';
+import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
 import { advance, settle } from './support/settle.ts';
 import { WatchRecorder } from './support/watch-recorder.ts';
 
 const P = 'p/';
+const { pageKeys: PAGE_KEYS } = WATCH_LIMITS;
 const HOUR_MS = 3_600_000;
 
 describe('a watch that nothing is wrong with, as far as it is told', () => {
@@ -42,7 +43,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     put('unheard');
     await advance(clock, 2 * 60_000); // in the first minute it has been accepted
     expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0 });
-    await advance(clock, 10_000);
+    await advance(clock, 30_000);
     expect(recorder.status()).toMatchObject({ failures: 1 });
     expect(recorder.status().lastFailure?.message).toContain('silent');
     backend.link.unstallWatch(P);
@@ -50,40 +51,105 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect([...recorder.content.keys()]).toEqual([`${P}unheard`]);
   });
 
-  /** What is to happen right before the next stream is opened. */
-  const beforeStream = (happens: () => void): void => {
-    const { link } = backend;
-    const watch = link.watch.bind(link);
-    link.watch = (request, observer) => {
-      link.watch = watch;
-      happens();
-      return watch(request, observer);
+  /** What is to happen right before the read of that number, counted from 1. */
+  const beforeRead = (number: number, happens: () => void): void => {
+    let reads = 0;
+    backend.link.onRead = () => {
+      if (++reads === number) happens();
     };
   };
 
-  it('finds out about a restore between its listing and its stream', async () => {
+  const numbered = (count: number, of: string): void => {
+    for (let i = 0; i < count; i++) put(String(i).padStart(4, '0'), `${of} ${i}`);
+  };
+
+  /** Which history each key is told to be of. */
+  const histories = (): Record<string, number> => {
+    const counts: Record<string, number> = {};
+    for (const value of recorder.content.values()) {
+      const [history = ''] = value.split(' ');
+      counts[history] = (counts[history] ?? 0) + 1;
+    }
+    return counts;
+  };
+
+  it.each([1, 2, 3, 4])(
+    'a store restored before read %i of its listing, and grown to the same revisions with the same keys, is no mixture (regression: pages of two histories)',
+    async (read) => {
+      const backup = server.snapshot();
+      numbered(9000, 'old');
+      beforeRead(read, () => {
+        server.restore(backup);
+        numbered(9000, 'new');
+      });
+      recorder = new WatchRecorder(backend.watch(P), { mayGoBack: true });
+      await settle(60);
+      await advance(clock, 1000);
+      await settle(60);
+      expect(recorder.status()).toMatchObject({ state: 'watching', keys: 9000 });
+      expect(histories()).toEqual({ new: 9000 });
+    },
+  );
+
+  it('a store restored right after the listing, and grown past it, is noticed', async () => {
     const backup = server.snapshot();
-    put('lost with the backup');
-    beforeStream(() => server.restore(backup));
+    numbered(10, 'old');
     recorder = new WatchRecorder(backend.watch(P), { mayGoBack: true });
+    await settle(4);
+    expect(recorder.status().state).toBe('watching');
+    server.restore(backup);
+    numbered(9, 'new');
     await advance(clock, 1000);
-    expect(recorder.story).toEqual([
-      `create ${P}lost with the backup`,
+    expect(histories()).toEqual({ new: 9 });
+    expect(recorder.status().lastFailure?.code).toBe('future-revision');
+  });
+
+  it('goes on where a listing was cut, and compares what was listed (regression: it begins anew)', async () => {
+    numbered(2000, 'old');
+    beforeRead(4, () => {
+      put('0003', 'changed since');
+      server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}0005`) }] });
+      backend.link.cut();
+    });
+    recorder = new WatchRecorder(backend.watch(P));
+    await settle(60);
+    await advance(clock, 1000);
+    await settle(60);
+    expect(recorder.status()).toMatchObject({ state: 'watching', keys: 1999, listings: 1, failures: 1 });
+    expect(recorder.story.filter((line) => !line.startsWith('create'))).toEqual([
+      `modify ${P}0003`,
+      `delete ${P}0005`,
       'list-done',
-      `delete ${P}lost with the backup`,
     ]);
   });
 
-  it('finds out about a restore between its listing and its stream, also when the store has grown to where it was', async () => {
-    const backup = server.snapshot();
-    put('lost with the backup');
-    beforeStream(() => {
-      server.restore(backup);
-      put('grown since');
+  it('drops what is repeated of before the listing (regression: a key that came and went was told)', async () => {
+    beforeRead(1, () => {
+      put('gone');
+      put('stays');
+      server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}gone`) }] });
     });
-    recorder = new WatchRecorder(backend.watch(P), { mayGoBack: true });
+    recorder = new WatchRecorder(backend.watch(P));
     await advance(clock, 1000);
-    expect([...recorder.content.keys()]).toEqual([`${P}grown since`]);
+    expect(recorder.story).toEqual([`create ${P}stays`, 'list-done']);
+  });
+
+  it('one of the keys written last is enough to know a history by, if the others are gone', async () => {
+    for (let i = 0; i < 3; i++) put(`stays${i}`);
+    recorder = new WatchRecorder(backend.watch(P));
+    await settle(4);
+    for (let i = 0; i < 50; i++) {
+      put(`brief${i}`);
+      await settle(1);
+    }
+    backend.link.down();
+    for (let i = 0; i < 50; i++)
+      server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}brief${i}`) }] });
+    server.compact();
+    backend.link.up();
+    await advance(clock, 1000);
+    expect(recorder.content.size).toBe(3);
+    expect(recorder.status().listings).toBe(1);
   });
 
   it('takes a page in slices, with turns of others between (regression: 4096 keys in one)', async () => {

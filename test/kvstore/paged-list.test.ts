@@ -1,15 +1,24 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { compareKeys } from '../../src/kvstore/key-range.ts';
+import { compareKeys, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { NO_LEASE, type RangeRequest, type Transport } from '../../src/kvstore/transport.ts';
 import { PageBounds } from '../../src/kvstore/watch/page-bounds.ts';
-import { listPages, PAGE_KEYS } from '../../src/kvstore/watch/paged-list.ts';
+import { PageSize } from '../../src/kvstore/watch/page-size.ts';
+import { listPages, type Page } from '../../src/kvstore/watch/paged-list.ts';
+import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyLink } from './support/faulty-link.ts';
 
 const value = new Uint8Array(4);
+const { pageKeys: PAGE_KEYS } = WATCH_LIMITS;
+
+function pagesOf(transport: Transport, prefix: string): AsyncGenerator<Page> {
+  const [size, clock] = [new PageSize(WATCH_LIMITS), new ManualClock()];
+  const read = (request: RangeRequest) => transport.range(request);
+  return listPages({ range: prefixRange(prefix), prefix, revision: 0, read, size, clock });
+}
 
 function loaded(keys: Iterable<string>): { transport: FaultyLink; server: MemoryServer } {
   const clock = new ManualClock();
@@ -22,7 +31,7 @@ function loaded(keys: Iterable<string>): { transport: FaultyLink; server: Memory
 
 async function listed(transport: Transport, prefix: string): Promise<string[]> {
   const keys: string[] = [];
-  for await (const { kvs } of listPages(transport, { prefix, revision: 0 }, (read) => read(), {})) {
+  for await (const { kvs } of pagesOf(transport, prefix)) {
     expect(kvs.length).toBeLessThanOrEqual(PAGE_KEYS);
     keys.push(...kvs.map(({ key }) => key));
   }
@@ -57,7 +66,7 @@ describe('ranges that follow each other', () => {
         fc.integer({ min: 1, max: 12 }),
         (parts, limit) => {
           const keys = parts.map((text) => `p/${text}`).sort(compareKeys);
-          const bounds = new PageBounds('p/', 'p0', limit);
+          const bounds = new PageBounds('p/', 'p0');
           const header = { clusterID: '', revision: 1, raftTerm: 1 };
           const shown: string[] = [];
           let from = 'p/';
@@ -69,7 +78,7 @@ describe('ranges that follow each other', () => {
             const page = inside.slice(0, limit);
             const kvs = page.map((key) => ({ key, value, createRevision: 1, modRevision: 1 }));
             const more = inside.length > limit;
-            bounds.learn({ header, kvs, more, count: inside.length });
+            bounds.learn({ header, kvs, more, count: inside.length }, limit);
             shown.push(...page);
             from = more ? `${page.at(-1)}\0` : end;
           }
@@ -104,7 +113,7 @@ describe('a paged listing', () => {
 
   it('of a reader that leaves does not fail behind its back', async () => {
     const { transport } = loaded(Array.from({ length: 2 * PAGE_KEYS }, (_, i) => `p/${i}`));
-    for await (const _page of listPages(transport, { prefix: 'p/', revision: 0 }, (read) => read(), {})) {
+    for await (const _page of pagesOf(transport, 'p/')) {
       transport.down();
       break;
     }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Transport } from '../../src/kvstore/transport.ts';
+import type { RangeRequest, RangeResponse, Transport } from '../../src/kvstore/transport.ts';
 import { happenings, I9_nothingLostNothingInvented } from './support/watch-laws.ts';
 
 describe('a watch under faults', () => {
@@ -74,14 +74,32 @@ const offByOne: Wrap = (transport) =>
       transport.watch({ ...request, startRevision: request.startRevision + 1 }, observer),
   });
 
-/** Leaves out the last key of a page. */
-const shortPages: Wrap = (transport) =>
-  wrapped(transport, {
-    range: async (request, options) => {
-      const answer = await transport.range(request, options);
-      return { ...answer, kvs: answer.kvs.slice(0, -1) };
-    },
-  });
+type Reading = (
+  request: RangeRequest,
+  read: (request: RangeRequest) => Promise<RangeResponse>,
+) => Promise<RangeResponse>;
+
+/** Makes every read in another way. */
+const reading =
+  (change: Reading): Wrap =>
+  (transport) =>
+    wrapped(transport, {
+      watch: (request, observer) => {
+        const stream = transport.watch(request, observer);
+        return {
+          range: (wanted, options) => change(wanted, (read) => stream.range(read, options)),
+          pause: () => stream.pause(),
+          resume: () => stream.resume(),
+          requestProgress: () => stream.requestProgress(),
+          cancel: () => stream.cancel(),
+        };
+      },
+    });
+
+const shortPages = reading(async (request, read) => {
+  const answer = await read(request);
+  return { ...answer, kvs: answer.kvs.slice(0, -1) };
+});
 
 describe('the test of the test', () => {
   it.each([

@@ -1,13 +1,25 @@
 import fc from 'fast-check';
-import { expect, it, vi } from 'vitest';
-import { happenings, I9_nothingLostNothingInvented } from './support/watch-laws.ts';
+import { afterEach, expect, it, vi } from 'vitest';
 
-vi.mock('../../src/kvstore/watch/fence.ts', async (original) => {
-  const same = (): Promise<unknown> => Promise.resolve({ outcome: 'same', revision: 0 });
-  return { ...(await original<object>()), fence: same, reconcile: same };
+type Laws = typeof import('./support/watch-laws.ts');
+
+const SYNC = '../../src/kvstore/watch/sync.ts';
+
+afterEach(() => {
+  vi.doUnmock(SYNC);
+  vi.resetModules();
 });
 
-it('I9 catches a watch that never asks whether the server still has the history that was followed', async () => {
+it.each([
+  [
+    'never asks whether the server still has the history that was followed',
+    { proveHistory: () => Promise.resolve() },
+  ],
+  ['takes everything to be up to date', { sync: () => Promise.resolve(1000) }],
+])('I9 catches a watch that %s', async (_what, mutant) => {
+  vi.resetModules();
+  vi.doMock(SYNC, async (original) => ({ ...(await original<object>()), ...mutant }));
+  const { happenings, I9_nothingLostNothingInvented } = (await import('./support/watch-laws.ts')) as Laws;
   const outcome = await fc.check(
     fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script)),
     { endOnFailure: true },

@@ -122,8 +122,7 @@ export class EtcdTransport implements Transport {
   }
 
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
-    const message = encodeRange(request);
-    return this.#ask(async (endpoint) => decodeRange(await endpoint.raw('KV', 'Range', message, options)));
+    return this.#range(request, options);
   }
 
   async txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
@@ -151,6 +150,7 @@ export class EtcdTransport implements Transport {
     return new EtcdWatchStream(endpoint, request, observer, {
       fragment: this.#fragmented.has(request.prefix),
       deadlineMs: this.#config.deadlineMs ?? DEADLINE_MS,
+      range: (read, options) => this.#range(read, options, endpoint),
       onEnd: (error) => {
         if (error.code === 'too-large') this.#fragmented.add(request.prefix);
         this.#failed(endpoint, error, performance.now());
@@ -202,9 +202,17 @@ export class EtcdTransport implements Transport {
     if (ELSEWHERE.has(error.code) && endpoint === this.#endpoint()) this.#current++;
   }
 
-  async #ask<T>(call: (endpoint: EtcdEndpoint) => Promise<T>): Promise<T> {
+  #range(request: RangeRequest, options?: CallOptions, endpoint?: EtcdEndpoint): Promise<RangeResponse> {
+    const message = encodeRange(request);
+    return this.#ask(
+      async (asked) => decodeRange(await asked.raw('KV', 'Range', message, options)),
+      endpoint,
+    );
+  }
+
+  async #ask<T>(call: (endpoint: EtcdEndpoint) => Promise<T>, given?: EtcdEndpoint): Promise<T> {
     if (this.#closed) throw closedError();
-    const endpoint = this.#endpoint();
+    const endpoint = given ?? this.#endpoint();
     const begun = performance.now();
     try {
       return await call(endpoint);

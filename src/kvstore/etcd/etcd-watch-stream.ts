@@ -1,6 +1,14 @@
 import { KvstoreError } from '../errors.ts';
 import { prefixRange } from '../key-range.ts';
-import type { ResponseHeader, WatchObserver, WatchRequest, WatchStream } from '../transport.ts';
+import type {
+  CallOptions,
+  RangeRequest,
+  RangeResponse,
+  ResponseHeader,
+  WatchObserver,
+  WatchRequest,
+  WatchStream,
+} from '../transport.ts';
 import type { EtcdEndpoint, EtcdStream } from './etcd-endpoint.ts';
 import { codeOfMessage, etcdError } from './etcd-errors.ts';
 import { decodeWatch, encodeWatchCreate, encodeWatchProgress, type WatchAnswer } from './messages.ts';
@@ -10,10 +18,22 @@ const SLICE_EVENTS = 512;
 
 const asIs = (bytes: Buffer): Buffer => bytes;
 
+/** How an {@link EtcdWatchStream} is opened, and what it needs of its transport. */
+export interface EtcdWatchOptions {
+  /** Let the server split an answer that would be too large. */
+  readonly fragment: boolean;
+  /** The stream ends with `deadline` when the server has not accepted it by then. */
+  readonly deadlineMs: number;
+  /** Reads from the endpoint of the stream. */
+  range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
+  /** Receives why it has ended, before the observer does. */
+  onEnd(error: KvstoreError): void;
+}
+
 /** One watch on a stream of its own, so that it can be paused without holding back others. */
 export class EtcdWatchStream implements WatchStream {
   readonly #observer: WatchObserver;
-  readonly #onEnd: (error: KvstoreError) => void;
+  readonly #options: EtcdWatchOptions;
   /** Ends the wait for the server's consent: it may wait itself, with a token from before a restore for ever. */
   readonly #acceptance: NodeJS.Timeout;
   #stream: EtcdStream<Buffer> | undefined;
@@ -24,19 +44,14 @@ export class EtcdWatchStream implements WatchStream {
   #ended = false;
   #progressRequested = 0;
 
-  /**
-   * @param options.fragment let the server split an answer that would be too large
-   * @param options.deadlineMs it ends with `deadline` when the server has not accepted it by then
-   * @param options.onEnd told why it has ended, before the observer is
-   */
   constructor(
     endpoint: EtcdEndpoint,
     request: WatchRequest,
     observer: WatchObserver,
-    options: { readonly fragment: boolean; readonly deadlineMs: number; onEnd(error: KvstoreError): void },
+    options: EtcdWatchOptions,
   ) {
     this.#observer = observer;
-    this.#onEnd = options.onEnd;
+    this.#options = options;
     this.#acceptance = setTimeout(() => {
       this.#end(new KvstoreError('deadline', 'the watch was not accepted in time'));
     }, options.deadlineMs);
@@ -45,6 +60,13 @@ export class EtcdWatchStream implements WatchStream {
       (stream) => this.#begin(stream, create),
       (error: unknown) => this.#end(etcdError(error)),
     );
+  }
+
+  async range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
+    this.#checkOpen();
+    const answer = await this.#options.range(request, options);
+    this.#checkOpen();
+    return answer;
   }
 
   pause(): void {
@@ -69,6 +91,10 @@ export class EtcdWatchStream implements WatchStream {
     this.#stream?.cancel();
   }
 
+  #checkOpen(): void {
+    if (this.#ended) throw new KvstoreError('unavailable', 'the stream has ended');
+  }
+
   #begin(stream: EtcdStream<Buffer>, create: Buffer): void {
     // First of all: a stream without this handler would end the process.
     stream.on('error', (error) => this.#end(etcdError(error)));
@@ -86,7 +112,7 @@ export class EtcdWatchStream implements WatchStream {
   #end(error: KvstoreError): void {
     if (this.#ended) return;
     this.cancel();
-    this.#onEnd(error);
+    this.#options.onEnd(error);
     this.#observer.onEnd(error);
   }
 

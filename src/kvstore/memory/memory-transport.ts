@@ -56,7 +56,17 @@ export class MemoryTransport implements Transport {
     const stream = this.#server.watch(request, observer, () => this.#streams.delete(end));
     this.#streams.add(end);
     if (this.#closed) end();
-    return stream;
+    return {
+      range: (read, options) =>
+        this.#call(options, () => {
+          if (!stream.isOpen) throw new KvstoreError('unavailable', 'the stream has ended');
+          return this.#server.range(read);
+        }),
+      pause: () => stream.pause(),
+      resume: () => stream.resume(),
+      requestProgress: () => stream.requestProgress(),
+      cancel: () => stream.cancel(),
+    };
   }
 
   close(): Promise<void> {

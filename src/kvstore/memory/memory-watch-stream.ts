@@ -1,5 +1,5 @@
 import { asKvstoreError } from '../errors.ts';
-import type { WatchObserver, WatchRequest, WatchStream } from '../transport.ts';
+import type { WatchObserver, WatchRequest } from '../transport.ts';
 import type { MemoryStore } from './memory-store.ts';
 
 // As etcd 3.4 in a catch-up: a thousand revisions at a time.
@@ -9,7 +9,7 @@ const REVISIONS_PER_RESPONSE = 1000;
  * A watch of the memory server. It reads on from its own place in the store's log, so it buffers nothing: a
  * paused stream costs no memory, and one that is overtaken by a compaction ends with `compacted`.
  */
-export class MemoryWatchStream implements WatchStream {
+export class MemoryWatchStream {
   readonly #store: MemoryStore;
   readonly #request: WatchRequest;
   readonly #observer: WatchObserver;
@@ -29,6 +29,11 @@ export class MemoryWatchStream implements WatchStream {
     this.#onGone = onGone;
     this.#next = request.startRevision;
     this.wake();
+  }
+
+  /** Whether it goes on: false as soon as it is to end. */
+  get isOpen(): boolean {
+    return this.#open && this.#endReason === undefined;
   }
 
   pause(): void {
@@ -94,8 +99,10 @@ export class MemoryWatchStream implements WatchStream {
   }
 
   #deliverCreated(): void {
+    const { header } = this.#store;
     this.#created = true;
-    this.#observer.onCreated(this.#store.header);
+    this.#next ||= header.revision + 1;
+    this.#observer.onCreated(header);
     this.wake();
   }
 

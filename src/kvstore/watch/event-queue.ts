@@ -1,4 +1,5 @@
 import type { WatchEvent } from '../backend.ts';
+import type { WatchLimits } from './watch-limits.ts';
 
 /** What is queued for the reader: a write, a delete (`value` undefined), or the end of the first list. */
 interface Pending {
@@ -8,20 +9,6 @@ interface Pending {
   /** Whether the reader knows the key by the time it gets to this. */
   readonly known: boolean;
 }
-
-/**
- * Most events of one batch: about 2 ms of decoding and engine work, between which others get their turn. Twice what
- * etcd takes in one transaction.
- */
-export const BATCH_EVENTS = 256;
-
-/**
- * Bytes queued above which the source is to pause, and below which it may go on: some ten batches, so that the reader
- * has no pause. What is queued outlives the young generation's collections, which hold up everything while they move
- * it: 15 ms each with 8 MiB queued, measured.
- */
-export const HIGH_WATER_BYTES: number = 1 << 20;
-export const LOW_WATER_BYTES: number = 512 << 10;
 
 // What an entry weighs beside key and value: the object, its place in the array.
 const ENTRY_BYTES = 80;
@@ -40,17 +27,26 @@ function asEvent(pending: Pending): WatchEvent {
   return { type: known ? 'modify' : 'create', key, value, modRevision };
 }
 
+/** The limits of an {@link EventQueue}. */
+export type QueueLimits = Pick<WatchLimits, 'batchEvents' | 'highWaterBytes' | 'lowWaterBytes'>;
+
 /**
- * Events between a watch and its reader. Costs nothing while the reader keeps up; when more than
- * {@link HIGH_WATER_BYTES} are queued, {@link relieve} makes the last of them of several writes of one key, and if that
- * is not enough the source has to pause (I11).
+ * Events between a watch and its reader. Costs nothing while the reader keeps up; when more than `highWaterBytes` are
+ * queued, {@link relieve} keeps the last of several writes of one key, and if that is not enough the source has to
+ * pause (I11).
  */
 export class EventQueue {
+  readonly #limits: QueueLimits;
   #items: Pending[] = [];
   #head = 0;
   #bytes = 0;
   /** Coalesce again only after it has grown by half: the cost per event stays constant. */
-  #coalesceAt = HIGH_WATER_BYTES;
+  #coalesceAt: number;
+
+  constructor(limits: QueueLimits) {
+    this.#limits = limits;
+    this.#coalesceAt = limits.highWaterBytes;
+  }
 
   get bytes(): number {
     return this.#bytes;
@@ -83,7 +79,7 @@ export class EventQueue {
 
   /**
    * The next batch, empty when there is none. Never splits the writes of one revision, unless they are more
-   * than {@link BATCH_EVENTS}; ends after `list-done`.
+   * than `batchEvents`; ends after `list-done`.
    */
   take(): WatchEvent[] {
     const end = this.#batchEnd();
@@ -105,7 +101,7 @@ export class EventQueue {
   }
 
   #batchEnd(): number {
-    const limit = Math.min(this.#items.length, this.#head + BATCH_EVENTS);
+    const limit = Math.min(this.#items.length, this.#head + this.#limits.batchEvents);
     for (let i = this.#head; i < limit; i++) if (this.#items[i] === LIST_DONE) return i + 1;
     if (limit === this.#items.length) return limit;
     let end = limit;
@@ -117,8 +113,8 @@ export class EventQueue {
     if (this.isEmpty) {
       this.#items = [];
       this.#head = 0;
-      this.#coalesceAt = HIGH_WATER_BYTES;
-    } else if (this.#head > BATCH_EVENTS && this.#head > this.#items.length / 2) {
+      this.#coalesceAt = this.#limits.highWaterBytes;
+    } else if (this.#head > this.#limits.batchEvents && this.#head > this.#items.length / 2) {
       // Half of it at least has gone: each event is moved once at most.
       this.#items = this.#items.slice(this.#head);
       this.#head = 0;
@@ -148,6 +144,6 @@ export class EventQueue {
     this.#items = kept;
     this.#head = 0;
     this.#bytes = kept.reduce((sum, pending) => sum + weight(pending), 0);
-    this.#coalesceAt = Math.max(HIGH_WATER_BYTES, this.#bytes * 1.5);
+    this.#coalesceAt = Math.max(this.#limits.highWaterBytes, this.#bytes * 1.5);
   }
 }

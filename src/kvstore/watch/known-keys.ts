@@ -1,92 +1,109 @@
 import type { KeyValue, TransportEvent } from '../transport.ts';
+import { Anchors } from './anchors.ts';
 import type { EventQueue } from './event-queue.ts';
 
-/** A key and the revision at which it was deleted. */
-export interface LastDelete {
-  readonly key: string;
-  readonly modRevision: number;
-}
-
-/** A write, whole: enough to recognise it in a store's history. */
-export interface LastPut extends LastDelete {
-  readonly value: Uint8Array;
-}
-
 /**
- * What a watch knows: the mod revision of every key. Every change of it is queued for the reader in the same
- * moment, so that what is known is what the reader has been told once the queue is empty; event types come
- * from here and not from the server.
+ * What the reader of a watch knows: the mod revision of every key. Every change of it is queued for the reader in the
+ * same moment, so that what is known is what the reader has received once the queue is empty; event types come from
+ * here and not from the server.
+ *
+ * While a listing is under way the keys that it has not shown yet are *unconfirmed*: the reader knows them, and they
+ * are gone if the listing ends without them.
  */
 export class KnownKeys {
+  readonly anchors: Anchors = new Anchors();
   readonly #queue: EventQueue;
-  readonly #revisions = new Map<string, number>();
-  #lastPut: LastPut | undefined;
-  #sealed: LastPut | undefined;
-  #lastDelete: LastDelete | undefined;
+  #confirmed = new Map<string, number>();
+  #unconfirmed = new Map<string, number>();
+  #lastDelete: Omit<KeyValue, 'value' | 'createRevision'> | undefined;
 
   constructor(queue: EventQueue) {
     this.#queue = queue;
   }
 
   get size(): number {
-    return this.#revisions.size;
+    return this.#confirmed.size + this.#unconfirmed.size;
   }
 
-  /** The latest write that was seen; its key may be gone by now. */
-  get lastPut(): LastPut | undefined {
-    return this.#lastPut;
+  /** How many of them are confirmed. */
+  get confirmed(): number {
+    return this.#confirmed.size;
   }
 
-  /** The latest delete that was seen; its key may be back by now. */
-  get lastDelete(): LastDelete | undefined {
+  /** The latest delete that a stream has delivered, with its own revision; its key may be back by now. */
+  get lastDelete(): { readonly key: string; readonly modRevision: number } | undefined {
     return this.#lastDelete;
   }
 
   /** The mod revision of a key; `undefined` when it is not known. */
   revisionOf(key: string): number | undefined {
-    return this.#revisions.get(key);
+    return this.#confirmed.get(key) ?? this.#unconfirmed.get(key);
   }
 
   /** The keys as they are, not a copy: they may be dropped while one goes through them. */
-  keys(): Iterable<string> {
-    return this.#revisions.keys();
+  confirmedKeys(): Iterable<string> {
+    return this.#confirmed.keys();
   }
 
-  /** A key that a listing shows. Told if it is new or changed, or `always`. */
-  list({ key, value, modRevision }: KeyValue, always: boolean): void {
-    if (always || this.#revisions.get(key) !== modRevision) this.#put(key, value, modRevision);
+  /** As {@link confirmedKeys}. */
+  unconfirmedKeys(): Iterable<string> {
+    return this.#unconfirmed.keys();
   }
 
-  /** An event of a stream. One that is no newer than what is known is an echo and changes nothing. */
+  /**
+   * A key that a listing shows: it is confirmed, and queued if it is new or changed. The same revision stands for the
+   * same value only up to `trusted`, the revision to which the store's history is known to be the one followed.
+   */
+  list({ key, value, modRevision }: KeyValue, trusted: number): void {
+    const known = this.revisionOf(key);
+    if (this.#unconfirmed.size > 0) this.#unconfirmed.delete(key);
+    if (known === modRevision && modRevision <= trusted) this.#confirm(key, value, modRevision);
+    else this.#put(key, value, modRevision, known !== undefined);
+  }
+
+  /** An event of a stream. */
   apply({ key, value, modRevision }: TransportEvent): void {
-    if (modRevision <= (this.#revisions.get(key) ?? 0)) return;
-    if (value === undefined) this.drop(key, modRevision);
-    else this.#put(key, value, modRevision);
+    if (value !== undefined) {
+      this.#put(key, value, modRevision, this.#confirmed.has(key));
+      return;
+    }
+    this.drop(key, modRevision);
+    this.#lastDelete = { key, modRevision };
   }
 
-  /** A key that is gone, as a listing at `revision` or an event shows. */
+  /** A key that is gone, as an event or a listing at `revision` shows. */
   drop(key: string, revision: number): void {
-    if (!this.#revisions.delete(key)) return;
+    if (!this.#confirmed.delete(key) && !this.#unconfirmed.delete(key)) return;
+    this.anchors.drop(key);
     this.#queue.push(key, undefined, revision, true);
-    this.#lastDelete = { key, modRevision: revision };
   }
 
-  /** To be called after each batch: what is kept of it must not pin the message that it came in. */
-  sealLastPut(): void {
-    if (this.#lastPut === undefined || this.#lastPut === this.#sealed) return;
-    this.#lastPut = { ...this.#lastPut, value: Uint8Array.from(this.#lastPut.value) };
-    this.#sealed = this.#lastPut;
+  /** A listing begins: from now on nothing is confirmed. Costs a step for each key that was confirmed by another one. */
+  *unconfirm(): Generator<void> {
+    if (this.#unconfirmed.size === 0) {
+      [this.#confirmed, this.#unconfirmed] = [this.#unconfirmed, this.#confirmed];
+      return;
+    }
+    for (const [key, revision] of this.#confirmed) {
+      this.#confirmed.delete(key);
+      this.#unconfirmed.set(key, revision);
+      yield;
+    }
   }
 
   /** Another history: what was written last in the old one says nothing of the new. */
   forgetLastWrites(): void {
-    this.#lastPut = undefined;
+    this.anchors.clear();
     this.#lastDelete = undefined;
   }
 
-  #put(key: string, value: Uint8Array, modRevision: number): void {
-    this.#queue.push(key, value, modRevision, this.#revisions.has(key));
-    this.#revisions.set(key, modRevision);
-    if (modRevision >= (this.#lastPut?.modRevision ?? 0)) this.#lastPut = { key, modRevision, value };
+  #put(key: string, value: Uint8Array, modRevision: number, known: boolean): void {
+    this.#queue.push(key, value, modRevision, known);
+    this.#confirm(key, value, modRevision);
+  }
+
+  #confirm(key: string, value: Uint8Array, modRevision: number): void {
+    this.#confirmed.set(key, modRevision);
+    this.anchors.put(key, value, modRevision);
   }
 }

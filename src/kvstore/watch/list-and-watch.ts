@@ -7,17 +7,17 @@ import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
 import { asKvstoreError, KvstoreError } from '../errors.ts';
-import { prefixRange } from '../key-range.ts';
-import type { CallOptions, KeyValue, ResponseHeader, Transport, TransportEvent } from '../transport.ts';
-import { COMPARE_ALL_KEYS, type Cursor, type FenceResult, fence, reconcile, sameHistory } from './fence.ts';
-import { followStream } from './follow-stream.ts';
-import { KnownKeys } from './known-keys.ts';
-import { type ListRequest, listPages, type Retry } from './paged-list.ts';
+import type { ResponseHeader, Transport, TransportEvent } from '../transport.ts';
+import { Cursor } from './cursor.ts';
+import { PageSize } from './page-size.ts';
 import { ReaderQueue } from './reader-queue.ts';
+import { proveHistory, type SyncOptions, sync } from './sync.ts';
+import { WATCH_LIMITS, type WatchLimits } from './watch-limits.ts';
+import { WatchSession } from './watch-session.ts';
 
-/** What a {@link ListAndWatch} is made of. */
+/** Options of a {@link ListAndWatch}. */
 export interface ListAndWatchOptions {
-  readonly transport: Transport;
+  readonly transport: Pick<Transport, 'watch'>;
   readonly prefix: string;
   readonly clock: Clock;
   readonly random: Random;
@@ -26,56 +26,49 @@ export interface ListAndWatchOptions {
   readonly endOnDivergence?: boolean | undefined;
   /** See `WatchOptions`. */
   readonly onState?: ((state: WatchState) => void) | undefined;
-  /** Told when the store turns out to be another one, or another past of the same. */
+  /** Called when the store turns out to be another one, or another past of the same. */
   readonly onDiverged?: (() => void) | undefined;
-  /** Told once, when the watch has ended. */
+  /** Called when the watch begins to be read, and once more when it has ended; never if nobody reads it. */
+  readonly onBegin?: (() => void) | undefined;
   readonly onEnd?: (() => void) | undefined;
+  /** Default: {@link WATCH_LIMITS}. */
+  readonly limits?: Partial<WatchLimits> | undefined;
 }
-
-/**
- * What to do next.
- *
- *     list ──► follow ── stream ends ──► fence ── same ───────────► follow
- *               │  ▲                       ├─ same, but far behind ► delta
- *               │  │                       ├─ cannot be told ──────► list-afresh ──► follow
- *               │  │                       └─ diverged ────────────► diverged ► list-afresh, or the end
- *               │  └──────────── delta ◄── stream compacted
- *               └─ half an hour ────────► reconcile (as fence, comparing every key)
- */
-type Step = 'list' | 'list-afresh' | 'diverged' | 'delta' | 'fence' | 'reconcile' | 'follow';
 
 const BACKOFF = { baseMs: 50, capMs: 5000 };
 // A right that is missing comes back when a person gives it: there is no hurry.
 const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
-// etcd replays single writes at about 8,000 revisions/s, so past this a listing is faster (ETCD.md, "Watch").
-const BACKLOG_REVISIONS = 20_000;
-// Keys of a listing that are taken in at once: about a millisecond, between which others get their turn.
-const SLICE_KEYS = 512;
-// How much a delta may hold before a whole listing, in pages, is the better way.
-const DELTA_KEYS = 20_000;
 // Watch events lost by the server's own bugs (etcd #17555, #18089, #19179) are found after so long.
 const RECONCILE_MS = 30 * 60_000;
 
 /**
- * The list-and-watch driver: everything that has to be right under faults, over any transport. See `Watch` for
- * what it promises. How it keeps that:
+ * The list-and-watch driver: everything that has to be right under faults, over any transport. See `Watch` for what it
+ * promises. It works in sessions, one stream each, and after any failure begins another:
  *
- * - it remembers the mod revision of every key; event types come from there, not from the server;
- * - it resumes after the last *event* it has seen, never after a header's revision, which can be ahead;
- * - before it resumes, and once more when a stream is open, it asks the server whether that still has the history
- *   followed so far (`fence.ts`): in between the store may have been restored;
- * - what is learnt counts as known when it is queued, so the queue belongs to the state;
- * - it holds back the transport when the reader is slow.
+ *     open a stream ─► bring what is known up to date, on the server of that stream ─► follow the stream
+ *       from the cursor      prove that the server has the history followed (`proveHistory`)
+ *       from now on          read what is not known, compare the rest (`sync`)
+ *
+ * A server that is restored from a backup ends its streams: while one is open, what is read from its server and what the
+ * stream delivers are of one history. So nothing has to be asked once more, and what was listed before a failure is kept.
+ *
+ * - It remembers the mod revision of every key; event types come from there, not from the server.
+ * - It resumes after the last *event* it has seen, never after a header's revision, which can be ahead.
+ * - What is learnt counts as known when it is queued, so the queue belongs to the state.
+ * - It holds back the transport when the reader is slow.
  */
 export class ListAndWatch implements Watch {
   readonly #options: ListAndWatchOptions;
-  readonly #queue = new ReaderQueue();
-  readonly #known = new KnownKeys(this.#queue.events);
+  readonly #limits: WatchLimits;
+  readonly #queue: ReaderQueue;
+  readonly #cursor: Cursor;
+  readonly #size: PageSize;
   readonly #ended = new AbortController();
-  readonly #call: CallOptions = { signal: this.#ended.signal };
   readonly #guard = new CallbackGuard();
-  #next = 0;
-  #header: ResponseHeader | undefined;
+  /** The stream cannot go on from the cursor although that stands for an event: its history has been compacted. */
+  #mustSync = false;
+  #reconcile = false;
+  #seen = 0;
   #state: WatchState = 'listing';
   #started = false;
   #listed = false;
@@ -88,14 +81,18 @@ export class ListAndWatch implements Watch {
   constructor(options: ListAndWatchOptions) {
     assert(options.prefix.endsWith('/'), `a watched prefix must end in "/": ${options.prefix}`);
     this.#options = options;
+    this.#limits = { ...WATCH_LIMITS, ...options.limits };
+    this.#queue = new ReaderQueue(this.#limits);
+    this.#cursor = new Cursor(options.prefix, this.#queue.events);
+    this.#size = new PageSize(this.#limits);
   }
 
   status(): WatchStatus {
     return {
       prefix: this.#options.prefix,
       state: this.#state,
-      keys: this.#known.size,
-      nextRevision: this.#next,
+      keys: this.#cursor.known.size,
+      nextRevision: this.#seen,
       listed: this.#listed,
       listings: this.#listings,
       resumptions: this.#resumptions,
@@ -108,7 +105,8 @@ export class ListAndWatch implements Watch {
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[]> {
     assert(!this.#started, 'a watch can be read only once');
     this.#started = true;
-    const { signal, onEnd } = this.#options;
+    const { signal, onBegin, onEnd } = this.#options;
+    onBegin?.();
     const abort = (): void => this.#end('ended');
     signal?.addEventListener('abort', abort);
     if (signal?.aborted === true) abort();
@@ -130,80 +128,74 @@ export class ListAndWatch implements Watch {
 
   #end(state: 'ended' | 'diverged'): void {
     if (this.#ended.signal.aborted) return;
-    this.#setState(state);
+    this.#enter(state);
     this.#ended.abort();
     this.#queue.end();
   }
 
-  /** Ended is ended, whatever the step under way still does. */
+  /** Ended is ended, whatever is still under way. */
   #enter(state: WatchState): void {
-    if (!this.#ended.signal.aborted) this.#setState(state);
-  }
-
-  #setState(state: WatchState): void {
+    if (this.#ended.signal.aborted) return;
     this.#state = state;
     this.#guard.call(this.#options.onState, state);
   }
 
-  /** What was learnt is to be told now. */
-  #flush(): void {
-    this.#known.sealLastPut();
-    this.#queue.flush();
-  }
-
-  // ── One step after the other ───────────────────────────────────────────────────────────────────────────
+  // ── One session after the other ────────────────────────────────────────────────────────────────────────
 
   async #run(): Promise<void> {
-    let step: Step = 'list';
     while (!this.#ended.signal.aborted) {
       try {
-        step = await this.#take(step);
+        await this.#session();
       } catch (thrown) {
-        if (this.#ended.signal.aborted) return;
-        const error = asKvstoreError(thrown);
-        step = this.#stepAfter(step, error);
-        await this.#failed(error);
+        if (!this.#ended.signal.aborted) await this.#recover(asKvstoreError(thrown)).catch(() => {}); // ended meanwhile
       }
     }
   }
 
-  #take(step: Step): Promise<Step> {
-    switch (step) {
-      case 'list':
-        return this.#list(false);
-      case 'list-afresh':
-        return this.#list(true);
-      case 'diverged':
-        this.#options.onDiverged?.();
-        if (this.#options.endOnDivergence === true) this.#end('diverged');
-        return Promise.resolve('list-afresh');
-      case 'delta':
-        return this.#delta();
-      case 'fence':
-        return this.#check(fence(this.#options.transport, this.#cursor(), this.#call));
-      case 'reconcile':
-        return this.#check(reconcile(this.#options.transport, this.#cursor(), this.#call));
-      case 'follow':
-        return this.#follow();
+  async #session(): Promise<void> {
+    const { transport, prefix, clock, random } = this.#options;
+    const resume = this.#cursor.canResume && !this.#mustSync && !this.#reconcile;
+    const request = { prefix, startRevision: resume ? this.#cursor.next : 0 };
+    const session = new WatchSession({ transport, request, clock, signal: this.#ended.signal });
+    try {
+      if (!(await (resume ? this.#resume(session) : this.#sync(session)))) return;
+      this.#resumptions++;
+      this.#succeeded();
+      this.#enter('watching');
+      await session.follow({
+        lifetimeMs: RECONCILE_MS * (0.5 + random()),
+        onEvents: (events) => this.#received(events),
+        onProgress: (header) => this.#progressed(header),
+        onAlive: () => this.#succeeded(),
+        isFull: () => this.#queue.isFull,
+        room: () => this.#queue.room(),
+      });
+      this.#reconcile = true;
+    } finally {
+      session.close();
     }
   }
 
-  /** What to try after a step has failed. */
-  #stepAfter(step: Step, error: KvstoreError): Step {
-    if (error.code === 'future-revision') return 'diverged';
-    if (step === 'follow') return error.code === 'compacted' ? 'delta' : 'fence';
-    if (step === 'reconcile') return 'fence';
-    if (step === 'delta' && error.code === 'too-large') return 'list'; // in pages, as small as need be
-    return step;
+  async #recover(error: KvstoreError): Promise<void> {
+    if (error.code === 'future-revision') await this.#diverged();
+    await this.#failed(error);
+  }
+
+  async #diverged(): Promise<void> {
+    this.#guard.call(this.#options.onDiverged);
+    if (this.#options.endOnDivergence === true) return this.#end('diverged');
+    let steps = 0;
+    for (const _step of this.#cursor.diverge())
+      if (++steps % this.#limits.sliceKeys === 0) await this.#turn();
   }
 
   async #failed(error: KvstoreError): Promise<void> {
+    const { clock, random } = this.#options;
     this.#failures++;
     this.#failuresInRow++;
-    this.#lastFailure = failureOf(error, this.#options.clock);
+    this.#lastFailure = failureOf(error, clock);
     const forbidden = error.code === 'forbidden';
     this.#enter(forbidden ? 'forbidden' : 'waiting');
-    const { clock, random } = this.#options;
     const backoff = forbidden ? FORBIDDEN_BACKOFF : BACKOFF;
     const delay = backoff.baseMs / 2 + backoffDelay(this.#failuresInRow, backoff, random);
     await sleep(clock, delay, this.#ended.signal);
@@ -213,115 +205,59 @@ export class ListAndWatch implements Watch {
     this.#failuresInRow = 0;
   }
 
-  #cursor(): Cursor {
-    return { prefix: this.#options.prefix, next: this.#next, known: this.#known, header: this.#header };
+  // ── Bringing up to date ────────────────────────────────────────────────────────────────────────────────
+
+  #reads(session: WatchSession): SyncOptions {
+    const { prefix, clock } = this.#options;
+    return {
+      ...{ cursor: this.#cursor, prefix, clock, size: this.#size, limits: this.#limits },
+      read: (request) => session.range(request),
+      turn: () => this.#turn(),
+      onListing: () => {
+        this.#listings++;
+        if (this.#state === 'watching') this.#enter('listing');
+      },
+    };
   }
 
-  // ── Listing ────────────────────────────────────────────────────────────────────────────────────────────
-
-  /** One page, tried until it succeeds or it is no use. */
-  readonly #retry: Retry = async (call) => {
-    for (;;) {
-      try {
-        const answer = await call();
-        this.#succeeded();
-        return answer;
-      } catch (thrown) {
-        const error = asKvstoreError(thrown);
-        if (!error.retryable || this.#ended.signal.aborted) throw error;
-        await this.#failed(error);
-        this.#enter('listing');
-      }
-    }
-  };
-
-  #pages(request: ListRequest): ReturnType<typeof listPages> {
-    return listPages(this.#options.transport, request, this.#retry, this.#call);
-  }
-
-  /**
-   * Reads the whole prefix. `afresh`, what was known counts for nothing: equal mod revisions can hide different
-   * values, so every key is told again.
-   */
-  async #list(afresh: boolean): Promise<Step> {
-    this.#enter('listing');
-    this.#listings++;
-    if (afresh) this.#known.forgetLastWrites();
-    const mayLack = this.#known.size > 0;
-    const seen = new Set<string>();
-    let first: ResponseHeader | undefined;
-    for await (const { header, kvs } of this.#pages({ prefix: this.#options.prefix, revision: 0 })) {
-      first ??= header;
-      if (header.clusterID !== first.clusterID) return 'diverged';
-      if (!afresh && !sameHistory(header, this.#cursor())) return 'diverged';
-      if (!afresh && kvs.some((kv) => this.#contradicts(kv))) return 'diverged';
-      await this.#takeIn(kvs, afresh);
-      if (mayLack) for (const { key } of kvs) seen.add(key);
-    }
-    if (first === undefined) return 'list';
-    if (mayLack) await this.#dropOthers(seen, first.revision);
-    return this.#listedAt(first);
-  }
-
-  /** Keys that a listing shows, a slice in a turn and never far ahead of the reader. */
-  async #takeIn(kvs: readonly KeyValue[], always: boolean): Promise<void> {
-    for (let at = 0; at < kvs.length; at += SLICE_KEYS) {
-      for (const kv of kvs.slice(at, at + SLICE_KEYS)) this.#known.list(kv, always);
-      await this.#nextTurn();
+  /** Whether the stream goes on from the cursor. That its history has been compacted is no failure, but usual. */
+  async #resume(session: WatchSession): Promise<boolean> {
+    try {
+      await session.opened;
+      await proveHistory(this.#reads(session));
+      return true;
+    } catch (error) {
+      this.#mustSync = asKvstoreError(error).code === 'compacted';
+      if (this.#mustSync) return false;
+      throw error;
     }
   }
 
-  /** A key that was last written before the cursor, and not as it was seen then: another history. */
-  #contradicts({ key, modRevision }: KeyValue): boolean {
-    return modRevision < this.#next && this.#known.revisionOf(key) !== modRevision;
-  }
-
-  #listedAt(header: ResponseHeader): Step {
-    this.#header = header;
-    this.#next = header.revision + 1;
+  async #sync(session: WatchSession): Promise<boolean> {
+    const opened = await session.opened;
+    if (this.#state !== 'watching') this.#enter('listing');
+    this.#mustSync = true; // and not by the stream alone, should this fail
+    const revision = await sync(this.#reads(session), this.#reconcile);
+    if (revision < opened.revision) throw new KvstoreError('unavailable', 'another server has answered');
+    this.#mustSync = false;
+    this.#reconcile = false;
+    this.#seen = this.#cursor.next;
     if (!this.#listed) {
       this.#listed = true;
       this.#queue.events.pushListDone();
     }
     this.#flush();
-    return 'follow';
+    return true;
   }
 
-  /**
-   * Reads what was written since the cursor. If there are then as many keys known as the prefix holds, they
-   * are the same keys; otherwise some were deleted, and a listing of keys alone tells which.
-   */
-  async #delta(): Promise<Step> {
-    this.#enter('listing');
-    const { transport, prefix } = this.#options;
-    const request = { ...prefixRange(prefix), minModRevision: this.#next, limit: DELTA_KEYS };
-    const { header, kvs, more, count } = await transport.range(request, this.#call);
-    if (!sameHistory(header, this.#cursor())) return 'diverged';
-    if (more) return 'list';
-    await this.#takeIn(kvs, false);
-    if (count !== this.#known.size) await this.#dropDeleted(header.revision);
-    return this.#listedAt(header);
-  }
-
-  async #dropDeleted(revision: number): Promise<void> {
-    const seen = new Set<string>();
-    for await (const { kvs } of this.#pages({ prefix: this.#options.prefix, revision, keysOnly: true })) {
-      for (const { key } of kvs) seen.add(key);
-    }
-    await this.#dropOthers(seen, revision);
-  }
-
-  /** What a listing has not shown is gone; a slice in a turn too. */
-  async #dropOthers(seen: ReadonlySet<string>, revision: number): Promise<void> {
-    let looked = 0;
-    for (const key of this.#known.keys()) {
-      if (!seen.has(key)) this.#known.drop(key, revision);
-      if (++looked % SLICE_KEYS === 0) await this.#nextTurn();
-    }
+  /** What was learnt is to be delivered now. */
+  #flush(): void {
+    this.#cursor.known.anchors.seal();
+    this.#queue.flush();
   }
 
   /** Lets the reader take what there is, and others run. Throws when the watch has ended. */
-  async #nextTurn(): Promise<void> {
+  async #turn(): Promise<void> {
     this.#flush();
     await eventLoopTurn();
     await this.#queue.room();
@@ -330,67 +266,16 @@ export class ListAndWatch implements Watch {
 
   // ── Following ──────────────────────────────────────────────────────────────────────────────────────────
 
-  async #check(check: Promise<FenceResult>): Promise<Step> {
-    const { outcome, revision } = await check;
-    if (outcome === 'diverged') return 'diverged';
-    // What cannot be told is told again if that is little, and compared revision by revision if it is much.
-    if (outcome === 'compacted') return this.#known.size <= COMPARE_ALL_KEYS ? 'list-afresh' : 'list';
-    return revision - this.#next > BACKLOG_REVISIONS ? 'delta' : 'follow';
-  }
-
-  /** Follows the stream until it ends, which is always a failure, or until it is time to reconcile. */
-  async #follow(): Promise<Step> {
-    this.#resumptions++;
-    const { transport, prefix, clock, random } = this.#options;
-    await followStream({
-      transport,
-      clock,
-      request: { prefix, startRevision: this.#next },
-      signal: this.#ended.signal,
-      lifetimeMs: RECONCILE_MS * (0.5 + random()),
-      onCreated: (header) => this.#created(header),
-      confirm: () => this.#confirm(),
-      onEvents: (events, header) => this.#received(events, header),
-      onProgress: (header) => {
-        this.#next = Math.max(this.#next, header.revision + 1);
-      },
-      onAlive: () => this.#succeeded(),
-      isFull: () => this.#queue.isFull,
-      room: () => this.#queue.room(),
-    });
-    return 'reconcile';
-  }
-
-  /**
-   * Its revision is that of one member. If that is behind what was listed, it lags, or the store was restored right
-   * after the listing: a quorum read tells, and that is the fence's.
-   */
-  #created(header: ResponseHeader): void {
-    this.#enter('watching');
-    if (this.#header !== undefined && header.clusterID !== this.#header.clusterID) {
-      throw new KvstoreError('future-revision', 'the watch was answered by another cluster');
-    }
-    if (header.revision >= this.#next - 1) return;
-    throw new KvstoreError('unavailable', 'the watch was answered by a server that is behind');
-  }
-
-  /**
-   * The store may have been restored after the listing or fence that this stream follows, and have grown to where it
-   * was. From now on a restore would end the stream: what is found now holds.
-   */
-  async #confirm(): Promise<void> {
-    const { outcome } = await fence(this.#options.transport, this.#cursor(), this.#call);
-    if (outcome === 'diverged') throw new KvstoreError('future-revision', 'the store has another history');
-    if (outcome === 'compacted')
-      throw new KvstoreError('compacted', 'the history cannot be compared any more');
-  }
-
-  #received(events: readonly TransportEvent[], header: ResponseHeader): void {
+  #received(events: readonly TransportEvent[]): void {
     this.#succeeded();
-    this.#header = header;
-    for (const event of events) this.#known.apply(event);
+    this.#cursor.receive(events);
+    this.#seen = Math.max(this.#seen, this.#cursor.next);
     this.#queue.events.relieve();
-    this.#next = Math.max(this.#next, (events.at(-1)?.modRevision ?? 0) + 1);
     this.#flush();
+  }
+
+  /** Moves what has been seen, and not from where the stream is resumed: see `Cursor.canResume`. */
+  #progressed({ revision }: ResponseHeader): void {
+    this.#seen = Math.max(this.#seen, revision + 1);
   }
 }

@@ -18,19 +18,17 @@ const PATIENCE = 4;
 export class PageBounds {
   readonly #prefix: string;
   readonly #end: string;
-  readonly #limit: number;
   #depth = 0;
   #empty = 0;
   #lastKey = '';
 
-  constructor(prefix: string, end: string, limit: number) {
+  constructor(prefix: string, end: string) {
     this.#prefix = prefix;
     this.#end = end;
-    this.#limit = limit;
   }
 
-  /** What a page has shown. The first one, over the whole prefix, tells how deep subtrees of a page are. */
-  learn({ kvs, count }: RangeResponse): void {
+  /** What a page of at most `limit` keys has shown. The first one shows how deep subtrees of a page are. */
+  learn({ kvs, count }: RangeResponse, limit: number): void {
     const first = kvs[0];
     const last = kvs.at(-1);
     if (first === undefined || last === undefined) {
@@ -39,9 +37,10 @@ export class PageBounds {
     }
     this.#empty = 0;
     this.#lastKey = last.key;
-    if (this.#depth === 0) this.#depth = commonLength(first.key, last.key) + 1;
-    else if (count > 2 * this.#limit) this.#depth++;
-    else if (count < this.#limit / 2 && this.#depth > this.#prefix.length) this.#depth--;
+    if (this.#depth === 0) {
+      if (first !== last) this.#depth = commonLength(first.key, last.key) + 1;
+    } else if (count > 2 * limit) this.#depth++;
+    else if (count < limit / 2 && this.#depth > this.#prefix.length) this.#depth--;
   }
 
   /** The end of the range that begins at `from`; after `from`, and not after the listing's own end. */

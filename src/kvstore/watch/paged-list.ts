@@ -1,90 +1,100 @@
+import type { Clock } from '../../base/clock.ts';
 import { KvstoreError } from '../errors.ts';
-import { keyAfter, prefixRange } from '../key-range.ts';
-import type { CallOptions, RangeResponse, Transport } from '../transport.ts';
+import { type KeyRange, keyAfter } from '../key-range.ts';
+import type { RangeRequest, RangeResponse, ResponseHeader } from '../transport.ts';
 import { PageBounds } from './page-bounds.ts';
+import type { PageSize } from './page-size.ts';
 
-/** What to list. */
+/** Makes one read. It decides whether a read that fails is tried again. */
+export type Read = (request: RangeRequest) => Promise<RangeResponse>;
+
+/** What to list, and how. */
 export interface ListRequest {
+  readonly range: KeyRange;
+  /** The prefix of all keys of the range. */
   readonly prefix: string;
   /** As of this revision; 0: as of the first page's. */
   readonly revision: number;
   readonly keysOnly?: boolean;
   /** Leave out keys last written before this revision. */
   readonly minModRevision?: number;
+  readonly read: Read;
+  /** Adapts to how the pages do; may be shared with later listings. */
+  readonly size: PageSize;
+  /** Measures how long pages take. */
+  readonly clock: Pick<Clock, 'now'>;
 }
 
-/** Keys per page: about 1.5 MB of usual values, read by the transport in 2 ms. */
-export const PAGE_KEYS = 4096;
-
-/** Calls once, or again after a pause as long as failures pass; gives up when its signal fires. */
-export type Retry = (call: () => Promise<RangeResponse>) => Promise<RangeResponse>;
+/** Keys of a listing, ascending. */
+export interface Page extends RangeResponse {
+  /** All keys of the listing before this one are in this page or an earlier one. */
+  readonly upTo: string;
+}
 
 /** Asks for one page after the other, each where the last has ended. */
 class Pager {
-  readonly #transport: Transport;
   readonly #request: ListRequest;
-  readonly #retry: Retry;
-  readonly #call: CallOptions;
   readonly #bounds: PageBounds;
-  readonly #end: string;
   #from: string;
   #revision: number;
-  #limit = PAGE_KEYS;
+  #clusterID: string | undefined;
 
-  constructor(transport: Transport, request: ListRequest, retry: Retry, call: CallOptions) {
-    this.#transport = transport;
+  constructor(request: ListRequest) {
     this.#request = request;
-    this.#retry = retry;
-    this.#call = call;
-    const { start, end } = prefixRange(request.prefix);
-    this.#from = start;
-    this.#end = end;
+    this.#from = request.range.start;
     this.#revision = request.revision;
-    this.#bounds = new PageBounds(request.prefix, end, PAGE_KEYS);
+    this.#bounds = new PageBounds(request.prefix, request.range.end);
   }
 
   /** Whether everything has been asked for. */
   get isDone(): boolean {
-    return this.#from === this.#end;
+    return this.#from === this.#request.range.end;
   }
 
-  async next(): Promise<RangeResponse> {
+  async next(): Promise<Page> {
     const end = this.#bounds.endFor(this.#from);
-    const page = await this.#retry(() => this.#range(end));
-    this.#revision ||= page.header.revision;
-    this.#bounds.learn(page);
+    const { page, limit } = await this.#page(end);
+    this.#check(page.header);
+    this.#bounds.learn(page, limit);
     const last = page.kvs.at(-1);
     this.#from = page.more && last !== undefined ? keyAfter(last.key) : end;
-    return page;
+    return { ...page, upTo: this.#from };
+  }
+
+  /** Whether all pages are of one store can be told for certain only by whoever keeps a stream of it open. */
+  #check({ revision, clusterID }: ResponseHeader): void {
+    this.#revision ||= revision;
+    this.#clusterID ??= clusterID;
+    if (revision >= this.#revision && clusterID === this.#clusterID) return;
+    throw new KvstoreError('unavailable', 'the store was replaced while it was being listed');
   }
 
   /** One page; a smaller one where the answer is larger than the transport takes. */
-  async #range(end: string): Promise<RangeResponse> {
+  async #page(end: string): Promise<{ readonly page: RangeResponse; readonly limit: number }> {
+    const { read, size, clock, keysOnly = false, minModRevision = 0 } = this.#request;
     for (;;) {
+      const limit = size.keys;
+      const begun = clock.now();
       try {
-        const { keysOnly = false, minModRevision = 0 } = this.#request;
-        const page = { start: this.#from, end, limit: this.#limit, revision: this.#revision };
-        return await this.#transport.range({ ...page, keysOnly, minModRevision }, this.#call);
+        const request = { start: this.#from, end, limit, revision: this.#revision, keysOnly, minModRevision };
+        const page = await read(request);
+        size.arrived(page.kvs.length, clock.now() - begun);
+        return { page, limit };
       } catch (error) {
-        if (!(error instanceof KvstoreError) || error.code !== 'too-large' || this.#limit === 1) throw error;
-        this.#limit = Math.ceil(this.#limit / 4);
+        if (error instanceof KvstoreError && error.code === 'too-large' && size.tooLarge()) continue;
+        size.failed();
+        throw error;
       }
     }
   }
 }
 
 /**
- * The pages of a prefix, ascending, all at one revision; at least one, and some may be empty. The next page is
- * under way while one is read. A page that fails is retried at that revision by `retry`; what it cannot retry
- * ends the listing with that error.
+ * The pages of a range, all at one revision; at least one, and some may be empty. The next page is under way while one
+ * is read. A page that fails ends the listing with its error.
  */
-export async function* listPages(
-  transport: Transport,
-  request: ListRequest,
-  retry: Retry,
-  call: CallOptions,
-): AsyncGenerator<RangeResponse> {
-  const pager = new Pager(transport, request, retry, call);
+export async function* listPages(request: ListRequest): AsyncGenerator<Page> {
+  const pager = new Pager(request);
   let page = await pager.next();
   while (!pager.isDone) {
     const next = pager.next();

@@ -1,16 +1,22 @@
 import type { WatchEvent } from '../backend.ts';
-import { EventQueue, HIGH_WATER_BYTES, LOW_WATER_BYTES } from './event-queue.ts';
+import { EventQueue, type QueueLimits } from './event-queue.ts';
 
 /** The queue between a watch and its one reader, with a gate on either side: neither runs far ahead (I11). */
 export class ReaderQueue {
-  readonly events: EventQueue = new EventQueue();
+  readonly events: EventQueue;
+  readonly #limits: QueueLimits;
   #ended = false;
   #wakeReader: (() => void) | undefined;
   #giveRoom: (() => void) | undefined;
 
+  constructor(limits: QueueLimits) {
+    this.events = new EventQueue(limits);
+    this.#limits = limits;
+  }
+
   /** Whether the source is to pause. */
   get isFull(): boolean {
-    return this.events.bytes > HIGH_WATER_BYTES;
+    return this.events.bytes > this.#limits.highWaterBytes;
   }
 
   /** The source has pushed what it has for now: a reader that waits goes on. */
@@ -27,7 +33,7 @@ export class ReaderQueue {
       });
     }
     const batch = this.events.take();
-    if (this.events.bytes < LOW_WATER_BYTES) this.#openGate();
+    if (this.events.bytes < this.#limits.lowWaterBytes) this.#openGate();
     return batch;
   }
 

@@ -2,12 +2,12 @@ import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bytesOfText, keyOfBytes, textOfBytes } from '../../../src/kvstore/bytes.ts';
 import { KvstoreError } from '../../../src/kvstore/errors.ts';
-import { BATCH_EVENTS, HIGH_WATER_BYTES } from '../../../src/kvstore/watch/event-queue.ts';
-import { PAGE_KEYS } from '../../../src/kvstore/watch/paged-list.ts';
+import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
 import type { ContractClient, ContractKvstore, Entry, OpenOptions } from './contract-harness.ts';
 import { WatchRecorder } from './watch-recorder.ts';
 
 const P = 'contract/';
+const { batchEvents: BATCH_EVENTS, highWaterBytes: HIGH_WATER_BYTES, pageKeys: PAGE_KEYS } = WATCH_LIMITS;
 const bytes = bytesOfText;
 
 function numbered(count: number, from = 0, prefix = P): Entry[] {
@@ -522,7 +522,57 @@ export function backendContract(
       });
     });
 
-    it('a compaction in the middle of a list begins it anew', async () => {
+    /** Others write, so that every write below the prefix lies before the compaction. */
+    async function compactBehindOthers(): Promise<void> {
+      for (let i = 0; i < 3; i++) await kvstore.put('elsewhere/a', String(i));
+      await kvstore.compact();
+    }
+
+    /** A write arrives, and nothing has failed but what `failures` says. */
+    async function followsWell(recorder: WatchRecorder, failures = 0): Promise<void> {
+      await kvstore.put(`${P}arrives`, `${Math.random()}`);
+      await converged(recorder);
+      expect(recorder.status()).toMatchObject({ state: 'watching', failures });
+    }
+
+    it.each([1, 20, 3000])(
+      'a prefix of %i keys that was idle before a compaction settles at once (regression: it waited for ever)',
+      async (count) => {
+        await kvstore.load(numbered(count));
+        await compactBehindOthers();
+        const recorder = await listed(watch());
+        await followsWell(recorder);
+        expect(recorder.status()).toMatchObject({ listings: 1, resumptions: 1 });
+      },
+    );
+
+    it.each([20, 3000])(
+      'an idle prefix of %i keys takes no notice of a compaction, and compares its keys after a disconnect',
+      async (count) => {
+        await kvstore.load(numbered(count));
+        const recorder = await listed(watch());
+        await compactBehindOthers();
+        await followsWell(recorder);
+        await whileAway(recorder, compactBehindOthers);
+        await listed(recorder);
+        await followsWell(recorder, recorder.status().failures);
+        await whileAway(recorder, compactBehindOthers);
+        await listed(recorder);
+        // Compared, and not listed again.
+        expect(recorder.status()).toMatchObject({ listings: 1, resumptions: 3 });
+        expect(recorder.events.filter(({ type }) => type === 'modify')).toHaveLength(1);
+      },
+    );
+
+    it('an empty prefix on a compacted store settles, and is followed through the next compaction', async () => {
+      await compactBehindOthers();
+      const recorder = await listed(watch());
+      await whileAway(recorder, compactBehindOthers);
+      await listed(recorder);
+      await followsWell(recorder, recorder.status().failures);
+    });
+
+    it('a compaction in the middle of a list loses nothing, and does not begin it anew', async () => {
       await kvstore.load(numbered(5 * PAGE_KEYS).map(([key]) => [key, 'x'.repeat(500)]));
       const recorder = watch();
       const release = recorder.hold();
@@ -582,6 +632,45 @@ export function backendContract(
       await restore();
       for (const [key] of numbered(30, 6000)) await kvstore.put(key, 'only after the restore');
       await client.up();
+      await converged(recorder);
+    });
+
+    it.each([
+      [20, 'with its history'],
+      [20, 'compacted'],
+      [3000, 'with its history'],
+      [3000, 'compacted'],
+    ] as const)(
+      'a restored store of %i keys that has grown to the same revisions is noticed, %s (regression: stale values stayed)',
+      async (count, compacted) => {
+        await kvstore.load(numbered(count));
+        const restore = await kvstore.backup();
+        const recorder = await listed(watch(P, { mayGoBack: true }));
+        const write = async (value: string): Promise<void> => {
+          for (const [key] of numbered(10, 10)) await kvstore.put(key, value);
+        };
+        await write('lost with the backup');
+        await converged(recorder);
+        await client.down();
+        await restore();
+        await write('only after the restore');
+        if (compacted === 'compacted') await compactBehindOthers();
+        await client.up();
+        await converged(recorder);
+      },
+    );
+
+    it('a store restored in the middle of a list is listed as it is then (regression: a mixture of two)', async () => {
+      const entries = numbered(2 * PAGE_KEYS);
+      await kvstore.load(entries.map(([key]) => [key, 'x'.repeat(500)]));
+      const restore = await kvstore.backup();
+      await kvstore.load(entries.map(([key]) => [key, 'lost with the backup'.repeat(20)]));
+      const recorder = watch(P, { mayGoBack: true });
+      const release = recorder.hold();
+      await kvstore.until('the list stands still', () => recorder.status().queuedBytes > HIGH_WATER_BYTES);
+      await restore();
+      await kvstore.load(entries.map(([key]) => [key, 'only after the restore'.repeat(20)]));
+      release();
       await converged(recorder);
     });
 

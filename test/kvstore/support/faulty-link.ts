@@ -31,6 +31,8 @@ const expired = (): KvstoreError => new KvstoreError('invalid-token', 'etcdserve
  * that one can be cut off while the others go on.
  */
 export class FaultyLink implements Transport {
+  /** Called with every read before it is made. */
+  onRead: (request: RangeRequest) => void = () => {};
   readonly #inner: Transport;
   readonly #clock: Clock;
   readonly #streams = new Set<FaultyStream>();
@@ -49,10 +51,7 @@ export class FaultyLink implements Transport {
   }
 
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
-    return this.#call(options, async () => {
-      if (this.#isForbidden(request.start)) throw forbidden();
-      return this.#limited(await this.#inner.range(request, options));
-    });
+    return this.#read(request, options, () => this.#inner.range(request, options));
   }
 
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
@@ -77,7 +76,10 @@ export class FaultyLink implements Transport {
   }
 
   watch(request: WatchRequest, observer: WatchObserver): WatchStream {
-    const stream = new FaultyStream(this.#inner, request, observer, () => this.#streams.delete(stream));
+    const stream: FaultyStream = new FaultyStream(this.#inner, request, observer, {
+      read: (...call) => this.#read(...call),
+      onGone: () => this.#streams.delete(stream),
+    });
     this.#streams.add(stream);
     this.#applyFaults(stream);
     return stream;
@@ -189,6 +191,18 @@ export class FaultyLink implements Transport {
     if (this.#cutNextWatchAfter === undefined) return;
     stream.cutAfter(this.#cutNextWatchAfter);
     this.#cutNextWatchAfter = undefined;
+  }
+
+  #read(
+    request: RangeRequest,
+    options: CallOptions | undefined,
+    run: () => Promise<RangeResponse>,
+  ): Promise<RangeResponse> {
+    return this.#call(options, async () => {
+      this.onRead(request);
+      if (this.#isForbidden(request.start)) throw forbidden();
+      return this.#limited(await run());
+    });
   }
 
   #limited(response: RangeResponse): RangeResponse {

@@ -1,5 +1,8 @@
 import { KvstoreError } from '../../../src/kvstore/errors.ts';
 import type {
+  CallOptions,
+  RangeRequest,
+  RangeResponse,
   ResponseHeader,
   Transport,
   TransportEvent,
@@ -8,28 +11,44 @@ import type {
   WatchStream,
 } from '../../../src/kvstore/transport.ts';
 
+/** The link that a {@link FaultyStream} goes over. */
+export interface StreamLink {
+  /** Makes a read as the link makes its calls. */
+  read(
+    request: RangeRequest,
+    options: CallOptions | undefined,
+    run: () => Promise<RangeResponse>,
+  ): Promise<RangeResponse>;
+  onGone(): void;
+}
+
 /** A watch stream that a test can hold back unnoticed, cut in the middle of a response, and end. */
 export class FaultyStream implements WatchStream {
   readonly prefix: string;
   readonly #stream: WatchStream;
   readonly #observer: WatchObserver;
-  readonly #onGone: () => void;
+  readonly #link: StreamLink;
   #paused = false;
   #stalled = false;
   #open = true;
   #ending = false;
   #cutAfter = Number.POSITIVE_INFINITY;
 
-  constructor(inner: Transport, request: WatchRequest, observer: WatchObserver, onGone: () => void) {
+  /** @param link what stands between the stream and its server */
+  constructor(inner: Transport, request: WatchRequest, observer: WatchObserver, link: StreamLink) {
     this.prefix = request.prefix;
+    this.#link = link;
     this.#observer = observer;
-    this.#onGone = onGone;
     this.#stream = inner.watch(request, {
       onCreated: (header) => this.#pass(() => observer.onCreated(header)),
       onEvents: (events, header, partial) => this.#pass(() => this.#onEvents(events, header, partial)),
       onProgress: (header, requested) => this.#pass(() => observer.onProgress(header, requested)),
       onEnd: (reason) => this.#finish(reason),
     });
+  }
+
+  range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
+    return this.#link.read(request, options, () => this.#stream.range(request, options));
   }
 
   pause(): void {
@@ -81,8 +100,16 @@ export class FaultyStream implements WatchStream {
     const cut = events.length > this.#cutAfter;
     const delivered = cut ? events.slice(0, this.#cutAfter) : events;
     this.#cutAfter -= delivered.length;
-    if (delivered.length > 0) this.#observer.onEvents(delivered, header, partial);
-    if (cut) this.end(new KvstoreError('unavailable', 'connection reset'));
+    if (!cut) {
+      this.#observer.onEvents(delivered, header, partial);
+      return;
+    }
+    // A server marks what is less than a whole revision.
+    const next = events[delivered.length]?.modRevision;
+    const whole = delivered.filter(({ modRevision }) => modRevision !== next);
+    if (whole.length > 0) this.#observer.onEvents(whole, header, false);
+    this.#observer.onEvents(delivered.slice(whole.length), header, true);
+    this.end(new KvstoreError('unavailable', 'connection reset'));
   }
 
   #finish(reason: unknown): void {
@@ -95,6 +122,6 @@ export class FaultyStream implements WatchStream {
     if (!this.#open) return;
     this.#open = false;
     this.#stream.cancel();
-    this.#onGone();
+    this.#link.onGone();
   }
 }

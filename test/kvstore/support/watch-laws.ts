@@ -6,6 +6,7 @@ import type { ServerSnapshot } from '../../../src/kvstore/memory/memory-server.t
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { NO_LEASE, type Transport, type WriteOperation } from '../../../src/kvstore/transport.ts';
 import { ListAndWatch } from '../../../src/kvstore/watch/list-and-watch.ts';
+import type { WatchLimits } from '../../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { FaultyLink } from './faulty-link.ts';
 import { FaultyServer } from './faulty-server.ts';
@@ -17,8 +18,20 @@ const P = 'p/';
 /** One thing that happens to a store or to the link to it. */
 export type Happening =
   | { readonly do: 'write'; readonly entries: readonly (readonly [number, boolean])[] }
+  /** Somewhere else in the store: the prefix is idle meanwhile. */
+  | { readonly do: 'write-elsewhere'; readonly times: number }
   | { readonly do: 'compact' | 'cut' | 'down' | 'up' | 'black-hole' | 'backup' | 'restore' | 'expire-token' }
-  | { readonly do: 'lose-leader' | 'elect-leader' | 'hold' | 'release' | 'stall' | 'unstall' | 'settle' }
+  | {
+      readonly do:
+        | 'lose-leader'
+        | 'elect-leader'
+        | 'hold'
+        | 'release'
+        | 'stall'
+        | 'unstall'
+        | 'turn'
+        | 'settle';
+    }
   | { readonly do: 'cut-after'; readonly events: number }
   | { readonly do: 'pass'; readonly ms: number };
 
@@ -29,11 +42,17 @@ const write = fc.record({
 });
 const faults = ['compact', 'cut', 'down', 'up', 'black-hole', 'backup', 'restore', 'expire-token'] as const;
 const others = ['lose-leader', 'elect-leader', 'hold', 'release', 'stall', 'unstall', 'settle'] as const;
+const elsewhere = fc.record({
+  do: fc.constant('write-elsewhere' as const),
+  times: fc.integer({ min: 1, max: 9 }),
+});
 
 /** What may happen, in any order. */
 export const happenings: fc.Arbitrary<Happening[]> = fc.array(
   fc.oneof(
     { weight: 6, arbitrary: write },
+    { weight: 1, arbitrary: elsewhere },
+    { weight: 3, arbitrary: fc.constant<Happening>({ do: 'turn' }) },
     { weight: 3, arbitrary: fc.record({ do: fc.constantFrom(...faults) }) },
     { weight: 2, arbitrary: fc.record({ do: fc.constantFrom(...others) }) },
     { weight: 1, arbitrary: fc.record({ do: fc.constant('cut-after' as const), events: fc.nat(4) }) },
@@ -57,6 +76,12 @@ function operation([n, put]: readonly [number, boolean]): WriteOperation {
   return { op: 'put', key, value: bytesOfText(`value ${writes++}`), lease: NO_LEASE };
 }
 
+/** So small that eight keys fill several pages, and a few events the queue. */
+const SMALL: WatchLimits = {
+  ...{ batchEvents: 3, highWaterBytes: 400, lowWaterBytes: 200, sliceKeys: 1 },
+  ...{ firstPageKeys: 1, pageKeys: 2, deltaPages: 2, backlogRevisions: 8 },
+};
+
 class World {
   readonly clock = new ManualClock();
   readonly server = new FaultyServer({ clock: this.clock });
@@ -68,8 +93,11 @@ class World {
   #release: (() => void) | undefined;
 
   constructor(wrap: (transport: Transport) => Transport) {
-    const options = { prefix: P, clock: this.clock, random: () => 0.5, signal: this.ended.signal };
-    const watch = new ListAndWatch({ transport: wrap(this.link), ...options });
+    const watch = new ListAndWatch({
+      ...{ prefix: P, clock: this.clock, random: () => 0.5, signal: this.ended.signal },
+      transport: wrap(this.link),
+      limits: SMALL,
+    });
     this.recorder = new WatchRecorder(watch, { mayGoBack: true });
   }
 
@@ -77,8 +105,13 @@ class World {
     switch (what.do) {
       case 'write':
         return this.#write(what.entries);
+      case 'write-elsewhere':
+        for (let i = 0; i < what.times; i++) this.#put('elsewhere');
+        return;
       case 'pass':
         return advance(this.clock, what.ms);
+      case 'turn':
+        return settle(1);
       case 'settle':
         return settle();
       case 'cut-after':
@@ -98,7 +131,7 @@ class World {
     }
   }
 
-  #fault(fault: Exclude<Happening['do'], 'write' | 'pass' | 'cut-after'>): void {
+  #fault(fault: (typeof faults)[number] | (typeof others)[number]): void {
     if (fault === 'compact') this.server.compact();
     if (fault === 'cut') this.link.cut();
     if (fault === 'down') this.link.down();
@@ -113,8 +146,16 @@ class World {
 
   #write(entries: readonly (readonly [number, boolean])[]): void {
     const once = new Map(entries); // a transaction writes a key once
+    this.#txn([...once].map(operation));
+  }
+
+  #put(key: string): void {
+    this.#txn([{ op: 'put', key, value: bytesOfText(`value ${writes++}`), lease: NO_LEASE }]);
+  }
+
+  #txn(operations: readonly WriteOperation[]): void {
     try {
-      this.server.txn({ compare: [], writes: [...once].map(operation) });
+      this.server.txn({ compare: [], writes: operations });
     } catch {
       // without a leader nobody writes
     }
@@ -138,7 +179,10 @@ class World {
     this.link.unstallWatch(P);
     this.#letGo();
     this.recorder.hold()();
-    await advance(this.clock, 100_000);
+    for (let i = 0; i < 5; i++) {
+      await advance(this.clock, 25_000);
+      await settle(30); // pages, slices and batches take a turn each
+    }
   }
 
   content(): Map<string, string> {

@@ -1,0 +1,217 @@
+import type { Clock } from '../../base/clock.ts';
+import { equalBytes } from '../bytes.ts';
+import { KvstoreError } from '../errors.ts';
+import { keyRange } from '../key-range.ts';
+import type { KeyValue, RangeRequest, RangeResponse } from '../transport.ts';
+import type { Anchor } from './anchors.ts';
+import { type Cursor, DivergedError } from './cursor.ts';
+import type { PageSize } from './page-size.ts';
+import { listPages, type Page, type Read } from './paged-list.ts';
+import type { WatchLimits } from './watch-limits.ts';
+
+/** What bringing a watch up to date takes. */
+export interface SyncOptions {
+  readonly cursor: Cursor;
+  readonly prefix: string;
+  /** A read from the server of an open stream: everything that is read through it is of one history. */
+  readonly read: Read;
+  readonly size: PageSize;
+  readonly limits: WatchLimits;
+  readonly clock: Pick<Clock, 'now'>;
+  /** Lets the reader take what there is, and others run. Throws when the watch has ended. */
+  turn(): Promise<void>;
+  /** A listing of the whole prefix begins. */
+  onListing(): void;
+}
+
+/** The stream cannot go on from the cursor: what was written since has to be read. */
+export class CannotResumeError extends KvstoreError {
+  constructor(why: string) {
+    super('compacted', why);
+  }
+}
+
+/**
+ * Proves, by quorum reads **as of the cursor**, that the server has the history that was followed up to the last event:
+ * after a restore from a backup nothing but its history tells a store from the one before, and once it has grown past
+ * the cursor not even its revisions do. Throws {@link DivergedError} if it has another one, and
+ * {@link CannotResumeError} if that cannot be told any more or the stream would be too far behind.
+ */
+export async function proveHistory({ cursor, read, limits }: SyncOptions): Promise<void> {
+  const last = cursor.next - 1;
+  const { anchors, lastDelete } = cursor.known;
+  const at = async (key: string, revision: number): Promise<KeyValue | undefined> => {
+    const { header, kvs } = await read({ ...keyRange(key), revision });
+    cursor.check(header);
+    if (header.revision - cursor.next > limits.backlogRevisions)
+      throw new CannotResumeError('too far behind');
+    return kvs[0];
+  };
+  const prove = async (anchor: Anchor): Promise<void> => {
+    if (!isSame(await at(anchor.key, last), anchor))
+      throw new DivergedError(`${anchor.key} is not as it was put`);
+  };
+  // More than the last one, for writers that write the same again after a restore.
+  const proofs = anchors.newestFirst.slice(0, PROOFS).map(prove);
+  if (lastDelete?.modRevision === last) proofs.push(proveDelete(lastDelete.key, last, at));
+  await Promise.all(proofs);
+}
+
+const PROOFS = 3;
+
+async function proveDelete(
+  key: string,
+  revision: number,
+  at: (key: string, revision: number) => Promise<KeyValue | undefined>,
+): Promise<void> {
+  const [before, after] = await Promise.all([at(key, revision - 1), at(key, revision)]);
+  if (before !== undefined && after === undefined) return;
+  throw new DivergedError(`${key} was not deleted at revision ${revision}`);
+}
+
+function isSame(kv: KeyValue | undefined, { modRevision, value }: Anchor): boolean {
+  return kv?.modRevision === modRevision && equalBytes(kv.value, value);
+}
+
+/**
+ * Brings what is known up to date with the store as it is now. Resolves to the revision as of which everything is known.
+ *
+ * What is shown as it was put proves the history up to there (`trusted`); up to there equal mod revisions stand for equal
+ * values. Then only what was written later is read, and the keys are compared, unless there are provably as many as
+ * before. What cannot be proven equal is listed anew, with values.
+ *
+ * @param thorough compare the keys in any case
+ */
+export function sync(options: SyncOptions, thorough: boolean): Promise<number> {
+  return new Sync(options).run(thorough);
+}
+
+class Sync {
+  readonly #options: SyncOptions;
+  readonly #cursor: Cursor;
+  /** Everything is read as of the revision of the first answer. */
+  #revision = 0;
+
+  constructor(options: SyncOptions) {
+    this.#options = options;
+    this.#cursor = options.cursor;
+  }
+
+  async run(thorough: boolean): Promise<number> {
+    const cursor = this.#cursor;
+    const trusted = await this.#trusted();
+    const isUpToDate = !cursor.isEmpty && trusted > 0 && (await this.#update(trusted, thorough));
+    if (isUpToDate) cursor.cover(cursor.covered.end, this.#revision);
+    else if (!cursor.isEmpty) await this.#steps(cursor.beginListing());
+    if (!cursor.isComplete) await this.#list(trusted);
+    return this.#revision;
+  }
+
+  async #read(request: RangeRequest): Promise<RangeResponse> {
+    const answer = await this.#options.read({ ...request, revision: this.#revision });
+    this.#cursor.check(answer.header);
+    this.#revision ||= answer.header.revision;
+    return answer;
+  }
+
+  /** The revision up to which the server provably has the history that was followed; 0 when that cannot be told. */
+  async #trusted(): Promise<number> {
+    const [latest, ...older] = this.#cursor.known.anchors.newestFirst;
+    if (latest === undefined) return 0;
+    const first = await this.#shown(latest); // as of whose revision the others are read
+    return Math.max(first, ...(await Promise.all(older.map((anchor) => this.#shown(anchor)))));
+  }
+
+  /** The revision of a key that is as it was put; 0 for one that was written since. */
+  async #shown(anchor: Anchor): Promise<number> {
+    const { kvs } = await this.#read(keyRange(anchor.key));
+    const [kv] = kvs;
+    if (isSame(kv, anchor)) return anchor.modRevision;
+    if (kv === undefined || kv.modRevision >= this.#cursor.knownBefore(anchor.key)) return 0;
+    throw new DivergedError(`${anchor.key} is not as it was put`);
+  }
+
+  /** Reads what was written later than `trusted` in the covered range. False if that is too much, or not enough. */
+  async #update(trusted: number, thorough: boolean): Promise<boolean> {
+    const cursor = this.#cursor;
+    const { known, covered } = cursor;
+    // Then nothing in the prefix can have been written in between that was not seen: the keys are those that were known.
+    const isExact = trusted === cursor.next - 1 && !thorough;
+    const delta = await this.#delta(trusted);
+    if (delta === undefined) return false;
+    await this.#takeIn(delta.kvs, trusted);
+    if (isExact && delta.count === known.confirmed) return true;
+    const seen = new Set<string>();
+    for await (const { kvs } of this.#pages(covered, { keysOnly: true })) {
+      for (const kv of kvs) {
+        if (known.revisionOf(kv.key) !== kv.modRevision)
+          throw new DivergedError(`${kv.key} is not as it was seen`);
+        seen.add(kv.key);
+      }
+      await this.#options.turn();
+    }
+    await this.#drop(known.confirmedKeys(), seen);
+    return true;
+  }
+
+  async #delta(trusted: number): Promise<RangeResponse | undefined> {
+    const { size, limits } = this.#options;
+    const limit = size.keys * limits.deltaPages;
+    try {
+      const delta = await this.#read({ ...this.#cursor.covered, minModRevision: trusted + 1, limit });
+      return delta.more ? undefined : delta;
+    } catch (error) {
+      if (error instanceof KvstoreError && error.code === 'too-large') return undefined;
+      throw error;
+    }
+  }
+
+  /** Lists what is not covered, and drops what it does not show. */
+  async #list(trusted: number): Promise<void> {
+    const cursor = this.#cursor;
+    if (cursor.isEmpty) this.#options.onListing();
+    for await (const { kvs, upTo } of this.#pages(cursor.rest)) {
+      await this.#takeIn(kvs, trusted);
+      cursor.cover(upTo, this.#revision);
+    }
+    await this.#drop(cursor.known.unconfirmedKeys());
+  }
+
+  #pages(range: Cursor['rest'], { keysOnly = false } = {}): AsyncGenerator<Page> {
+    const { prefix, size, clock } = this.#options;
+    const read: Read = (request) => this.#read(request);
+    return listPages({ range, prefix, revision: this.#revision, keysOnly, read, size, clock });
+  }
+
+  /** Keys that were read, a slice in a turn and never far ahead of the reader. */
+  async #takeIn(kvs: readonly KeyValue[], trusted: number): Promise<void> {
+    const { limits, turn } = this.#options;
+    for (let at = 0; at < kvs.length; at += limits.sliceKeys) {
+      for (const kv of kvs.slice(at, at + limits.sliceKeys)) {
+        this.#cursor.checkKey(kv);
+        this.#cursor.known.list(kv, trusted);
+      }
+      await turn();
+    }
+  }
+
+  /** What was not seen is gone. */
+  async #drop(keys: Iterable<string>, seen?: ReadonlySet<string>): Promise<void> {
+    const { known } = this.#cursor;
+    const revision = this.#revision;
+    function* drops(): Generator<void> {
+      for (const key of keys) {
+        if (seen?.has(key) !== true) known.drop(key, revision);
+        yield;
+      }
+    }
+    await this.#steps(drops());
+  }
+
+  /** Many small steps, a slice in a turn. */
+  async #steps(steps: Iterable<void>): Promise<void> {
+    const { limits, turn } = this.#options;
+    let taken = 0;
+    for (const _step of steps) if (++taken % limits.sliceKeys === 0) await turn();
+  }
+}
