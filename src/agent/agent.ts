@@ -141,7 +141,7 @@ export class Agent implements Knowledge, PlayStage {
     await Promise.all([own.syncedWithin(patience), mesh.clustersSynced(patience)]);
     this.services.markSynced();
     this.#etcd?.bootstrapped();
-    this.#syncedMs = clock.now() - begun;
+    this.#syncedMs = Math.round(clock.now() - begun);
     this.#report = new ClusterReport(reported(followed), this.#context.log, clock);
     this.#report.start();
     return [...this.#folderProblems(), ...missingClusters(clusterStatuses(followed))];
