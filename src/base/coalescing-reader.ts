@@ -1,6 +1,6 @@
 /** What a {@link CoalescingReader} needs of its owner. */
 export interface CoalescingReaderOptions<T> {
-  /** Takes out of `waiting` what the consumer is given next; `undefined`: there is nothing to tell it. */
+  /** Takes out of `waiting` what the consumer is given next; `undefined`: there is nothing new. */
   readonly take: () => T | undefined;
   /** The reader has ended; called once, but not for a reader that is made with a signal that has fired. */
   readonly onEnd: () => void;

@@ -10,7 +10,7 @@ import type { ServiceCache } from '../servicecache/service-cache.ts';
 /** Carries services into a datapath: the same contract as any listener of the service cache. */
 export type ServiceHandler = ServiceListener;
 
-/** What a datapath is to be told; what it leaves out it is not told. */
+/** The parts of a datapath, each a listener of an engine; a part that is left out receives nothing. */
 export interface Datapath {
   readonly ipcache?: IPCacheListener | undefined;
   readonly services?: ServiceHandler | undefined;
@@ -27,7 +27,7 @@ export interface DatapathEngines {
 }
 
 /**
- * Connects a datapath to the engines: each part is told what is known, then every change. Nodes come first, so that
+ * Connects a datapath to the engines: each part receives what is there, then every change. Nodes come first, so that
  * the tunnels are there to which entries and backends point. Ending it leaves the datapath as it is.
  */
 export function connectDatapath(datapath: Datapath, engines: DatapathEngines): Unsubscribe {

@@ -23,7 +23,7 @@ export interface KeyImage {
 }
 
 /**
- * Told by {@link ClaimState} of what it does. Keys are registers that are reused: copy what is to be kept. It must
+ * Receives what {@link ClaimState} does. Keys are registers that are reused: copy what is to be kept. It must
  * not write to the state.
  */
 export interface ClaimSink {
@@ -155,7 +155,7 @@ export class ClaimState {
     return { withdrawn, on };
   }
 
-  /** Makes the claims of a key what `image` says; `undefined` means none. Tells the sink nothing of owners. */
+  /** Makes the claims of a key what `image` says; `undefined` means none. The sink receives nothing about owners. */
   restore(key: PrefixRegister, image: KeyImage | undefined): void {
     const slot = this.table.find(key);
     if (slot >= 0) {
@@ -198,7 +198,7 @@ export class ClaimState {
     };
   }
 
-  /** Nobody claims the key yet. */
+  /** The key has no claim yet. */
   #claimFree(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.table.size >= this.#maxEntries) return 'capacity';
     this.#willChange(key, -1);
@@ -216,7 +216,7 @@ export class ClaimState {
     return 'applied';
   }
 
-  /** Somebody else holds the key: the stronger claim is effective (I4); the other is kept, if any is. */
+  /** Another writer holds the key: the stronger claim is effective (I4); the other is kept, if any is. */
   #contest(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     this.#willChange(key, slot);
     this.rows.mark(slot, FLAG.contested, true);
@@ -304,7 +304,7 @@ export class ClaimState {
   }
 }
 
-/** Whether a claim may be deleted by somebody who means this pod. */
+/** Whether a claim may be deleted by a writer that means this pod. */
 export function namesPod(claim: IPCacheEntry, pod: DeleteOptions['ifPod']): boolean {
   return pod === undefined || (claim.k8s?.namespace === pod.namespace && claim.k8s.podName === pod.podName);
 }

@@ -154,8 +154,8 @@ export class IPCache extends EntryView {
   }
 
   /**
-   * Runs `write` and tells listeners the net effect of all its writes, once for each prefix, when it is through
-   * (I8). When `write` throws, everything that it wrote is taken back, nothing is told, and the error goes on to
+   * Runs `write`; listeners receive the net effect of all its writes, once for each prefix, when it is through
+   * (I8). When `write` throws, everything that it wrote is rolled back, nothing is delivered, and the error goes on to
    * the caller. Batches nest: the outermost one counts, and an inner one that throws takes back only its own
    * part. Reads inside see what was written so far. `write` must be synchronous.
    */
@@ -222,7 +222,7 @@ export class IPCache extends EntryView {
     return this.#hub.subscribe(listener, () => this.#visibleEntries());
   }
 
-  /** Tells when contested keys change hands, from here on; see {@link OwnerListener}. */
+  /** Notifies the listener when contested keys change hands, from here on; see {@link OwnerListener}. */
   subscribeOwners(listener: OwnerListener): Unsubscribe {
     return this.#hub.subscribeOwners(listener);
   }

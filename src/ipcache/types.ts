@@ -37,7 +37,7 @@ export interface Claim extends Writer {
   readonly k8s?: K8sMetadata | undefined;
 }
 
-/** What is where: the attributes that listeners are told. Immutable. */
+/** What is where: the attributes that listeners receive. Immutable. */
 export interface IPCacheEntry {
   readonly identity: NumericIdentity;
   /** Canonical text. */
@@ -59,7 +59,7 @@ export interface KeyedEntry extends IPCacheEntry {
 
 /**
  * How the effective, visible entry of one prefix changed (SEMANTICS 2.2, 4). `old` is what this listener was
- * last told of the prefix. Complete and immutable: safe to keep. Whose claim it is, is not part of it: an entry
+ * last given of the prefix. Complete and immutable: safe to keep. Whose claim it is, is not part of it: an entry
  * that only changes hands is no change (I3); see {@link OwnerListener}.
  */
 export interface IPCacheChange {
@@ -93,16 +93,16 @@ export interface IPCacheListener {
 export interface OwnerChange {
   /** Canonical key text, as in {@link KeyedEntry}. */
   readonly key: string;
-  /** Undefined when nobody held the key. */
+  /** Undefined when the key was free. */
   readonly previous: ClaimWriter | undefined;
-  /** Undefined when nobody holds it now: it is free. */
+  /** Undefined when the key is free now. */
   readonly current: ClaimWriter | undefined;
 }
 
 /**
  * Notified when a **contested** key changes hands: a key for which some claim has been overruled, or replaced by
- * another writer's, since it last was absent; and when a claim that had to wait for room gets a key. An uncontested key that comes and goes tells nothing, so a
- * listener costs nothing on the common path. Ownership may change where no attribute does.
+ * another writer's, since it was free last; and when a claim that waited for room gets a key. An uncontested key that
+ * comes and goes is not notified, so a listener costs nothing on the common path. Ownership may change where no attribute does.
  */
 export interface OwnerListener {
   onOwnerChanges(changes: readonly OwnerChange[]): void;
@@ -116,7 +116,7 @@ export interface OwnerListener {
 export type UpsertOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 'capacity';
 
 /**
- * `applied`: the claim is gone. `not-found`: nobody claims the key. `not-owner`: others claim it, not this
+ * `applied`: the claim is gone. `not-found`: the key has no claim. `not-owner`: others claim it, not this
  * writer (or not any more for the pod of `ifPod`).
  */
 export type DeleteOutcome = 'applied' | 'not-found' | 'not-owner' | 'invalid';
@@ -145,6 +145,6 @@ export interface Explanation {
   readonly prefix: string;
   /** Every live claim on the endpoint IP and on the equal CIDR: the visible one first. */
   readonly claims: readonly ExplainedClaim[];
-  /** Undefined when nobody claims the prefix. */
+  /** Undefined when the prefix has no claim. */
   readonly decidedBy: DecidingRule | undefined;
 }

@@ -125,7 +125,7 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
  *   `CiliumInternalIP` addresses count. The tunnel endpoint is given for those, and for all when encryption or
  *   the host firewall is on; internal and external addresses have key 0 unless node encryption is on;
  * - health IPs: identity `health`, always with key and tunnel endpoint.
- * Ingress IPs are carried by the node but claimed by nobody here: whoever terminates that traffic owns them.
+ * Ingress IPs are carried by the node but not claimed here: whoever terminates that traffic owns them.
  */
 export function addressClaims(node: Node, configuration: NodeConfiguration): NodeClaims {
   const { remoteNodeIdentities, encryption, nodeEncryption, hostFirewall } = configuration;

@@ -168,7 +168,7 @@ export class HandlerFeed {
     if (later && !this.stopped) underWay();
   }
 
-  /** Lets a lane that has something new to tell start without waiting for the rest of its backoff. */
+  /** Lets a lane with a new target start without waiting for the rest of its backoff. */
   #soon(lane: NodeLane): void {
     if (lane.running !== undefined) return;
     lane.timer?.cancel();

@@ -15,10 +15,10 @@ const RECOMPUTED = 16;
 /** What the node manager needs of an `IPCache`. */
 export type NodeIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch' | 'get' | 'subscribeOwners'>;
 
-/** An address of a node that the IPCache gives to somebody else. */
+/** An address of a node that another writer holds in the IPCache. */
 export interface LostAddress {
   readonly ip: string;
-  /** Undefined when nobody holds it: the IPCache had no room. */
+  /** Undefined when it is free: the IPCache had no room. */
   readonly holder: ClaimWriter | undefined;
   /** Whether the holder's source is stronger than the node's, so that handlers wait. */
   readonly stronger: boolean;
@@ -34,7 +34,7 @@ export interface NodeAddressesOptions {
   readonly rewrite: boolean;
   /** The node that writes under this owner's name. */
   entryOf(owner: string): NodeEntry | undefined;
-  /** Somebody took or freed an address that the node wants. */
+  /** An address that the node wants has changed hands. */
   onOwnership(entry: NodeEntry): void;
 }
 
@@ -90,7 +90,7 @@ export class NodeAddresses {
     this.#review();
   }
 
-  /** The same for several nodes as one batch: listeners of the IPCache are told the net effect. */
+  /** The same for several nodes as one batch: listeners of the IPCache receive the net effect. */
   updateAll(entries: readonly NodeEntry[], configuration: NodeConfiguration = this.#configuration): void {
     this.#begin();
     try {
@@ -266,7 +266,7 @@ export class NodeAddresses {
   /**
    * Claims once more for those whose claim the IPCache does not keep: all of them on a free address; on a held one
    * where it has a single slot, those of stronger sources, which win, and of weaker ones, as only what it has
-   * overruled makes it tell of the next change; not those of equal rank, which would take it from each other. The
+   * overruled makes it notify the next change; not those of equal rank, which would take it from each other. The
    * strongest comes last: of equal rank the last writer wins there.
    */
   #reclaim(key: string, interested: ReadonlySet<NodeEntry>): void {

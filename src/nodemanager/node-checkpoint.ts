@@ -5,7 +5,7 @@ import type { NodeSpec, PlainNode } from './node-spec.ts';
 
 /**
  * The nodes that were known when it was made, as plain data that survives JSON. An agent writes it to disk now and
- * then, and hands it back when it starts, so that its datapath keeps reaching nodes that nobody has announced yet.
+ * then, and hands it back when it starts, so that its datapath keeps reaching nodes that are not announced yet.
  */
 export interface NodeCheckpoint {
   readonly version: 1;

@@ -4,7 +4,7 @@ import type { Node } from './node.ts';
 const NONE: readonly never[] = [];
 
 /**
- * Everything the manager knows of one node: the claims of its sources, what the IPCache and the handlers were told.
+ * Everything the manager knows of one node: the claims of its sources, what the IPCache and the handlers have.
  *
  *     claims, strongest first:  effective │ overruled …
  *                                   │
@@ -16,11 +16,11 @@ export class NodeEntry {
   readonly fullName: string;
   /** The strongest claim; undefined once the last one is gone. */
   effective: Node | undefined;
-  /** What handlers were told last, or are being told. */
+  /** What handlers received last, or are receiving. */
   announced: Node | undefined;
   /** The node whose claims are in the IPCache: the effective one, but while that is being changed. */
   written: Node | undefined;
-  /** Addresses of `written` that the IPCache gives to somebody else. */
+  /** Addresses of `written` that another writer holds in the IPCache. */
   lost: Set<string> | undefined;
   #overruled: readonly Node[] = NONE;
 

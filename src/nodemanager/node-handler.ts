@@ -10,14 +10,14 @@ export type HandlerResult = void | Promise<void>;
  *
  * For each node: strictly in order and one call at a time; `nodeAdd` first, then updates, then `nodeDelete`; the
  * next call starts when the one before has returned or its promise has settled. Changes that come meanwhile are
- * merged: `old` is always what this handler was last told with success. Between nodes no order is promised.
+ * merged: `old` is always what this handler has, by its last call that succeeded. Between nodes no order is promised.
  *
  * A call that throws or rejects is repeated with exponential backoff and full jitter until it succeeds, so it must be
  * harmless when repeated. It may have done a part of its work, so when the node has changed meanwhile, that is seen to
  * before anything else: a failed `nodeDelete` is finished, a failed `nodeAdd` undone by `nodeDelete`, a failed
  * `nodeUpdate` undone by a `nodeUpdate` back (or, when the node is gone, by a `nodeDelete` of either version).
  *
- * Handlers may call the node manager; what they change is told after what is being told.
+ * Handlers may call the node manager; what they change is delivered after the delivery under way (SEMANTICS 9).
  *
  * `signal` is aborted when the handler is unsubscribed or the manager closed; what comes of the call then is
  * ignored.
@@ -27,18 +27,18 @@ export interface NodeHandler {
   readonly name?: string | undefined;
   nodeAdd(node: Node, signal: AbortSignal): HandlerResult;
   nodeUpdate(old: Node, node: Node, signal: AbortSignal): HandlerResult;
-  /** `node` is what the handler was told last. */
+  /** `node` is what the handler has. */
   nodeDelete(node: Node, signal: AbortSignal): HandlerResult;
   /** Asked now and then: is everything that this node needs in place? Repairs what is not. */
   nodeValidateImplementation?(node: Node, signal: AbortSignal): HandlerResult;
   /**
-   * Told on subscription, before the first node, and when the configuration has changed. No other call runs
+   * Called on subscription, before the first node, and when the configuration has changed. No other call runs
    * meanwhile, and none starts until it has succeeded.
    */
   nodeConfigurationChanged?(configuration: NodeConfiguration, signal: AbortSignal): HandlerResult;
 }
 
-/** The calls of a {@link NodeHandler}, by what they tell. */
+/** The calls of a {@link NodeHandler}. */
 export type NodeCall = 'add' | 'update' | 'delete' | 'validate' | 'configuration';
 
 /** A call that threw or rejected. */

@@ -27,7 +27,7 @@ export interface NodeIDPair {
  * Reusable: when all ids have been given out once, the one that has been unused for longest is given to a new
  * address; so traffic that still carries an id is not taken for another node's.
  *
- * A handler like any other: subscribe it before those that ask it, and they find the ids of what they are told.
+ * A handler like any other: subscribe it before those that ask it, and they find the ids of the nodes that they receive.
  */
 export class NodeIDs implements NodeHandler {
   readonly name = 'node-ids';

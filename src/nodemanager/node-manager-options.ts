@@ -21,15 +21,15 @@ export interface NodeManagerOptions extends Partial<NodeConfiguration> {
    */
   readonly retainOverruled?: boolean | undefined;
   /**
-   * Tell handlers `nodeDelete` for every node when the manager is closed, once, as upstream does. By default
+   * Call `nodeDelete` of handlers for every node when the manager is closed, once, as upstream does. By default
    * closing leaves the datapath as it is, so that traffic goes on while the agent is restarted.
    */
   readonly deleteOnClose?: boolean | undefined;
-  /** Told of every refused input, for logs. */
+  /** Receives every rejected input, for logs. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Told of every handler call that failed, for logs. */
+  /** Receives every handler call that failed, for logs. */
   readonly onHandlerFault?: ((fault: HandlerFault) => void) | undefined;
-  /** Told that Kubernetes has deleted the local node, after the manager has closed itself. Must not throw. */
+  /** Kubernetes has deleted the local node, and the manager has closed itself. */
   readonly onLocalNodeDeleted?: (() => void) | undefined;
 }
 

@@ -44,12 +44,11 @@ const VALIDATION_BASE_MS = 60_000;
  * Which nodes exist and how to reach them (SEMANTICS 4).
  *
  * Every update is a *claim* of a source on a node (`cluster/name`); the strongest claim is the effective node. Only
- * that one puts addresses into the IPCache, under the node's full name as owner, and is told to handlers. Handlers
- * wait with a change while a stronger source holds one of the node's addresses in the IPCache, and are told as
- * soon as that ends.
+ * that one puts addresses into the IPCache, under the node's full name as owner, and reaches handlers. A change
+ * is held back from handlers while a stronger source holds one of the node's addresses in the IPCache.
  *
  * Synchronous: when a write returns, reads and the IPCache show it, and handlers that are synchronous and up to
- * date have been called, unless the write was made by a handler: then they are told after what is being told. Cost
+ * date have been called, unless the write was made by a handler: then they are called after the delivery under way. Cost
  * of a write: its own addresses and handlers, never the number of nodes. No I/O; time comes from the clock given.
  */
 export class NodeManager {
@@ -87,7 +86,7 @@ export class NodeManager {
     });
   }
 
-  /** A source announces a node, or a new version of it. Refused fields are counted; see {@link parseNode}. */
+  /** A source announces a node, or a new version of it. Rejected fields are counted; see {@link parseNode}. */
   nodeUpdated(spec: NodeSpec): NodeUpdateOutcome {
     this.#assertNotWriting();
     const outcome = this.#closed ? 'closed' : this.#update(spec);
@@ -123,7 +122,7 @@ export class NodeManager {
   /**
    * Claims the nodes of a checkpoint with source `restored`, which any real source overrules; gives how many there
    * were. Withdraw what is left of them once the sources of a cluster have reported synced:
-   * `withdraw({ source: 'restored', cluster })`. What is no node is refused and counted.
+   * `withdraw({ source: 'restored', cluster })`. What is not a node is rejected and counted.
    */
   restore(checkpoint: unknown): number {
     const nodes = nodesOfCheckpoint(checkpoint);
@@ -140,7 +139,7 @@ export class NodeManager {
   }
 
   /**
-   * Replaces the configuration: every node's claims in the IPCache follow it, and handlers are told. Fields that
+   * Replaces the configuration: every node's claims in the IPCache follow it, and handlers receive it. Fields that
    * are left out stay as they are.
    */
   configure(changes: Partial<NodeConfiguration>): void {
@@ -160,8 +159,8 @@ export class NodeManager {
   }
 
   /**
-   * Adds a handler: it is told the configuration, `nodeAdd` for every node that is announced, then every change.
-   * Subscribing one that is subscribed already starts it anew. Handlers of a closed manager are told nothing.
+   * Adds a handler: it receives the configuration, `nodeAdd` for every node that is announced, then every change.
+   * Subscribing one that is subscribed already starts it anew. On a closed manager it is never called.
    */
   subscribe(
     handler: NodeHandler,
@@ -205,7 +204,7 @@ export class NodeManager {
       : this.#feeds.whenApplied(this.#revision, upTo);
   }
 
-  /** Goes up by one with every change that handlers are to be told of. */
+  /** Goes up by one with every change that handlers are to receive. */
   get revision(): number {
     return this.#revision;
   }
@@ -237,7 +236,7 @@ export class NodeManager {
     return ImmutableMap(Array.from(this.nodes(), (node): [string, Node] => [node.fullName, node]));
   }
 
-  /** Every claim on a node, what was told of it and what is in the way; `undefined` when nobody knows it. */
+  /** Every claim on a node, what handlers have of it and what is in the way; `undefined` for an unknown node. */
   explain(fullName: string): NodeExplanation | undefined {
     const entry = this.#nodes.find(fullName);
     return entry && explainNode(entry, this.#addresses, this.#feeds);
@@ -295,7 +294,7 @@ export class NodeManager {
     return 'applied';
   }
 
-  /** A source says what it has said before. In single-slot mode somebody may have taken the addresses since. */
+  /** A source repeats itself. In single-slot mode another writer may have taken the addresses since. */
   #repeated(entry: NodeEntry, claim: Node): NodeUpdateOutcome {
     if (entry.effective !== claim) return 'overruled';
     if (this.#addresses.mayRefresh(entry)) this.#write(entry);
@@ -366,7 +365,7 @@ export class NodeManager {
     });
   }
 
-  /** Tells handlers of the effective node unless they know it, or have to wait. */
+  /** Delivers the effective node to handlers unless they have it, or it is held back. */
   #announce(entry: NodeEntry): void {
     const { announced, effective } = entry;
     if (announced === effective || this.#closed) return;

@@ -9,7 +9,7 @@ import type { HandlerFailure, HandlerStatus } from './node-handler.ts';
 
 /**
  * What became of `nodeUpdated`. `applied` and `unchanged`: this source's node is the effective one. `overruled`: a
- * stronger source's is. `invalid`: refused, nothing changed, counted and described in `status()`. `closed`: the
+ * stronger source's is. `invalid`: rejected, nothing changed, counted and described in `status()`. `closed`: the
  * manager takes nothing any more.
  */
 export type NodeUpdateOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 'closed';
@@ -36,11 +36,11 @@ export interface NodeExplanation {
   readonly fullName: string;
   /** What each source says, strongest first: the first one is effective. */
   readonly claims: readonly Node[];
-  /** What handlers were told. Lags behind the effective node while that is held back. */
+  /** What handlers have received. Lags behind the effective node while that is held back. */
   readonly announced: Node | undefined;
   /** Whether handlers wait because a stronger source holds one of the addresses. */
   readonly heldBack: boolean;
-  /** Addresses that the IPCache gives to somebody else. */
+  /** Addresses that another writer holds in the IPCache. */
   readonly lostAddresses: readonly LostAddress[];
   readonly handlers: readonly NodeHandlerState[];
 }
@@ -80,9 +80,9 @@ export interface NodeManagerStatus {
   /** Claims kept while a stronger one is in force. */
   readonly overruledClaims: number;
   readonly revision: number;
-  /** Full names of the nodes of whose last change handlers were not told. */
+  /** Full names of the nodes whose last change is held back from handlers. */
   readonly heldBack: readonly string[];
-  /** Addresses that nodes want and the IPCache gives to somebody else, by full name. */
+  /** Addresses that nodes want and another writer holds in the IPCache, by full name. */
   readonly lostAddresses: Readonly<Record<string, readonly LostAddress[]>>;
   readonly outcomes: Readonly<Record<CountedNodeOutcome, number>>;
   readonly rejections: RejectionStatus;

@@ -12,13 +12,13 @@ const MAX_CLUSTER_ID = 511;
 const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 const NONE: readonly never[] = [];
 
-/** Told of each field that is refused. */
+/** Receives each field that is rejected. */
 export type RejectField = (rejection: Rejection) => void;
 
 /**
  * Makes a node of what a source says: addresses and CIDRs in canonical form, each checked. What names the node or
- * decides how it is reached (name, cluster, source, cluster id, key) must be right, else the node is refused as a
- * whole: `undefined`. An address or CIDR that is none is left out, and the rest stands. Every refusal goes to
+ * decides how it is reached (name, cluster, source, cluster id, key) must be right, else the node is rejected as a
+ * whole: `undefined`. An address or CIDR that is not valid is left out, and the rest stands. Every rejection goes to
  * `reject` with the field's name.
  */
 export function parseNode(spec: NodeSpec, reject: RejectField): Node | undefined {
@@ -50,7 +50,7 @@ export function parseNode(spec: NodeSpec, reject: RejectField): Node | undefined
   });
 }
 
-/** Why a node is refused as a whole. */
+/** Why a node is rejected as a whole. */
 function nodeFault(spec: NodeSpec): Rejection | undefined {
   const { cluster, name, source, clusterID = 0, encryptionKey = 0, nodeIdentity = 0 } = spec;
   const refuse = (field: string, value: unknown, why: string, reason = 'invalid-node'): Rejection =>

@@ -13,7 +13,7 @@ export interface AnnouncedService {
   readonly endpoints: Endpoints;
 }
 
-/** What listeners have been told of this state: `undefined` when it is not announced. */
+/** What listeners receive of this state: `undefined` when it is not announced. */
 export function announcedPart(state: ServiceState | undefined): AnnouncedService | undefined {
   if (state?.service === undefined || !state.announced) return undefined;
   return { service: state.service, endpoints: state.endpoints };
@@ -21,7 +21,7 @@ export function announcedPart(state: ServiceState | undefined): AnnouncedService
 
 /**
  * The event that takes a listener from one state to the next; `undefined` when it would learn nothing (I3).
- * States share what is equal, so two pointers tell.
+ * States share what is equal, so comparing two pointers is enough.
  */
 export function changeBetween(
   old: ServiceState | undefined,

@@ -156,7 +156,7 @@ class Correlator {
   #otherClaimOf(address: string): readonly BackendClaim[] | undefined {
     if (!this.#backends.has(address)) return undefined;
     const holder = this.#findHolder(address, this.#change.origin);
-    assert(holder !== undefined, `nobody claims the backend ${address}`);
+    assert(holder !== undefined, `no claim on the backend ${address}`);
     return [holder];
   }
 

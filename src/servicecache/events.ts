@@ -4,10 +4,10 @@ import type { ServiceID } from './service-id.ts';
 
 /**
  * How one service changed (SEMANTICS 3.3). Complete and immutable: safe to keep. `old…` is what this listener
- * was last told of the service.
+ * was last given of the service.
  *
- * `update` with no backends means that traffic is to be refused, not that it may fall through to somewhere
- * else. A `delete` carries the service and the endpoints as they were last told.
+ * `update` with no backends means that traffic is to be rejected, not that it may fall through to somewhere
+ * else. A `delete` carries the service and the endpoints as they were last delivered.
  */
 export interface ServiceEvent {
   readonly action: 'update' | 'delete';
@@ -37,6 +37,6 @@ export interface ServiceListener {
   onSynced?(): void;
   /** The replay was not completed, because a call of it threw: the subscription has ended. */
   onEnded?(): void;
-  /** The cache was told that its inputs are complete (`markSynced`); once, after the events of that. */
+  /** The inputs of the cache are complete (`markSynced`); once, after the events of that. */
   onInputsComplete?(): void;
 }

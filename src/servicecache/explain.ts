@@ -27,7 +27,7 @@ export interface ExplainedBackend {
   readonly verdict: BackendVerdict;
 }
 
-/** Somebody who speaks of the service's backends, even if it names none. */
+/** A source of the service's backends, even if it names none. */
 export interface ExplainedOrigin extends Origin {
   /** How many backends it names, counted in or not. */
   readonly backends: number;

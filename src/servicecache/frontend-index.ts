@@ -18,7 +18,7 @@ interface Claim {
   readonly frontend: Frontend;
 }
 
-/** Cluster IPs are given out by Kubernetes and unique; the others are what somebody has written. */
+/** Cluster IPs are given out by Kubernetes and unique; the others are as written in the object. */
 const KIND_RANK: Readonly<Record<Frontend['kind'], number>> = {
   'cluster-ip': 0,
   'node-port': 1,

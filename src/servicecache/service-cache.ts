@@ -28,7 +28,7 @@ import { ServiceStream } from './service-stream.ts';
 import { ServiceTable } from './service-table.ts';
 import { countServices, type ServiceCacheStatus } from './status.ts';
 
-/** What a cache serves, and whom it tells of trouble. */
+/** Options of {@link ServiceCache}. */
 export interface ServiceCacheOptions {
   /** The own cluster: what is said of it as a remote one is ignored. */
   readonly clusterName: string;
@@ -55,7 +55,7 @@ export interface ServiceCacheOptions {
  */
 export type UpdateServiceOutcome = 'applied' | 'unchanged' | 'unsupported';
 
-/** `invalid`: refused, counted and described in `status()`; nothing changed. */
+/** `invalid`: rejected, counted and described in `status()`; nothing changed. */
 export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
 
 /** `not-found`: there was nothing of that name. */
@@ -75,10 +75,10 @@ function familiesOf(options: ServiceCacheOptions): NodePortOptions {
 /**
  * Which backends serve a service, over all clusters (SEMANTICS 3).
  *
- * It is told of Kubernetes services, of endpoint slices and of what remote clusters share, in any order; it
- * tells its listeners which services there are and where their traffic goes. Pure and synchronous: every call
- * has taken effect, and every listener been told, when it returns. Values that are handed in are kept, and must
- * not be changed.
+ * Takes Kubernetes services, endpoint slices and what remote clusters share, in any order; listeners receive which
+ * services there are and where their traffic goes. Pure and synchronous: when a call returns it has taken effect, and
+ * listeners have received it, except within a batch and within a callback. Values that are handed in are kept, and
+ * must not be changed.
  */
 export class ServiceCache {
   readonly #clusterName: string;
@@ -150,7 +150,7 @@ export class ServiceCache {
 
   /**
    * What a remote cluster offers now for a service, known here or not; replaces what that cluster offered
-   * before. The own cluster is refused. Costs the size of the offer.
+   * before. The own cluster is rejected. Costs the size of the offer.
    */
   mergeExternalServiceUpdate(offer: ClusterService): MergeOutcome {
     if (!this.#isRemote(offer)) return 'invalid';
@@ -169,7 +169,7 @@ export class ServiceCache {
     return this.#removeOffer(offer) ? 'applied' : 'not-found';
   }
 
-  /** Forgets everything a remote cluster has offered, told as one (I10). Costs one pass over the services. */
+  /** Forgets everything a remote cluster has offered, as one batch (I10). Costs one pass over the services. */
   withdrawCluster(cluster: string): RemoveOutcome {
     const offering = [...this.#table.values()].filter((state) => state.remotes.has(cluster));
     this.#table.batch(() => {
@@ -188,8 +188,8 @@ export class ServiceCache {
   }
 
   /**
-   * Runs `write`, which may call any method; listeners are told its net effect, once per service, when it is
-   * done (I8). When it throws, it leaves nothing behind. Synchronous; batches nest.
+   * Runs `write`, which may call any method; listeners receive its net effect, once per service, when it is
+   * done (I8). When it throws, it is rolled back. Synchronous; batches nest.
    */
   batch<T>(write: () => T): T {
     return this.#table.batch(write);
@@ -197,7 +197,8 @@ export class ServiceCache {
 
   /**
    * Gives the listener every announced service, then `onSynced`, then every event until it unsubscribes, with
-   * nothing lost or doubled in between. Not inside a batch: what it would be given may yet be taken back.
+   * nothing lost or doubled in between. Within a callback the replay comes in its turn ({@link ServiceListener}). Not
+   * inside a batch: what it would be given may yet be rolled back.
    */
   subscribe(listener: ServiceListener): Unsubscribe {
     assert(!this.#table.inBatch, 'subscribe must not be called inside a batch');
@@ -215,9 +216,9 @@ export class ServiceCache {
     return new ServiceStream(this, signal);
   }
 
-  /** Counts an input of this cache that was refused before it got here, as by the parsers of `k8s`. */
-  reject(refused: Rejection): void {
-    this.#rejections.add(refused);
+  /** Counts an input of this cache that was rejected before it got here, as by the parsers of `k8s`. */
+  reject(rejection: Rejection): void {
+    this.#rejections.add(rejection);
   }
 
   /** A service that is announced; `undefined` when there is none of that name. */
@@ -261,7 +262,7 @@ export class ServiceCache {
 
   /**
    * Where traffic goes that comes to a frontend of that kind on this node: the service's endpoints, narrowed by the
-   * selection (by default {@link selectBackends}). Empty means that it is to be refused; `undefined` that there is
+   * selection (by default {@link selectBackends}). Empty means that it is to be rejected; `undefined` that there is
    * no such service. Costs one pass over the backends.
    */
   select(id: ServiceID, frontend: FrontendKind): Backends | undefined {
@@ -295,7 +296,7 @@ export class ServiceCache {
     return this.#table.snapshot();
   }
 
-  /** What the cache holds, in numbers, and what it has refused (I12). Costs one pass over the services. */
+  /** What the cache holds, in numbers, and what it has rejected (I12). Costs one pass over the services. */
   status(): ServiceCacheStatus {
     return {
       ...countServices(this.#table.values()),
@@ -316,12 +317,12 @@ export class ServiceCache {
     return service.addressing !== 'unassigned' || (this.#nodePort.enabled && service.externalIPs.size > 0);
   }
 
-  /** The service without what is not served here, so that no event tells of it (I3). */
+  /** The service without what is not served here, so that no event mentions it (I3). */
   #asServed(service: Service): Service {
     return this.#nodePort.enabled ? service : withoutNodePorts(service);
   }
 
-  /** Whether an offer is from another cluster; refuses it when not. */
+  /** Whether an offer is from another cluster; rejects it when not. */
   #isRemote(offer: ClusterServiceKey): boolean {
     if (offer.cluster !== this.#clusterName && offer.cluster !== '') return true;
     const [reason, why] =

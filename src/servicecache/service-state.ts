@@ -124,7 +124,7 @@ function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'k
 
 /**
  * The endpoints that follow from a correlation: the same object while the same backends are selected. Asks the
- * correlation before, not the endpoints: they may hold an equal map, kept because it was the one that was told.
+ * correlation before, not the endpoints: they may hold an equal map, kept because it is the one that listeners have.
  */
 function endpointsOf(state: ServiceState, correlation: Correlation): Endpoints {
   const selected = selectSide(correlation);
@@ -200,7 +200,7 @@ export function withAnnounced(state: ServiceState, announced: boolean): ServiceS
   return announced === state.announced ? state : change(state, { announced });
 }
 
-/** The state with what it announces replaced by equal objects, so that they stay the ones that were told. */
+/** The state with what it announces replaced by equal objects, so that they stay the ones that listeners have. */
 export function withAnnouncedParts(
   state: ServiceState,
   service: Service,

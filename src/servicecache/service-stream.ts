@@ -26,7 +26,7 @@ export class ServiceStreamClosedError extends Error {
   }
 }
 
-/** The latest state of a service; `sequence` grows with every change that the stream hears of. */
+/** The latest state of a service; `sequence` grows with every change that the stream receives. */
 interface Latest {
   readonly id: ServiceID;
   /** Undefined when the service is announced no more. */
@@ -55,21 +55,21 @@ function eventBetween(
   seen: AnnouncedService | undefined,
   latest: AnnouncedService | undefined,
 ): ServiceEvent | undefined {
-  const told = latest ?? seen;
-  if (told === undefined || saySame(seen, latest)) return undefined;
+  const last = latest ?? seen;
+  if (last === undefined || saySame(seen, latest)) return undefined;
   return {
     action: latest === undefined ? 'delete' : 'update',
     id,
-    service: told.service,
+    service: last.service,
     oldService: seen?.service,
-    endpoints: told.endpoints,
+    endpoints: last.endpoints,
     oldEndpoints: seen?.endpoints,
   };
 }
 
 /**
  * The events of a service cache for one consumer that takes its time: an asynchronous iterable that coalesces per
- * service. The consumer always gets the latest state of a service, and never an event that tells it nothing: a
+ * service. The consumer always gets the latest state of a service, and never an event that says nothing new: a
  * service that came and went meanwhile is not mentioned. Services come in the order in which they first changed.
  * Holds one state for each service that waits, and one for each that was given (I11).
  *
@@ -112,7 +112,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   }
 
   /**
-   * Resolves once the cache was told that its inputs are complete (`markSynced`), and this consumer has
+   * Resolves once the inputs of the cache are complete (`markSynced`), and this consumer has
    * acknowledged every service that was known then, in the state of then or a later one. Rejects with
    * {@link ServiceStreamClosedError} when the stream is closed before.
    */

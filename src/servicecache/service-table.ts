@@ -57,7 +57,7 @@ export class ServiceTable {
     return [...this.#states].sort(([a], [b]) => ascending(a, b));
   }
 
-  /** Puts a state in place of the one of its service, and tells what that changes. */
+  /** Puts a state in place of the one of its service, and publishes what that changes. */
   put(next: ServiceState): void {
     const { key } = next;
     const old = this.#states.get(key);
@@ -81,8 +81,8 @@ export class ServiceTable {
   }
 
   /**
-   * Runs `write`; what it changes is told as one, once per service, after it (I8). When it throws, all of it is
-   * taken back and nothing is told. Batches nest: an inner one is told with the outer one.
+   * Runs `write`; what it changes is published as one, once per service, after it (I8). When it throws, all of it is
+   * rolled back and nothing is published. Batches nest: an inner one is published with the outer one.
    */
   batch<T>(write: () => T): T {
     const outer = this.#undo;
@@ -137,7 +137,7 @@ export class ServiceTable {
     this.#forFrontends.touch(key);
   }
 
-  /** Tells the net effect of a batch. What has come back to what it was stays the same object (I3). */
+  /** Publishes the net effect of a batch. What has come back to what it was stays the same object (I3). */
   #commit(undo: Undo, wasSynced: boolean): void {
     const events: ServiceEvent[] = [];
     for (const [key, old] of undo) {

@@ -45,7 +45,7 @@ export interface Service {
   readonly externalIPs: ImmutableSet<string>;
   /** Addresses of the load balancer. Canonical. */
   readonly ingressIPs: ImmutableSet<string>;
-  /** Canonical CIDRs that may use the load balancer; undefined = all may, empty = nobody may. */
+  /** Canonical CIDRs that may use the load balancer; undefined = all may, empty = none may. */
   readonly sourceRanges: ImmutableSet<string> | undefined;
   readonly externalTrafficPolicy: TrafficPolicy;
   readonly internalTrafficPolicy: TrafficPolicy;
@@ -62,7 +62,7 @@ export interface Service {
   readonly affinity: ServiceAffinity;
   readonly trafficDistribution: TrafficDistribution;
   readonly labels: ImmutableMap<string, string>;
-  /** Empty: somebody else than Kubernetes writes the endpoints. */
+  /** Empty: the endpoints are not written by Kubernetes. */
   readonly selector: ImmutableMap<string, string>;
 }
 
