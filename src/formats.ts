@@ -5,6 +5,10 @@
  * value, or a rejection that names field and value.
  */
 
+export type { Rejection } from './base/rejection.ts';
+export type { Label, Labels } from './identity/labels.ts';
+export { formatLabels, parseLabels } from './identity/labels.ts';
+export type { NumericIdentity } from './identity/numeric-identity.ts';
 export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
 export { decodeClusterConfig, encodeClusterConfig } from './kvstore/codec/cluster-config.ts';
 export { decodeClusterService, encodeClusterService } from './kvstore/codec/cluster-service.ts';
@@ -42,3 +46,5 @@ export { decodeInPieces, VALUE_LIMITS } from './kvstore/codec/value.ts';
 export type { ClusterNode, NodeAddress, NodeName } from './net/cluster-node.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './net/cluster-service.ts';
 export type { Decoded } from './net/fields.ts';
+export type { PortProtocol } from './net/port.ts';
+export { PROTOCOL_NUMBERS, protocolName, protocolNumber } from './net/port.ts';

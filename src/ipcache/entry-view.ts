@@ -11,7 +11,7 @@ export class EntryView {
   /** The key of the call under way: no call yields while it needs it. */
   readonly #key: PrefixRegister = prefixRegister();
 
-  constructor(table: PrefixTable, rows: EntryReader) {
+  protected constructor(table: PrefixTable, rows: EntryReader) {
     this.table = table;
     this.rows = rows;
   }

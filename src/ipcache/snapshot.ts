@@ -26,7 +26,7 @@ export class IPCacheSnapshot extends EntryView {
   /** The revision of the cache when it was taken. */
   readonly revision: number;
 
-  /** `table` and `rows` belong together and are not written any more. */
+  /** @internal `table` and `rows` belong together and are not written any more. */
   constructor(table: PrefixTable, rows: EntryReader, revision: number) {
     super(table, rows);
     this.revision = revision;

@@ -46,12 +46,14 @@ import { guardedTxn, WriteFence } from './write-fence.ts';
 export interface KvstoreClientOptions {
   /** For people: `memory`, `etcd`. */
   readonly kind: string;
+  /** @internal */
   readonly transport: Transport;
   readonly clock: Clock;
   readonly random: Random;
   /** Life of leased keys after the client's last sign of life. Default 900 s, as upstream. */
   readonly leaseSeconds?: number | undefined;
   /**
+   * @internal
    * Holds back reads and writes, and the next page of `listPrefix`. Watches, keepalives and locks are not held back:
    * they keep what there is alive. Default: nothing is.
    */
@@ -82,6 +84,7 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #watches = new Set<ListAndWatch>();
   readonly #closed = new AbortController();
 
+  /** @internal */
   constructor(options: KvstoreClientOptions) {
     this.#options = options;
     const { clock, random, onFailure } = options;

@@ -24,9 +24,11 @@ export interface MemoryServerOptions {
   readonly keepRevisions?: number;
 }
 
-/** A server's content, its history, and the leases that its keys are bound to. */
+/** A server's content, its history, and the leases that its keys are bound to: only for {@link MemoryServer.restore}. */
 export interface ServerSnapshot {
+  /** @internal */
   readonly store: StoreSnapshot;
+  /** @internal */
   readonly leases: ReadonlyMap<LeaseID, { readonly ttlSeconds: number; readonly keys: ReadonlySet<string> }>;
 }
 
@@ -73,12 +75,14 @@ export class MemoryServer {
     return [...this.#leases.keys()];
   }
 
-  // ── What clients call ──────────────────────────────────────────────────────────────────────────────────
+  // ── What a `MemoryTransport` calls ──────────────────────────────────────────────────────────────────────────────────
 
+  /** @internal */
   range(request: RangeRequest): RangeResponse {
     return this.#store.range(request);
   }
 
+  /** @internal */
   txn(request: TxnRequest): TxnResponse {
     for (const operation of [...request.writes, ...(request.otherwise ?? [])]) {
       if (operation.op === 'put') this.#checkLease(operation.lease);
@@ -88,7 +92,10 @@ export class MemoryServer {
     return response;
   }
 
-  /** @param onGone called once when the stream has ended, for whatever reason */
+  /**
+   * @internal
+   * @param onGone called once when the stream has ended, for whatever reason
+   */
   watch(request: WatchRequest, observer: WatchObserver, onGone: () => void = () => {}): MemoryWatchStream {
     const stream = new MemoryWatchStream(this.#store, request, observer, () => {
       this.#streams.delete(stream);
@@ -98,12 +105,14 @@ export class MemoryServer {
     return stream;
   }
 
+  /** @internal */
   grantLease(ttlSeconds: number): LeaseID {
     const id = String(++this.#lastLease);
     this.#leases.set(id, { ttlSeconds, keys: new Set(), timer: this.#expiry(id, ttlSeconds) });
     return id;
   }
 
+  /** @internal */
   keepLeaseAlive(id: LeaseID): number {
     const lease = this.#lease(id);
     lease.timer.cancel();
@@ -111,6 +120,7 @@ export class MemoryServer {
     return lease.ttlSeconds;
   }
 
+  /** @internal */
   revokeLease(id: LeaseID): void {
     this.#lease(id);
     this.expireLease(id);

@@ -1,0 +1,27 @@
+/** What the engines have in common: errors, rejections, time, sources, identities, ports. Part of every engine's entry. */
+
+export { AssertionError } from './base/assert.ts';
+export type { Clock, Random, Timer } from './base/clock.ts';
+export type { Failure } from './base/failure.ts';
+export type { CallbackGuard, FaultListener } from './base/guard.ts';
+export type { Rejection, RejectionStatus } from './base/rejection.ts';
+export { RejectionLog, rejection } from './base/rejection.ts';
+export type { Unsubscribe } from './base/subscription.ts';
+export { systemClock } from './base/system-clock.ts';
+export type {
+  IdentityRange,
+  MaxConnectedClusters,
+  NumericIdentity,
+  ReservedIdentityName,
+} from './identity/numeric-identity.ts';
+export {
+  clusterIdentityRange,
+  RESERVED_IDENTITIES,
+  reservedIdentityName,
+} from './identity/numeric-identity.ts';
+export type { Source } from './identity/source.ts';
+export { SOURCES } from './identity/source.ts';
+export type { AddressWords, Family } from './net/address-words.ts';
+export type { PortProtocol } from './net/port.ts';
+export { PROTOCOL_NUMBERS, protocolName, protocolNumber } from './net/port.ts';
+export { Prefix } from './net/prefix.ts';

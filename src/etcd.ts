@@ -1,0 +1,33 @@
+/**
+ * A real etcd, as `datapath-cache/etcd`: the backend and its configuration. Besides the main entry the only one that
+ * loads gRPC.
+ */
+
+export type { Clock, Random, Timer } from './base/clock.ts';
+export type { Failure } from './base/failure.ts';
+export type { Unsubscribe } from './base/subscription.ts';
+export type { SupervisorStatus, TaskStatus } from './base/supervisor.ts';
+export type {
+  BackendStatus,
+  DeleteOptions as KvstoreDeleteOptions,
+  KeyRead,
+  KvstoreBackend,
+  KvstoreLock,
+  LeaseLostListener,
+  ListOptions,
+  Watch,
+  WatchEvent,
+  WatchOptions,
+  WatchState,
+  WatchStatus,
+  WriteOptions,
+} from './kvstore/backend.ts';
+export type { KvstoreErrorCode } from './kvstore/errors.ts';
+export { KvstoreError } from './kvstore/errors.ts';
+export type { EtcdBackendOptions, OpenEtcdOptions } from './kvstore/etcd/etcd-backend.ts';
+export { EtcdBackend } from './kvstore/etcd/etcd-backend.ts';
+export type { EtcdConfig, EtcdTLS } from './kvstore/etcd/etcd-config.ts';
+export { EtcdConfigError } from './kvstore/etcd/etcd-config-file.ts';
+export type { KvstoreClient, KvstoreClientOptions } from './kvstore/kvstore-client.ts';
+export type { RateLimitOptions } from './kvstore/rate-limit.ts';
+export type { CallOptions, EndpointStatus, KeyValue, LeaseID, ResponseHeader } from './kvstore/transport.ts';

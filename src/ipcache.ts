@@ -1,0 +1,34 @@
+/**
+ * The IPCache alone, as `datapath-cache/ipcache`: which identity, host and pod stand behind an IP. Loads nothing of Node
+ * and no other package: it runs in browsers and workers.
+ */
+
+export * from './engine-values.ts';
+export type { ReadOptions } from './ipcache/change-hub.ts';
+export type { ChangeBatch } from './ipcache/change-reader.ts';
+export type { HeldClaim } from './ipcache/entry-reader.ts';
+export type { EntryView } from './ipcache/entry-view.ts';
+export { IPCache } from './ipcache/ipcache.ts';
+export type { NamedPortSets } from './ipcache/named-port-index.ts';
+export { IPCacheSnapshot } from './ipcache/snapshot.ts';
+export type { CountedOutcome, FamilyCounts, IPCacheOptions, IPCacheStatus } from './ipcache/status.ts';
+export type {
+  Claim,
+  ClaimWriter,
+  DecidingRule,
+  DeleteOptions,
+  DeleteOutcome,
+  ExplainedClaim,
+  Explanation,
+  IPCacheChange,
+  IPCacheEntry,
+  IPCacheListener,
+  K8sMetadata,
+  KeyedEntry,
+  NamedPorts,
+  OwnerChange,
+  OwnerListener,
+  UpsertOutcome,
+  Writer,
+} from './ipcache/types.ts';
+export type { WaitingClaim } from './ipcache/waiting-claims.ts';

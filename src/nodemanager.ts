@@ -1,0 +1,45 @@
+/**
+ * The NodeManager, as `datapath-cache/nodemanager`, with what it puts its addresses into: which nodes exist and how to
+ * reach them. Loads nothing of Node.js: it runs in browsers and workers. Its collections are those of the package
+ * `immutable`.
+ */
+
+export type {
+  List as ImmutableList,
+  Map as ImmutableMap,
+  ValueObject as ImmutableValue,
+} from 'immutable';
+export * from './ipcache.ts';
+export type { ClusterNode, NodeAddress, NodeName } from './net/cluster-node.ts';
+export type { NodeConfiguration } from './nodemanager/address-claims.ts';
+export { tunnelEndpoint } from './nodemanager/address-claims.ts';
+export type { AppliedOutcome } from './nodemanager/handler-feeds.ts';
+export type { Node } from './nodemanager/node.ts';
+export type { LostAddress, NodeIPCache } from './nodemanager/node-addresses.ts';
+export type { NodeCheckpoint } from './nodemanager/node-checkpoint.ts';
+export type {
+  HandlerFailure,
+  HandlerFault,
+  HandlerResult,
+  HandlerStatus,
+  NodeCall,
+  NodeHandler,
+} from './nodemanager/node-handler.ts';
+export type { NodeIDPair } from './nodemanager/node-ids.ts';
+export { MAX_NODE_ID, NodeIDs, NodeIDsExhaustedError } from './nodemanager/node-ids.ts';
+export { NodeManager } from './nodemanager/node-manager.ts';
+export type {
+  NodeManagerOptions,
+  NodeSubscribeOptions,
+  NodeWithdrawal,
+} from './nodemanager/node-manager-options.ts';
+export type {
+  CountedNodeOutcome,
+  NodeDeleteOutcome,
+  NodeExplanation,
+  NodeHandlerState,
+  NodeManagerStatus,
+  NodeUpdateOutcome,
+} from './nodemanager/node-status.ts';
+export type { NodeFields, NodeSpec, PlainNode } from './nodemanager/node-spec.ts';
+export { nodeFullName } from './nodemanager/node-spec.ts';

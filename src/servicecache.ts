@@ -1,0 +1,56 @@
+/**
+ * The ServiceCache alone, as `datapath-cache/servicecache`: which backends serve a service, over all clusters. Loads
+ * nothing of Node: it runs in browsers and workers. Its collections are those of the package `immutable`.
+ */
+
+export type { List as ImmutableList, Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
+export * from './engine-values.ts';
+export type { BackendZone, ClusterService, ClusterServiceKey } from './net/cluster-service.ts';
+export type { AnnouncedService } from './servicecache/announcement.ts';
+export type {
+  Backend,
+  BackendFields,
+  BackendState,
+  Backends,
+  EndpointSlice,
+  EndpointSliceFields,
+  Endpoints,
+  Ports,
+} from './servicecache/backend.ts';
+export { createBackend, createEndpointSlice } from './servicecache/backend.ts';
+export type { Origin } from './servicecache/correlation.ts';
+export type { ServiceEvent, ServiceListener } from './servicecache/events.ts';
+export type {
+  BackendVerdict,
+  ExplainedBackend,
+  ExplainedOrigin,
+  ServiceExplanation,
+} from './servicecache/explain.ts';
+export type { FrontendMatch } from './servicecache/frontend-index.ts';
+export type { Frontend, FrontendKind, NodePortOptions } from './servicecache/frontends.ts';
+export { formatFrontend, frontendsOf } from './servicecache/frontends.ts';
+export type { BackendSelection, SelectionContext } from './servicecache/selection.ts';
+export { selectBackends } from './servicecache/selection.ts';
+export type {
+  Addressing,
+  Service,
+  ServiceAffinity,
+  ServiceFields,
+  ServicePort,
+  ServiceType,
+  TrafficDistribution,
+  TrafficPolicy,
+} from './servicecache/service.ts';
+export { createService } from './servicecache/service.ts';
+export type {
+  MergeOutcome,
+  RemoveOutcome,
+  ServiceCacheOptions,
+  UpdateServiceOutcome,
+} from './servicecache/service-cache.ts';
+export { ServiceCache } from './servicecache/service-cache.ts';
+export type { ServiceID } from './servicecache/service-id.ts';
+export { formatServiceID, parseServiceIDFrom } from './servicecache/service-id.ts';
+export type { ServiceSource, StreamedServiceEvent } from './servicecache/service-stream.ts';
+export { ServiceStream, ServiceStreamClosedError } from './servicecache/service-stream.ts';
+export type { ServiceCacheStatus, ServiceCounts } from './servicecache/status.ts';

@@ -1,0 +1,119 @@
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+
+/** A name and the file that declares it. */
+export interface Declared {
+  readonly name: string;
+  readonly file: string;
+}
+
+interface DeclarationFile {
+  /** Text of each top-level declaration, by name, without comments and what only subclasses see. */
+  readonly declarations: ReadonlyMap<string, string>;
+  /** Declarations that the file exports; what is not is only an abbreviation. */
+  readonly exported: ReadonlySet<string>;
+  /** Names that come from other files: local name → what it is there. A package is a file of its own name. */
+  readonly imports: ReadonlyMap<string, Declared>;
+  /** What the file exports of others: name → what it is there. */
+  readonly reexports: ReadonlyMap<string, Declared>;
+  /** Files of which everything is exported. */
+  readonly stars: readonly string[];
+}
+
+const DECLARATION =
+  /^(export )?(?:declare )?(?:abstract )?(?:class|interface|type|const|function) ([A-Za-z_]\w*)/;
+const FROM = /^(import|export)(?: type)? (\*|\{[^}]*\}) from '([^']+)';$/;
+
+function pathOf(specifier: string, file: string): string {
+  return specifier.startsWith('.')
+    ? join(dirname(file), specifier).replace(/\.(?:ts|js)$/, '.d.ts')
+    : specifier;
+}
+
+/** The parts of `{ a, type b as c }`: name there, name here. */
+function namesIn(braces: string): readonly (readonly [string, string])[] {
+  return braces
+    .slice(1, -1)
+    .split(',')
+    .map((part) => part.trim().replace(/^type /, ''))
+    .filter((part) => part !== '')
+    .map((part) => {
+      const [there = part, here = there] = part.split(' as ');
+      return [there, here] as const;
+    });
+}
+
+function readDeclarations(file: string): DeclarationFile {
+  const text = readFileSync(file, 'utf8')
+    .replace(/\/\*[\s\S]*?\*\//g, '')
+    .replace(/^ +(?:protected|private) .*$/gm, '');
+  const declarations = new Map<string, string>();
+  const exported = new Set<string>();
+  const imports = new Map<string, Declared>();
+  const reexports = new Map<string, Declared>();
+  const stars: string[] = [];
+  // A statement begins at the start of a line; everything in it is indented or closes it.
+  for (const statement of text.split(/\n(?=[A-Za-z])/)) {
+    const [, isExported, declared] = DECLARATION.exec(statement) ?? [];
+    if (declared !== undefined) declarations.set(declared, `${declarations.get(declared) ?? ''}${statement}`);
+    if (declared !== undefined && isExported !== undefined) exported.add(declared);
+    const [, kind, names, specifier = ''] = FROM.exec(statement.replace(/\s+/g, ' ').trim()) ?? [];
+    if (kind === undefined || names === undefined) continue;
+    const target = pathOf(specifier, file);
+    if (names === '*') stars.push(target);
+    else
+      for (const [there, here] of namesIn(names))
+        (kind === 'import' ? imports : reexports).set(here, { name: there, file: target });
+  }
+  return { declarations, exported, imports, reexports, stars };
+}
+
+/** Follows exports and imports through the declarations of a package. */
+export class Declarations {
+  readonly #files = new Map<string, DeclarationFile>();
+
+  /** Everything that an entry exports: public name → declaration. */
+  exportsOf(entry: string): ReadonlyMap<string, Declared> {
+    const { exported, reexports, stars } = this.#file(entry);
+    const found = new Map<string, Declared>();
+    for (const star of stars) for (const [name, declared] of this.exportsOf(star)) found.set(name, declared);
+    for (const [name, declared] of reexports) found.set(name, declared);
+    for (const name of exported) found.set(name, { name, file: entry });
+    return found;
+  }
+
+  /** What the declaration of something refers to; abbreviations of its file are replaced by what they stand for. */
+  references({ name, file }: Declared, seen: Set<string> = new Set([name])): readonly Declared[] {
+    const { declarations, exported, imports } = this.#file(file);
+    const words = new Set(declarations.get(name)?.match(/[A-Za-z_]\w*/g));
+    return [...words].flatMap((word) => {
+      if (seen.has(word)) return [];
+      const imported = imports.get(word);
+      if (imported !== undefined) return [imported];
+      if (!declarations.has(word)) return [];
+      if (exported.has(word)) return [{ name: word, file }];
+      seen.add(word);
+      return this.references({ name: word, file }, seen);
+    });
+  }
+
+  #file(path: string): DeclarationFile {
+    const known = this.#files.get(path) ?? readDeclarations(path);
+    this.#files.set(path, known);
+    return known;
+  }
+}
+
+/** What the exports of an entry refer to, in one step or several, and it does not export. */
+export function unnamed(declarations: Declarations, entry: string): readonly string[] {
+  const exported = [...declarations.exportsOf(entry).values()];
+  const known = new Set(exported.map(({ name, file }) => `${file} ${name}`));
+  const missing = new Set<string>();
+  for (const declared of exported) {
+    if (!declared.file.endsWith('.d.ts')) continue;
+    for (const { name, file } of declarations.references(declared)) {
+      if (!known.has(`${file} ${name}`)) missing.add(`${declared.name} needs ${name} of ${file}`);
+    }
+  }
+  return [...missing].sort();
+}
