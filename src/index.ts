@@ -55,10 +55,9 @@ export type {
 export { IdentityAllocator } from './kvstore/allocator/identity-allocator.ts';
 export type { IdentityKeysOptions } from './kvstore/allocator/identity-keys.ts';
 export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
-export type { Decoded } from './net/fields.ts';
+export type { MeshResource } from './kvstore/codec/keys.ts';
 export type { ValueLimits } from './kvstore/codec/value.ts';
 export { VALUE_LIMITS } from './kvstore/codec/value.ts';
-export type { MeshResource } from './kvstore/codec/keys.ts';
 export type {
   Collection,
   GarbageCollectorOptions,
@@ -83,6 +82,7 @@ export type {
   WatchStoreStatus,
 } from './kvstore/store/watch-store.ts';
 export { WatchStore } from './kvstore/store/watch-store.ts';
+export type { Decoded } from './net/fields.ts';
 // ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
 export * from './nodemanager.ts';
 export * from './servicecache.ts';

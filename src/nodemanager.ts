@@ -33,6 +33,8 @@ export type {
   NodeSubscribeOptions,
   NodeWithdrawal,
 } from './nodemanager/node-manager-options.ts';
+export type { NodeFields, NodeSpec, PlainNode } from './nodemanager/node-spec.ts';
+export { nodeFullName } from './nodemanager/node-spec.ts';
 export type {
   CountedNodeOutcome,
   NodeDeleteOutcome,
@@ -41,5 +43,3 @@ export type {
   NodeManagerStatus,
   NodeUpdateOutcome,
 } from './nodemanager/node-status.ts';
-export type { NodeFields, NodeSpec, PlainNode } from './nodemanager/node-spec.ts';
-export { nodeFullName } from './nodemanager/node-spec.ts';

@@ -41,7 +41,7 @@ function exists(path: string): Promise<boolean> {
 }
 
 /** The parts are told apart by their lengths, so that no text can move from one to the other unseen. */
-function hashOf(parts: readonly (string | Buffer)[]): string {
+function hashOf(parts: readonly (string | Uint8Array)[]): string {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(`${Buffer.byteLength(part)}:`).update(part);
   return hash.digest('hex');

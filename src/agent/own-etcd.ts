@@ -6,7 +6,7 @@ import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
-import { EtcdConfigError } from '../kvstore/etcd/etcd-config-file.ts';
+import { EtcdConfigError } from '../kvstore/etcd/etcd-config.ts';
 import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import { InputError, unreadable } from './input-error.ts';
 import type { Logger } from './log.ts';

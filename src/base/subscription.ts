@@ -1,3 +1,10 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
+declare global {
+  /** Signals are those of the platform. Declared for programs without the libraries of DOM or Node: there it is empty. */
+  interface AbortSignal {}
+}
+
 /**
  * Ends a subscription: call it, or let `using` dispose of it. Idempotent. Once it has returned, the
  * listener is called no more, not even with what was queued before.

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { Lexer, parse } from 'yaml';
 import { messageOf } from '../../base/failure.ts';
-import type { EtcdConfig, EtcdTLS } from './etcd-config.ts';
+import { type EtcdConfig, EtcdConfigError, type EtcdTLS } from './etcd-config.ts';
 import { readFileHead } from './regular-file.ts';
 
 /** A configuration is a page of text; a larger one is rejected. */
@@ -16,18 +16,13 @@ const MAX_PEM_BYTES = 1 << 20;
 const MAX_TOKENS = 4096;
 const MAX_TOKEN_LENGTH = 4096;
 
-/** A configuration that cannot be used; the message names field and value. */
-export class EtcdConfigError extends Error {
-  override readonly name = 'EtcdConfigError';
-}
-
 /** A configuration with the files that it names, read. */
 export interface LoadedEtcdConfig {
   readonly config: EtcdConfig;
   /** Paths of the files that it names. */
   readonly files: readonly string[];
   /** Everything that the configuration depends on, for comparing: its text, and what is in its files. */
-  readonly parts: readonly (string | Buffer)[];
+  readonly parts: readonly (string | Uint8Array)[];
 }
 
 /** Reads a file that a configuration names; rejects with what is wrong with it. */

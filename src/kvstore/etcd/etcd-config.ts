@@ -18,11 +18,16 @@ export interface EtcdConfig {
 /** Certificates, PEM. */
 export interface EtcdTLS {
   /** Authorities that are trusted. */
-  readonly ca?: Buffer | undefined;
-  readonly certificate?: Buffer | undefined;
-  readonly key?: Buffer | undefined;
+  readonly ca?: Uint8Array | undefined;
+  readonly certificate?: Uint8Array | undefined;
+  readonly key?: Uint8Array | undefined;
   /** Take any server for what it says it is. Dangerous. */
   readonly insecureSkipVerify?: boolean | undefined;
 }
 
 export const DEADLINE_MS = 10_000;
+
+/** A configuration that cannot be used; the message names field and value. */
+export class EtcdConfigError extends Error {
+  override readonly name = 'EtcdConfigError';
+}

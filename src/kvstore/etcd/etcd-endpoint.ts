@@ -60,9 +60,9 @@ interface PoolInternals {
 function tlsCredentials({ ca, key, certificate }: EtcdTLS): IOptions['credentials'] {
   if (ca === undefined) return undefined;
   return {
-    rootCertificate: ca,
-    ...(key === undefined ? {} : { privateKey: key }),
-    ...(certificate === undefined ? {} : { certChain: certificate }),
+    rootCertificate: Buffer.from(ca),
+    ...(key === undefined ? {} : { privateKey: Buffer.from(key) }),
+    ...(certificate === undefined ? {} : { certChain: Buffer.from(certificate) }),
   };
 }
 
@@ -170,7 +170,8 @@ export class EtcdEndpoint {
     const verify = insecureSkipVerify
       ? { rejectUnauthorized: false, checkServerIdentity: () => undefined }
       : {};
-    const refined = grpcCredentials.createSsl(ca ?? null, key ?? null, certificate ?? null, verify);
+    const pem = (bytes: Uint8Array | undefined): Buffer | null => (bytes ? Buffer.from(bytes) : null);
+    const refined = grpcCredentials.createSsl(pem(ca), pem(key), pem(certificate), verify);
     const { authenticator, hosts } = this.#internals;
     authenticator.credentials = refined;
     for (const host of hosts) host.channelCredentials = refined;

@@ -3,11 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import {
-  EtcdConfigError,
-  loadEtcdConfig,
-  loadEtcdConfigFile,
-} from '../../../src/kvstore/etcd/etcd-config-file.ts';
+import { EtcdConfigError } from '../../../src/kvstore/etcd/etcd-config.ts';
+import { loadEtcdConfig, loadEtcdConfigFile } from '../../../src/kvstore/etcd/etcd-config-file.ts';
 import { TestAuthority } from './support/certificates.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'etcd-config-'));

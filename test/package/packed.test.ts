@@ -1,0 +1,145 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Declarations, unnamed } from './support/declarations.ts';
+import { ENTRIES, MANIFEST, ROOT, type ScratchProject, scratchProject } from './support/packed.ts';
+
+let project: ScratchProject;
+
+beforeAll(() => {
+  project = scratchProject();
+}, 300_000);
+
+afterAll(() => project.remove());
+
+/** The declarations of an entry in the unpacked package. */
+function declarationsOf(entry: string): string {
+  const target = MANIFEST.exports[entry.replace('datapath-cache', '.')];
+  return join(project.installed, typeof target === 'object' ? target.types : '');
+}
+
+/** Files of the unpacked package whose names end so. */
+function files(suffix: string): readonly string[] {
+  return readdirSync(project.installed, { recursive: true, encoding: 'utf8' }).filter((path) =>
+    path.endsWith(suffix),
+  );
+}
+
+/** The places of a document that links can name. */
+function anchors(text: string): ReadonlySet<string> {
+  const anchorOf = (heading: string): string =>
+    heading
+      .toLowerCase()
+      .replace(/[^\w -]/g, '')
+      .replaceAll(' ', '-');
+  const headings = Array.from(text.matchAll(/^#+ (.+)$/gm), ([, heading = '']) => anchorOf(heading));
+  return new Set([...headings, ...Array.from(text.matchAll(/<a id="([^"]+)">/g), ([, id = '']) => id)]);
+}
+
+/** What compiles in the project, with these compiler options beside the strict ones. */
+function compile(options: object): { readonly output: string; readonly files: readonly string[] } {
+  const strict = { module: 'nodenext', target: 'es2022', strict: true, skipLibCheck: false, noEmit: true };
+  const compilerOptions = { ...strict, types: [], listFiles: true, ...options };
+  project.write('tsconfig.json', JSON.stringify({ compilerOptions, include: ['*.ts'] }));
+  const { stdout } = spawnSync(join(ROOT, 'node_modules/.bin/tsc'), ['-p', project.folder], {
+    encoding: 'utf8',
+  });
+  const lines = stdout.split('\n').filter((line) => line !== '');
+  return {
+    output: lines.filter((line) => !line.startsWith('/')).join('\n'),
+    files: lines.filter((line) => line.startsWith('/')),
+  };
+}
+
+describe('the packed package, installed in another project', () => {
+  it('can be imported by every entry, and each gives what its declarations promise', () => {
+    const program = `
+      const found = {};
+      for (const name of ${JSON.stringify(ENTRIES)}) found[name] = Object.keys(await import(name));
+      console.log(JSON.stringify(found));
+    `;
+    project.write('program.js', program);
+    const run = spawnSync(process.execPath, ['program.js'], { cwd: project.folder, encoding: 'utf8' });
+    expect(run.stderr).toBe('');
+    const found: Record<string, string[]> = JSON.parse(run.stdout);
+    const declarations = new Declarations();
+    for (const entry of ENTRIES) {
+      const declared = [...declarations.exportsOf(declarationsOf(entry)).keys()];
+      expect(found[entry]?.length, entry).toBeGreaterThan(0);
+      expect(declared).toEqual(expect.arrayContaining(found[entry] ?? []));
+    }
+  });
+
+  it.each([
+    ['as TypeScript sets them', {}],
+    ["with no more than the language's", { lib: ['es2022'] }],
+  ])('is declared without the types of Node, with every library checked: libraries %s', (_name, options) => {
+    project.write(
+      'consumer.ts',
+      ENTRIES.map((entry, i) => `import * as entry${i} from '${entry}'; export { entry${i} };`).join('\n'),
+    );
+    const { output, files: read } = compile(options);
+    expect(output).toBe('');
+    expect(read.filter((path) => path.includes('datapath-cache/dist/index.d.ts'))).toHaveLength(1);
+    expect(read.filter((path) => /@types\/|@grpc\/|\/etcd3\//.test(path))).toEqual([]);
+  });
+
+  it('lets every type of a public signature be named, from the entry that needs it', () => {
+    const declarations = new Declarations();
+    for (const entry of ENTRIES) expect(unnamed(declarations, declarationsOf(entry)), entry).toEqual([]);
+  });
+
+  it('means one thing by one name, in all its entries', () => {
+    const declarations = new Declarations();
+    const meanings = new Map<string, Set<string>>();
+    for (const entry of ENTRIES) {
+      for (const [name, declared] of declarations.exportsOf(declarationsOf(entry)))
+        meanings.set(name, (meanings.get(name) ?? new Set()).add(`${declared.file} ${declared.name}`));
+    }
+    const ambiguous = [...meanings].filter(([, declared]) => declared.size > 1).map(([name]) => name);
+    expect(ambiguous).toEqual([]);
+    expect(meanings.size).toBeGreaterThan(100);
+  });
+
+  it('holds everything that its documents link to, or they link to where it is published', () => {
+    const broken: string[] = [];
+    let links = 0;
+    for (const path of files('.md')) {
+      const text = readFileSync(join(project.installed, path), 'utf8');
+      for (const [, link = ''] of text.matchAll(/\]\(([^)]+)\)/g)) {
+        if (link.startsWith('https://')) continue;
+        links++;
+        const [target = '', anchor] = link.split('#');
+        const linked = target === '' ? path : join(dirname(path), target);
+        const file = join(project.installed, linked);
+        if (!existsSync(file)) broken.push(`${path}: ${link}`);
+        else if (anchor !== undefined && !anchors(readFileSync(file, 'utf8')).has(anchor))
+          broken.push(`${path}: ${link}`);
+      }
+    }
+    expect(broken).toEqual([]);
+    expect(links).toBeGreaterThan(5);
+  });
+
+  it('holds its examples and guides, and nothing that only tests need', () => {
+    for (const name of [
+      'examples/mesh.jsonl',
+      'docs/SEMANTICS.md',
+      'README.md',
+      'LICENSE',
+      'dist/index.js',
+    ]) {
+      expect(existsSync(join(project.installed, name)), name).toBe(true);
+    }
+    const sources = files('.js').map((path) => readFileSync(join(project.installed, path), 'utf8'));
+    expect(sources.filter((text) => /cilium-1\.8/.test(text))).toEqual([]);
+    expect(files('.test.js')).toEqual([]);
+  });
+
+  it('says where it comes from', () => {
+    const manifest = JSON.parse(readFileSync(join(project.installed, 'package.json'), 'utf8'));
+    expect(manifest.repository.url).toContain('github.com/datapath-cache/datapath-cache');
+    expect(manifest.dependencies.immutable).toMatch(/^\^5/);
+  });
+});
