@@ -14,18 +14,21 @@ const DELETED: number = SLOT_MASK; // the slot that this would be is never given
 const IPV4_KINDS = 34;
 const IPV6_KINDS: number = 64 - IPV4_KINDS;
 
-// A segment has 1,024 buckets and is split when 4 of 5 are taken: about 20 µs for its 819 keys. Segments lie in pages
-// of 2 (16 KiB): few arrays, an empty index is small, and a page that a fork shares is copied in a few µs.
-const SEGMENT_BITS = 10;
-const BUCKET_MASK: number = (1 << SEGMENT_BITS) - 1;
-const SEGMENT_WORDS: number = 2 << SEGMENT_BITS;
-const FULL: number = 0.8 * (1 << SEGMENT_BITS);
+// Segments lie in pages of 2: few arrays, an empty index is small, and a page that a fork shares is copied in a few µs.
 const PAGE_BITS = 1;
 const PAGE_MASK: number = (1 << PAGE_BITS) - 1;
 
-// 2^20 segments hold 850 million keys. Only keys made to collide ever get there; what no segment takes any more is
-// kept in a map.
-const MAX_DEPTH = 20;
+/** How a {@link KeyHash} grows; tests make it small. */
+export interface KeyHashSizes {
+  /** A segment has 2 to the power of this many buckets, 3 or more, and is full when 4 of 5 are taken. */
+  readonly segmentBits: number;
+  /** How many bits of a hash choose the segment. What no segment takes any more is kept in a map. */
+  readonly maxDepth: number;
+}
+
+// 1,024 buckets: about 20 µs to split the 819 keys, and 16 KiB a page. 2^20 segments hold 850 million keys: only keys
+// made to collide ever get there.
+const SIZES: KeyHashSizes = { segmentBits: 10, maxDepth: 20 };
 
 /** The first `depth` bits of a hash. A shift by 32 would be one by 0: depth 0 takes two steps. */
 function leadingBits(hash: number, depth: number): number {
@@ -40,11 +43,6 @@ function kindOf(family: Family, word: number): number {
 
 function isLive(kindAndSlot: number): boolean {
   return kindAndSlot !== EMPTY && kindAndSlot !== DELETED;
-}
-
-/** Where a segment begins in its page. */
-function baseOf(segment: number): number {
-  return (segment & PAGE_MASK) * SEGMENT_WORDS;
 }
 
 function countLive(buckets: Int32Array): number {
@@ -95,6 +93,11 @@ export function familyOfWord(word: number): Family {
  */
 export class KeyHash {
   readonly #seed: number;
+  readonly #sizes: KeyHashSizes;
+  readonly #bucketMask: number;
+  readonly #segmentWords: number;
+  /** How many buckets of a segment may be taken before it is split. */
+  readonly #full: number;
   #keys = new Int32Rows(2);
   #wide = new Int32Rows(3);
   #pages = new SharedPages<Int32Array>();
@@ -111,8 +114,13 @@ export class KeyHash {
   #free = 0;
 
   /** A `seed` that strangers do not know keeps them from choosing keys that collide. */
-  constructor(seed: number) {
+  constructor(seed: number, sizes: KeyHashSizes = SIZES) {
+    const buckets = 1 << sizes.segmentBits;
     this.#seed = seed | 0;
+    this.#sizes = sizes;
+    this.#bucketMask = buckets - 1;
+    this.#segmentWords = 2 * buckets;
+    this.#full = 0.8 * buckets;
     this.#addSegment(0);
   }
 
@@ -127,7 +135,7 @@ export class KeyHash {
 
   /** Bytes held. */
   get bytes(): number {
-    const pages = (this.#pages.count << PAGE_BITS) * SEGMENT_WORDS * Int32Array.BYTES_PER_ELEMENT;
+    const pages = (this.#pages.count << PAGE_BITS) * this.#segmentWords * Int32Array.BYTES_PER_ELEMENT;
     return this.#keys.bytes + this.#wide.bytes + pages + this.#directory.byteLength;
   }
 
@@ -136,7 +144,7 @@ export class KeyHash {
    * the first write to a page copies it.
    */
   fork(): KeyHash {
-    const fork = new KeyHash(this.#seed);
+    const fork = new KeyHash(this.#seed, this.#sizes);
     fork.#keys = this.#keys.fork();
     fork.#wide = this.#wide.fork();
     fork.#pages = this.#pages.fork();
@@ -157,8 +165,9 @@ export class KeyHash {
     const kind = kindOf(words.family, word);
     const segment = this.#segmentOf(hash);
     const page = this.#pageOf(segment);
-    const base = baseOf(segment);
-    for (let at = hash & BUCKET_MASK; ; at = (at + 1) & BUCKET_MASK) {
+    const base = this.#baseOf(segment);
+    const mask = this.#bucketMask;
+    for (let at = hash & mask; ; at = (at + 1) & mask) {
       const kindAndSlot = page[base + 2 * at + 1] ?? EMPTY;
       if (kindAndSlot === EMPTY) break;
       if (page[base + 2 * at] !== hash || (kindAndSlot & KIND_MASK) !== kind) continue;
@@ -229,6 +238,11 @@ export class KeyHash {
     return this.#directory[leadingBits(hash, this.#depth)] ?? 0;
   }
 
+  /** Where a segment begins in its page. */
+  #baseOf(segment: number): number {
+    return (segment & PAGE_MASK) * this.#segmentWords;
+  }
+
   #pageOf(segment: number): Int32Array {
     const page = this.#pages.at(segment >>> PAGE_BITS);
     assert(page !== undefined, 'every segment lies in a page');
@@ -244,7 +258,7 @@ export class KeyHash {
   /** Adds a segment without keys. */
   #addSegment(depth: number): number {
     const segment = this.#depths.length;
-    if ((segment & PAGE_MASK) === 0) this.#pages.push(new Int32Array(SEGMENT_WORDS << PAGE_BITS));
+    if ((segment & PAGE_MASK) === 0) this.#pages.push(new Int32Array(this.#segmentWords << PAGE_BITS));
     this.#depths.push(depth);
     this.#used.push(0);
     return segment;
@@ -253,7 +267,7 @@ export class KeyHash {
   /** False when no segment can take the key: too many have the same hash. */
   #link(hash: number, kindAndSlot: number): boolean {
     let segment = this.#segmentOf(hash);
-    while ((this.#used[segment] ?? 0) >= FULL) {
+    while ((this.#used[segment] ?? 0) >= this.#full) {
       if (!this.#makeRoom(segment, hash)) return false;
       segment = this.#segmentOf(hash);
     }
@@ -263,9 +277,9 @@ export class KeyHash {
 
   #place(segment: number, hash: number, kindAndSlot: number): void {
     const page = this.#writablePageOf(segment);
-    const base = baseOf(segment);
-    let at = hash & BUCKET_MASK;
-    while (isLive(page[base + 2 * at + 1] ?? EMPTY)) at = (at + 1) & BUCKET_MASK;
+    const base = this.#baseOf(segment);
+    let at = hash & this.#bucketMask;
+    while (isLive(page[base + 2 * at + 1] ?? EMPTY)) at = (at + 1) & this.#bucketMask;
     const bucket = base + 2 * at;
     if (page[bucket + 1] === EMPTY) this.#used[segment] = (this.#used[segment] ?? 0) + 1;
     page[bucket] = hash;
@@ -275,10 +289,10 @@ export class KeyHash {
   #unlink(hash: number, slot: number): void {
     const segment = this.#segmentOf(hash);
     const page = this.#writablePageOf(segment);
-    const base = baseOf(segment);
-    let at = hash & BUCKET_MASK;
-    while (((page[base + 2 * at + 1] ?? EMPTY) & SLOT_MASK) !== slot + 1) at = (at + 1) & BUCKET_MASK;
-    const next = (at + 1) & BUCKET_MASK;
+    const base = this.#baseOf(segment);
+    let at = hash & this.#bucketMask;
+    while (((page[base + 2 * at + 1] ?? EMPTY) & SLOT_MASK) !== slot + 1) at = (at + 1) & this.#bucketMask;
+    const next = (at + 1) & this.#bucketMask;
     const last = page[base + 2 * next + 1] === EMPTY;
     page[base + 2 * at + 1] = last ? EMPTY : DELETED;
     if (last) this.#used[segment] = (this.#used[segment] ?? 0) - 1;
@@ -287,16 +301,18 @@ export class KeyHash {
   /** Splits a full segment, or only clears it of deleted buckets; false when neither helps. */
   #makeRoom(segment: number, hash: number): boolean {
     const page = this.#writablePageOf(segment);
-    const base = baseOf(segment);
-    const before = page.slice(base, base + SEGMENT_WORDS);
+    const base = this.#baseOf(segment);
+    const end = base + this.#segmentWords;
+    const { maxDepth } = this.#sizes;
+    const before = page.slice(base, end);
     const live = countLive(before);
     const depth = this.#depths[segment] ?? 0;
-    const splits = live >= FULL / 2;
-    if (splits && depth === MAX_DEPTH && live >= FULL) return false;
-    if (splits && depth < MAX_DEPTH) this.#splitDirectory(segment, depth, leadingBits(hash, depth));
-    page.fill(0, base, base + SEGMENT_WORDS);
+    const splits = live >= this.#full / 2;
+    if (splits && depth === maxDepth && live >= this.#full) return false;
+    if (splits && depth < maxDepth) this.#splitDirectory(segment, depth, leadingBits(hash, depth));
+    page.fill(0, base, end);
     this.#used[segment] = 0;
-    for (let i = 0; i < SEGMENT_WORDS; i += 2) {
+    for (let i = 0; i < before.length; i += 2) {
       const kindAndSlot = before[i + 1] ?? EMPTY;
       const moved = before[i] ?? 0;
       if (isLive(kindAndSlot)) this.#place(this.#segmentOf(moved), moved, kindAndSlot);

@@ -31,8 +31,8 @@ export function strykerOptions({
     incrementalFile: incrementalFile(room),
     force: fresh,
     // An endless loop is noticed by its count of rounds; the time is for what hangs, on a machine that is busy.
-    timeoutMS: 15_000,
-    timeoutFactor: 4,
+    timeoutMS: 10_000,
+    timeoutFactor: 3,
     reporters: ['progress-append-only'],
     tempDirName: `${CACHE}/sandbox`,
     ignorePatterns: ['/dist', '/dist-bench', '/bench', '/docs'],

@@ -10,6 +10,8 @@ const config: ViteUserConfig = defineConfig({
     include: [...(ROOMS[MUTATED_ROOM]?.tests ?? [])],
     setupFiles: ['test/mutate/property-setup.ts'],
     testTimeout: 60_000,
+    // Modules are loaded once for each mutant, not once for each test file: a third less work.
+    isolate: false,
     reporters: [new LoadFailures()],
   },
 });

@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { PAGE_ROWS } from '../../src/base/int32-rows.ts';
 import { HashPrefixTable } from '../../src/net/hash-prefix-table.ts';
+import { KeyHash } from '../../src/net/key-hash.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
 import { MapPrefixTable } from './support/map-prefix-table.ts';
 
@@ -23,12 +25,15 @@ const prefix = fc.oneof(
 );
 
 const step = fc.oneof(
-  fc.record({ op: fc.constant('insert' as const), text: prefix }),
-  fc.record({ op: fc.constant('remove' as const), nth: fc.nat() }),
-  fc.record({ op: fc.constant('match' as const), text: address }),
-  fc.record({ op: fc.constant('covered' as const), text: prefix }),
-  fc.record({ op: fc.constant('fork' as const), nth: fc.nat() }),
+  { weight: 6, arbitrary: fc.record({ op: fc.constant('insert' as const), text: prefix }) },
+  { weight: 2, arbitrary: fc.record({ op: fc.constant('remove' as const), nth: fc.nat() }) },
+  { weight: 3, arbitrary: fc.record({ op: fc.constant('match' as const), text: address }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant('covered' as const), text: prefix }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant('fork' as const), nth: fc.nat() }) },
 );
+
+// Segments so small that they split, and so few that keys are left over, within a short history.
+const sizes = fc.record({ segmentBits: fc.constant(3), maxDepth: fc.integer({ min: 0, max: 4 }) });
 
 interface World {
   readonly fast: HashPrefixTable;
@@ -47,63 +52,65 @@ function textsOf(table: HashPrefixTable | MapPrefixTable, slots: Iterable<number
 describe('the hash prefix table does what the obvious table does', () => {
   it('for any history of insertions, removals and look-ups', () => {
     fc.assert(
-      fc.property(fc.array(step, { maxLength: 60, size: 'max' }), fc.integer(), (steps, seed) => {
-        // Several tables by and by, forked from each other: what is written to one must not show in another.
-        const worlds: World[] = [{ fast: new HashPrefixTable(seed), naive: new MapPrefixTable(), held: [] }];
-        let at = 0;
-        for (const each of steps) {
-          const { fast, naive, held } = worlds[at] ?? expect.fail();
-          if (each.op === 'insert') {
-            const wanted = key(each.text);
-            expect(fast.find(wanted)).toBe(naive.find(wanted));
-            if (naive.find(wanted) >= 0) continue;
-            expect(fast.insert(wanted)).toBe(naive.insert(wanted));
-            held.push(wanted);
-          } else if (each.op === 'remove') {
-            const [gone] = held.splice(each.nth % Math.max(held.length, 1), 1);
-            if (gone === undefined) continue;
-            fast.remove(fast.find(gone), gone);
-            naive.remove(naive.find(gone), gone);
-            expect(fast.find(gone)).toBe(-1);
-          } else if (each.op === 'match') {
-            const [one, other] = [key(each.text), key(each.text)];
-            const slot = naive.longestMatch(other);
-            expect(fast.longestMatch(one)).toBe(slot);
-            if (slot >= 0) expect(one).toEqual(other);
-          } else if (each.op === 'fork') {
-            worlds.push({ fast: fast.fork(), naive: naive.fork(), held: [...held] });
-            at = each.nth % worlds.length;
-          } else {
-            const within = key(each.text);
-            expect(textsOf(fast, fast.covered(within))).toEqual(textsOf(naive, naive.covered(within)));
+      fc.property(
+        fc.array(step, { maxLength: 80, size: 'max' }),
+        fc.integer(),
+        sizes,
+        (steps, seed, small) => {
+          // Several tables by and by, forked from each other: what is written to one must not show in another.
+          const first = new HashPrefixTable(seed, new KeyHash(seed, small));
+          const worlds: World[] = [{ fast: first, naive: new MapPrefixTable(), held: [] }];
+          let at = 0;
+          for (const each of steps) {
+            const { fast, naive, held } = worlds[at] ?? expect.fail();
+            if (each.op === 'insert') {
+              const wanted = key(each.text);
+              expect(fast.find(wanted)).toBe(naive.find(wanted));
+              if (naive.find(wanted) >= 0) continue;
+              expect(fast.insert(wanted)).toBe(naive.insert(wanted));
+              held.push(wanted);
+            } else if (each.op === 'remove') {
+              const [gone] = held.splice(each.nth % Math.max(held.length, 1), 1);
+              if (gone === undefined) continue;
+              fast.remove(fast.find(gone), gone);
+              naive.remove(naive.find(gone), gone);
+              expect(fast.find(gone)).toBe(-1);
+            } else if (each.op === 'match') {
+              const [one, other] = [key(each.text), key(each.text)];
+              const slot = naive.longestMatch(other);
+              expect(fast.longestMatch(one)).toBe(slot);
+              if (slot >= 0) expect(one).toEqual(other);
+            } else if (each.op === 'fork') {
+              worlds.push({ fast: fast.fork(), naive: naive.fork(), held: [...held] });
+              at = each.nth % worlds.length;
+            } else {
+              const within = key(each.text);
+              expect(textsOf(fast, fast.covered(within))).toEqual(textsOf(naive, naive.covered(within)));
+            }
+            expect(fast.size).toBe(naive.size);
           }
-          expect(fast.size).toBe(naive.size);
-        }
-        for (const { fast, naive, held } of worlds) {
-          expect(textsOf(fast, fast.slots())).toEqual(textsOf(naive, naive.slots()));
-          for (const { family, length, form } of held) {
-            expect(fast.countOf(family, length, form)).toBe(naive.countOf(family, length, form));
+          for (const { fast, naive, held } of worlds) {
+            expect(textsOf(fast, fast.slots())).toEqual(textsOf(naive, naive.slots()));
+            for (const { family, length, form } of held) {
+              expect(fast.countOf(family, length, form)).toBe(naive.countOf(family, length, form));
+            }
           }
-        }
-      }),
+        },
+      ),
     );
   });
 
-  it('through growth to many segments, and back to empty', () => {
-    const fast = new HashPrefixTable(7);
+  it.each([
+    ['1,024', undefined],
+    ['32', { segmentBits: 5, maxDepth: 20 }],
+  ])('through growth to many segments of %s buckets, and back to empty', (_, sizes) => {
+    const fast = new HashPrefixTable(7, new KeyHash(7, sizes));
     const naive = new MapPrefixTable();
     const register = prefixRegister();
-    let random = 1;
-    const next = (): number => {
-      random = (Math.imul(random, 1_103_515_245) + 12_345) | 0;
-      return random;
-    };
-    for (let i = 0; i < 40_000; i++) {
+    const next = randomWords();
+    for (let i = 0; i < 6_000; i++) {
       const length = 8 + (i % 26);
-      const text = length > 32 ? '' : `/${length}`;
-      const word = next();
-      const ip = `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`;
-      parsePrefix(`${ip}${text}`, register);
+      parsePrefix(`${ipOf(next())}${length > 32 ? '' : `/${length}`}`, register);
       if (naive.find(register) >= 0) continue;
       expect(fast.insert(register)).toBe(naive.insert(register));
       if (i % 3 === 0) {
@@ -114,11 +121,12 @@ describe('the hash prefix table does what the obvious table does', () => {
         naive.remove(gone, register);
       }
     }
-    for (let i = 0; i < 5_000; i++) {
-      const word = next();
-      parsePrefix(`${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`, register);
+    for (let i = 0; i < 1_000; i++) {
+      parsePrefix(ipOf(next()), register);
       expect(fast.longestMatch({ ...register })).toBe(naive.longestMatch(register));
     }
+    const everyOtherPage = (slot: number): boolean => slot % (2 * PAGE_ROWS) === 0;
+    expect([...fast.slots(everyOtherPage)]).toEqual([...naive.slots(everyOtherPage)]);
     for (const slot of [...naive.slots()]) {
       naive.keyOf(slot, register);
       expect(fast.find(register)).toBe(slot);
@@ -129,21 +137,21 @@ describe('the hash prefix table does what the obvious table does', () => {
   });
 
   it('when buckets of removed keys have filled a segment', () => {
-    const fast = new HashPrefixTable(1);
+    const fast = new HashPrefixTable(1, new KeyHash(1, { segmentBits: 5, maxDepth: 20 }));
     const register = key('10.0.0.0');
-    for (let i = 0; i < 20_000; i++) {
+    for (let i = 0; i < 1_000; i++) {
       register.w0 = i;
       const slot = fast.insert(register);
       expect(fast.find(register)).toBe(slot);
       fast.remove(slot, register);
     }
     expect(fast.slotLimit).toBe(1);
-    expect(fast.bytes).toBeLessThan(1 << 20);
+    expect(fast.bytes).toBeLessThan(1 << 13);
   });
 
   it('when strangers choose IPv6 keys that all have one hash', () => {
-    const fast = new HashPrefixTable(0);
-    const keys = Array.from({ length: 3000 }, (_, i) => collidingKey(i));
+    const fast = new HashPrefixTable(0, new KeyHash(0, { segmentBits: 5, maxDepth: 3 }));
+    const keys = Array.from({ length: 200 }, (_, i) => collidingKey(i));
     for (const each of keys) {
       expect(fast.find(each)).toBe(-1);
       fast.insert(each);
@@ -151,9 +159,42 @@ describe('the hash prefix table does what the obvious table does', () => {
     keys.forEach((each, slot) => {
       expect(fast.find(each)).toBe(slot);
     });
-    expect(fast.find(collidingKey(3000))).toBe(-1);
+    expect(fast.find(collidingKey(200))).toBe(-1);
     for (const each of keys) fast.remove(fast.find(each), each);
     expect([fast.size, ...keys.map((each) => fast.find(each))].every((slot) => slot <= 0)).toBe(true);
+  });
+});
+
+function randomWords(): () => number {
+  let random = 1;
+  return () => {
+    random = (Math.imul(random, 1_103_515_245) + 12_345) | 0;
+    return random;
+  };
+}
+
+function ipOf(word: number): string {
+  return `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`;
+}
+
+describe('the bytes of a hash prefix table', () => {
+  /** Bytes a key, over those of an empty table. */
+  function bytesPerKey(textOf: (i: number) => string): number {
+    const table = new HashPrefixTable(1);
+    const empty = table.bytes;
+    for (let i = 0; i < 4096; i++) table.insert(key(textOf(i)));
+    return (table.bytes - empty) / 4096;
+  }
+  const spread = (i: number): number => Math.imul(i, 0x9e37_79b1);
+
+  it.each([
+    ['an IPv4 address', (i: number) => ipOf(spread(i)), 19, 21],
+    ['an IPv6 address', (i: number) => `fd00::${i.toString(16)}`, 31, 33],
+    ['an IPv4 prefix with a stem of its own', (i: number) => `${ipOf(spread(i))}/24`, 95, 105],
+    ['an IPv6 prefix with a stem of its own', (i: number) => `fd00:${i.toString(16)}::/48`, 137, 151],
+  ])('are as many as promised for %s', (_, textOf, least, most) => {
+    expect(bytesPerKey(textOf)).toBeGreaterThan(least);
+    expect(bytesPerKey(textOf)).toBeLessThan(most);
   });
 });
 
