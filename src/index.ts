@@ -29,12 +29,12 @@ export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/
 // ── What they feed: a datapath, and recording ones ─────────────────────────────────────────────────────────
 export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';
 export { connectDatapath } from './datapath/datapath.ts';
-export type { IPCacheRecord } from './datapath/recording-ipcache-listener.ts';
-export { RecordingIPCacheListener } from './datapath/recording-ipcache-listener.ts';
-export type { NodeRecord } from './datapath/recording-node-handler.ts';
-export { RecordingNodeHandler } from './datapath/recording-node-handler.ts';
-export type { ServiceRecord } from './datapath/recording-service-handler.ts';
-export { RecordingServiceHandler } from './datapath/recording-service-handler.ts';
+export type { IPCacheRecord, NodeRecord, ServiceRecord } from './datapath/recording.ts';
+export {
+  RecordingIPCacheListener,
+  RecordingNodeHandler,
+  RecordingServiceHandler,
+} from './datapath/recording.ts';
 // ── What feeds them: kvstores ──────────────────────────────────────────────────────────────────────────────
 export * from './etcd.ts';
 export type { Label, Labels } from './identity/labels.ts';

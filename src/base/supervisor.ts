@@ -1,6 +1,7 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
 import type { Clock, Random } from './clock.ts';
 import { type Failure, failureOf } from './failure.ts';
+import { CallbackGuard } from './guard.ts';
 import { sleep } from './sleep.ts';
 
 /** Options of {@link Supervisor}. */
@@ -72,6 +73,7 @@ class Task {
  */
 export class Supervisor {
   readonly #options: SupervisorOptions;
+  readonly #guard = new CallbackGuard();
   readonly #tasks = new Set<Task>();
   #failures = 0;
   #lastFailure: Failure | undefined;
@@ -155,11 +157,7 @@ export class Supervisor {
     task.lastFailure = failureOf(error, clock);
     this.#failures++;
     this.#lastFailure = task.lastFailure;
-    try {
-      onFailure?.(error, task.name);
-    } catch {
-      // A broken report must not end what it reports on.
-    }
+    this.#guard.call(onFailure, error, task.name);
   }
 }
 

@@ -1,8 +1,10 @@
 import { expect, it } from 'vitest';
 import { connectDatapath } from '../../src/datapath/datapath.ts';
-import { RecordingIPCacheListener } from '../../src/datapath/recording-ipcache-listener.ts';
-import { RecordingNodeHandler } from '../../src/datapath/recording-node-handler.ts';
-import { RecordingServiceHandler } from '../../src/datapath/recording-service-handler.ts';
+import {
+  RecordingIPCacheListener,
+  RecordingNodeHandler,
+  RecordingServiceHandler,
+} from '../../src/datapath/recording.ts';
 import { addresses, fresh, node } from '../nodemanager/support/node-fixtures.ts';
 import { cacheOf, service, slice } from '../servicecache/support/scene.ts';
 

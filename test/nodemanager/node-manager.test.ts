@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type NodeRecord, RecordingNodeHandler } from '../../src/datapath/recording-node-handler.ts';
+import { type NodeRecord, RecordingNodeHandler } from '../../src/datapath/recording.ts';
 import { addresses, fresh, node } from './support/node-fixtures.ts';
 
 /** Records calls as short words: `add a`, `update a`, `delete a`. */
@@ -96,6 +96,25 @@ describe('a node', () => {
     expect(manager.nodeUpdated(spec)).toBe('invalid');
     expect(manager.size).toBe(0);
     expect(manager.status().rejections.recent.map((rejection) => rejection.field)).toEqual([field]);
+  });
+});
+
+describe('callbacks of the options', () => {
+  it('throwing-on-reject: one that throws or rejects is counted, and the write has its outcome', async () => {
+    const { manager } = fresh({
+      onReject: async () => {
+        await Promise.resolve();
+        throw new Error('my logger failed');
+      },
+      onLocalNodeDeleted: () => {
+        throw new Error('and so does this');
+      },
+    });
+    expect(manager.nodeUpdated(node(''))).toBe('invalid');
+    manager.nodeUpdated(node('me', { source: 'local' }));
+    expect(manager.nodeDeleted({ cluster: 'east', name: 'me', source: 'k8s' })).toBe('closed');
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(manager.status()).toMatchObject({ rejections: { total: 1 }, callbackFaults: 2 });
   });
 });
 

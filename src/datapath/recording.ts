@@ -1,0 +1,94 @@
+import type { IPCacheChange, IPCacheListener } from '../ipcache/types.ts';
+import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
+import type { Node } from '../nodemanager/node.ts';
+import type { NodeHandler } from '../nodemanager/node-handler.ts';
+import type { ServiceEvent } from '../servicecache/events.ts';
+import type { ServiceHandler } from './datapath.ts';
+
+/** One call of a listener of an IPCache, as plain data. */
+export type IPCacheRecord =
+  | { readonly kind: 'change'; readonly change: IPCacheChange }
+  | { readonly kind: 'synced' };
+
+/** Passes what it receives on, in order, to `record`: a list, a log, a monitor. Keeps nothing. */
+export class RecordingIPCacheListener implements IPCacheListener {
+  readonly #record: (record: IPCacheRecord) => void;
+
+  constructor(record: (record: IPCacheRecord) => void) {
+    this.#record = record;
+  }
+
+  onChanges(changes: readonly IPCacheChange[]): void {
+    for (const change of changes) this.#record({ kind: 'change', change });
+  }
+
+  onSynced(): void {
+    this.#record({ kind: 'synced' });
+  }
+}
+
+/** One call of a listener of a service cache, as plain data. */
+export type ServiceRecord =
+  | { readonly kind: 'event'; readonly event: ServiceEvent }
+  | { readonly kind: 'synced' }
+  | { readonly kind: 'inputs-complete' };
+
+/** Passes what it receives on, in order, to `record`: a list, a log, a monitor. Keeps nothing. */
+export class RecordingServiceHandler implements ServiceHandler {
+  readonly #record: (record: ServiceRecord) => void;
+
+  constructor(record: (record: ServiceRecord) => void) {
+    this.#record = record;
+  }
+
+  onEvents(events: readonly ServiceEvent[]): void {
+    for (const event of events) this.#record({ kind: 'event', event });
+  }
+
+  onSynced(): void {
+    this.#record({ kind: 'synced' });
+  }
+
+  onInputsComplete(): void {
+    this.#record({ kind: 'inputs-complete' });
+  }
+}
+
+/** One call of a node handler, as plain data. */
+export type NodeRecord =
+  | { readonly kind: 'add'; readonly node: Node }
+  | { readonly kind: 'update'; readonly old: Node; readonly node: Node }
+  | { readonly kind: 'delete'; readonly node: Node }
+  | { readonly kind: 'validate'; readonly node: Node }
+  | { readonly kind: 'configuration'; readonly configuration: NodeConfiguration };
+
+/** Passes what it receives on, in order, to `record`: a list, a log, a monitor. Keeps nothing. */
+export class RecordingNodeHandler implements NodeHandler {
+  readonly name: string;
+  readonly #record: (record: NodeRecord) => void;
+
+  constructor(record: (record: NodeRecord) => void, name = 'recording') {
+    this.name = name;
+    this.#record = record;
+  }
+
+  nodeAdd(node: Node): void {
+    this.#record({ kind: 'add', node });
+  }
+
+  nodeUpdate(old: Node, node: Node): void {
+    this.#record({ kind: 'update', old, node });
+  }
+
+  nodeDelete(node: Node): void {
+    this.#record({ kind: 'delete', node });
+  }
+
+  nodeValidateImplementation(node: Node): void {
+    this.#record({ kind: 'validate', node });
+  }
+
+  nodeConfigurationChanged(configuration: NodeConfiguration): void {
+    this.#record({ kind: 'configuration', configuration });
+  }
+}
