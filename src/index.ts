@@ -49,11 +49,12 @@ export { parseService, parseServiceID } from './k8s/parse-service.ts';
 export type {
   AllocatedIdentity,
   IdentityAllocatorOptions,
+  IdentityAllocatorStatus,
   IdentityListener,
-  ReleaseOutcome,
 } from './kvstore/allocator/identity-allocator.ts';
 export { IdentityAllocator } from './kvstore/allocator/identity-allocator.ts';
 export type { IdentityKeysOptions } from './kvstore/allocator/identity-keys.ts';
+export type { ReleaseOutcome } from './kvstore/allocator/local-identities.ts';
 export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
 export type { MeshResource } from './kvstore/codec/keys.ts';
 export type { ValueLimits } from './kvstore/codec/value.ts';
@@ -70,6 +71,7 @@ export type { MemoryBackendOptions } from './kvstore/memory/memory-backend.ts';
 export { MemoryBackend } from './kvstore/memory/memory-backend.ts';
 export type { MemoryServerOptions, ServerSnapshot } from './kvstore/memory/memory-server.ts';
 export { MemoryServer } from './kvstore/memory/memory-server.ts';
+export type { RetryQueueStatus } from './kvstore/store/retry-queue.ts';
 export type { SharedStoreOptions, SharedStoreStatus } from './kvstore/store/shared-store.ts';
 export { SharedStore } from './kvstore/store/shared-store.ts';
 export type { SyncStoreOptions, SyncStoreStatus } from './kvstore/store/sync-store.ts';

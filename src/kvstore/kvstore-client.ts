@@ -17,7 +17,6 @@ import type {
   WatchOptions,
   WriteOptions,
 } from './backend.ts';
-import { INIT_LOCKS_PREFIX } from './codec/keys.ts';
 import { asKvstoreError, KvstoreError } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
@@ -94,11 +93,11 @@ export class KvstoreClient implements KvstoreBackend {
     this.#leaseListeners = new ListenerSet(new DeliveryQueue(this.#guard));
     const supervisor = new Supervisor({ clock, random, onFailure });
     this.#supervisor = supervisor;
-    this.#locks = new LockKeeper({ transport, clock, supervisor });
+    this.#locks = new LockKeeper({ transport, clock, random, supervisor });
     this.#leases = new LeaseKeeper({
-      ...{ transport, clock, supervisor, name: 'leases' },
+      ...{ transport, clock, random, supervisor, name: 'leases' },
       ttlSeconds: options.leaseSeconds ?? LEASE_SECONDS,
-      onLost: (keys) => this.#leaseLost(keys),
+      onLost: (keys) => this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys),
     });
     this.#fence = new WriteFence(this.#leases, (request) => this.#call(() => transport.txn(request)));
   }
@@ -240,11 +239,6 @@ export class KvstoreClient implements KvstoreBackend {
     await Promise.all([this.#locks.close(), this.#leases.close(options.keepLeases !== true)]);
     await this.#transport.close();
     await this.#supervisor.stop();
-  }
-
-  #leaseLost(bound: readonly string[]): void {
-    const keys = bound.filter((key) => key !== INIT_LOCKS_PREFIX); // the fence is our own
-    this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys);
   }
 
   /** A watch has found another store, or another past: what is bound to leases is put again under new ones. */

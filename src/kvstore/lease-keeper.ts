@@ -1,7 +1,6 @@
-import type { Clock } from '../base/clock.ts';
-import { sleep } from '../base/sleep.ts';
 import type { Supervisor } from '../base/supervisor.ts';
 import { asKvstoreError, KvstoreError } from './errors.ts';
+import { HeldLease, type LeaseTerms, momentOf } from './held-lease.ts';
 import type { LeaseID, Transport } from './transport.ts';
 
 /** A lease as etcd's own clients write it in keys. */
@@ -10,19 +9,12 @@ export function leaseHex(lease: LeaseID): string {
 }
 
 /** Options of {@link LeaseKeeper}. */
-export interface LeaseKeeperOptions {
+export interface LeaseKeeperOptions extends LeaseTerms {
   readonly transport: Transport;
-  readonly clock: Clock;
   /** What it is called in the supervisor's status. */
   readonly name: string;
   /** Owns the keepalives. */
   readonly supervisor: Supervisor;
-  readonly ttlSeconds: number;
-  /**
-   * Somebody else takes over when a lease ends, as with locks: it counts as lost before the server can have ended it,
-   * and also when only the system's time says that it may have ended, because the machine was suspended.
-   */
-  readonly exclusive?: boolean | undefined;
   /** Receives the keys that were bound to a lease that was lost. */
   onLost(keys: readonly string[]): void;
 }
@@ -33,54 +25,27 @@ export interface Binding {
   readonly lease: LeaseID;
 }
 
-interface HeldLease {
-  readonly id: LeaseID;
-  readonly keys: Set<string>;
-  /** When the server was last asked for it with success, on both clocks. */
-  asked: Moment;
-}
-
-interface Moment {
-  readonly now: number;
-  readonly wall: number;
-}
-
 // etcd revokes a lease in one transaction over all of its keys; upstream keeps these transactions small too.
 const KEYS_PER_LEASE = 1000;
-const BACKOFF = { baseMs: 500, capMs: 5000 };
-// The server counts from a later moment than we do; the rest is for clocks that do not run equally fast.
-const EXCLUSIVE_PART = 0.9;
-// How often a lease is looked at in its time, at least. With the part above, the loss of an exclusive one is noticed at
-// 94 % of its time at the latest; a lock's lease of 25 s is looked at every second.
-const TICKS = 6;
-const EXCLUSIVE_TICKS = 25;
-const MAX_TICK_MS = 5000;
 
 /**
  * Keeps a client's leases alive and spreads its keys over them, at most 1000 on each. A lease is *lost* when
  * the server says so, or when it was not reached for the lease's whole time. Loss is an event and not an error: the
- * next key that asks gets a new lease.
- *
- * Monotonic time may stand still while a machine is suspended. So a keepalive is also due when the system's time says so.
+ * next key that asks gets a new lease. A lease to which nothing is bound any more is left to expire.
  */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
-  readonly #ttlMs: number;
-  readonly #tickMs: number;
   readonly #leases = new Map<LeaseID, HeldLease>();
   readonly #bindings = new Map<string, Binding>();
   readonly #closed = new AbortController();
   #granting: Promise<void> | undefined;
   #isKeeping = false;
+  /** Ends the pause until the leases are looked at again. */
+  #wake: () => void = () => {};
   #lost = 0;
 
   constructor(options: LeaseKeeperOptions) {
     this.#options = options;
-    this.#ttlMs = options.ttlSeconds * 1000;
-    this.#tickMs = Math.min(
-      MAX_TICK_MS,
-      this.#ttlMs / (options.exclusive === true ? EXCLUSIVE_TICKS : TICKS),
-    );
   }
 
   /** Leases that are held. */
@@ -104,17 +69,21 @@ export class LeaseKeeper {
    * Bind before the write, so that a key that was written is never missed when its lease is lost.
    */
   async bind(key: string): Promise<Binding> {
-    for (;;) {
+    const lease = await this.#usable(() => {
       const id = this.#bindings.get(key)?.lease;
-      const lease = id === undefined ? this.#withRoom() : this.#leases.get(id);
-      if (lease !== undefined) {
-        const binding = { key, lease: lease.id };
-        lease.keys.add(key);
-        this.#bindings.set(key, binding);
-        return binding;
-      }
-      await this.#grant();
-    }
+      return id === undefined ? this.#withRoom() : this.#leases.get(id);
+    });
+    const binding = { key, lease: lease.id };
+    if (lease.keys.size === 0) this.#wake(); // from now on it is looked at more often
+    lease.keys.add(key);
+    this.#bindings.set(key, binding);
+    return binding;
+  }
+
+  /** A lease that is held, whichever; nothing is bound to it. */
+  async any(): Promise<LeaseID> {
+    const { id } = await this.#usable(() => this.#leases.values().next().value);
+    return id;
   }
 
   /** What the key is bound by. Take it before a delete, for {@link unbind} afterwards. */
@@ -151,6 +120,7 @@ export class LeaseKeeper {
     if (lease === undefined) return;
     this.#leases.delete(id);
     for (const key of lease.keys) this.#bindings.delete(key);
+    if (lease.keys.size === 0) return; // it was left to expire
     this.#lost++;
     this.#options.onLost([...lease.keys]);
   }
@@ -175,6 +145,15 @@ export class LeaseKeeper {
     await Promise.allSettled(held.map((id) => this.#options.transport.revokeLease(id)));
   }
 
+  async #usable(choose: () => HeldLease | undefined): Promise<HeldLease> {
+    for (;;) {
+      this.#expire();
+      const lease = choose();
+      if (lease !== undefined) return lease;
+      await this.#grant();
+    }
+  }
+
   #withRoom(): HeldLease | undefined {
     for (const lease of this.#leases.values()) if (lease.keys.size < KEYS_PER_LEASE) return lease;
     return undefined;
@@ -189,78 +168,62 @@ export class LeaseKeeper {
   }
 
   async #grantNow(): Promise<void> {
-    const { transport, ttlSeconds } = this.#options;
+    const { transport, clock, ttlSeconds } = this.#options;
     const { signal } = this.#closed;
     if (signal.aborted) throw new KvstoreError('closed', 'the client was closed');
-    const asked = this.#moment();
+    const asked = momentOf(clock);
     const id = await transport.grantLease(ttlSeconds, { signal });
     if (signal.aborted) {
       await transport.revokeLease(id).catch(() => {}); // it is not kept alive: it expires at the latest
       throw new KvstoreError('closed', 'the client was closed');
     }
-    this.#leases.set(id, { id, keys: new Set(), asked });
+    this.#leases.set(id, new HeldLease(id, asked, this.#options));
     this.#keep();
   }
 
   #keep(): void {
+    this.#wake();
     if (this.#isKeeping) return;
     this.#isKeeping = true;
     const { supervisor, name } = this.#options;
     const { signal } = this.#closed;
-    void supervisor.keep(`${name}: expiry`, () => this.#watch(), { signal });
-    void supervisor.keep(`${name}: keepalive`, () => this.#keepAlive(), { signal, backoff: BACKOFF });
+    signal.addEventListener('abort', () => this.#wake());
+    void supervisor.keep(name, () => this.#keepAll(), { signal });
   }
 
-  #moment(): Moment {
-    const { clock } = this.#options;
-    return { now: clock.now(), wall: clock.wallTime() };
-  }
-
-  /** How long ago the server was asked: at least, and at most if the machine may have been suspended meanwhile. */
-  #age({ asked }: HeldLease): { readonly least: number; readonly most: number } {
-    const { now, wall } = this.#moment();
-    const least = now - asked.now;
-    return { least, most: Math.max(least, wall - asked.wall) };
-  }
-
-  /** Marks leases as lost when their time is over, whatever becomes of keepalives. */
-  async #watch(): Promise<void> {
-    const { clock, exclusive = false } = this.#options;
-    const { signal } = this.#closed;
-    while (!signal.aborted) {
-      await sleep(clock, this.#tickMs, signal);
-      for (const lease of [...this.#leases.values()]) {
-        const { least, most } = this.#age(lease);
-        const isOver = exclusive ? most >= this.#ttlMs * EXCLUSIVE_PART : least >= this.#ttlMs;
-        if (isOver) this.markLost(lease.id);
-      }
+  async #keepAll(): Promise<void> {
+    while (!this.#closed.signal.aborted) {
+      this.#expire();
+      for (const lease of this.#leases.values()) if (lease.dueIn <= 0) void this.#ask(lease);
+      await this.#pause();
     }
   }
 
-  /** Asks the server for each lease that is due; rejects when one of them fails, and is called again. */
-  async #keepAlive(): Promise<void> {
-    const { clock } = this.#options;
-    const { signal } = this.#closed;
-    while (!signal.aborted) {
-      const due = [...this.#leases.values()].filter((lease) => this.#age(lease).most >= this.#ttlMs / 3);
-      const failed = (await Promise.allSettled(due.map((lease) => this.#ask(lease)))).find(isRejected);
-      if (failed !== undefined) throw failed.reason;
-      await sleep(clock, this.#tickMs, signal);
-    }
+  #pause(): Promise<void> {
+    const ms = Math.min(...[...this.#leases.values()].map(({ lookIn }) => lookIn));
+    return new Promise((resolve) => {
+      const timer = Number.isFinite(ms) ? this.#options.clock.after(ms, resolve) : undefined;
+      this.#wake = () => {
+        timer?.cancel();
+        resolve();
+      };
+    });
+  }
+
+  /** Leases whose time is over are lost, whatever becomes of keepalives. */
+  #expire(): void {
+    for (const lease of [...this.#leases.values()]) if (lease.isOver) this.markLost(lease.id);
   }
 
   async #ask(lease: HeldLease): Promise<void> {
-    const asked = this.#moment();
+    const { transport, supervisor, name } = this.#options;
+    const { signal } = this.#closed;
+    const keepAlive = (): Promise<unknown> => transport.keepLeaseAlive(lease.id, { signal });
     try {
-      await this.#options.transport.keepLeaseAlive(lease.id, { signal: this.#closed.signal });
-      lease.asked = asked;
+      await lease.ask(() => supervisor.run(`${name}: keepalive`, keepAlive, { signal }));
     } catch (error) {
-      if (asKvstoreError(error).code !== 'lease-not-found') throw error;
-      this.markLost(lease.id);
+      if (asKvstoreError(error).code === 'lease-not-found') this.markLost(lease.id);
     }
+    this.#wake();
   }
-}
-
-function isRejected(result: PromiseSettledResult<void>): result is PromiseRejectedResult {
-  return result.status === 'rejected';
 }

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import type { Clock, Random } from '../base/clock.ts';
 import type { Supervisor } from '../base/supervisor.ts';
 import type { KvstoreLock } from './backend.ts';
 import { bytesOfText } from './bytes.ts';
@@ -13,6 +13,7 @@ import { WriteFence } from './write-fence.ts';
 export interface LockKeeperOptions {
   readonly transport: Transport;
   readonly clock: Clock;
+  readonly random: Random;
   /** Owns the keepalives, and the places that are being given up. */
   readonly supervisor: Supervisor;
 }

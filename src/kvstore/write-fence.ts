@@ -26,8 +26,8 @@ export async function guardedTxn(
 }
 
 /**
- * Keeps writes from taking effect late. A write whose answer did not come may be on its way for any time: behind a link
- * that stalls, or in a server that is slow. So every write is guarded by the value of a key of the client's own, the
+ * Keeps writes from taking effect late (ETCD, "Leases, locks and rights"). A write whose answer did not come may be on its
+ * way for any time: behind a link that stalls, or in a server that is slow. So every write is guarded by the value of a key of the client's own, the
  * *fence*; after a write whose outcome is not known the fence is put with another value before the next write. What was
  * written before that has taken effect by then, or never will.
  *
@@ -101,7 +101,7 @@ export class WriteFence {
   }
 
   async #raise(): Promise<readonly Compare[]> {
-    const { lease } = await this.#leases.bind(INIT_LOCKS_PREFIX);
+    const lease = await this.#leases.any();
     this.#key ??= `${INIT_LOCKS_PREFIX}${leaseHex(lease)}`;
     const key = this.#key;
     const value = bytesOfText(String(++this.#raised));

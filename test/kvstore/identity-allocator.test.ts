@@ -1,19 +1,30 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { RejectionLog } from '../../src/base/rejection.ts';
-import { type Labels, parseLabels } from '../../src/identity/labels.ts';
-import { clusterIdentityRange, type IdentityRange } from '../../src/identity/numeric-identity.ts';
+import { formatLabels, type Labels, parseLabels } from '../../src/identity/labels.ts';
+import {
+  clusterIdentityRange,
+  type IdentityRange,
+  type NumericIdentity,
+} from '../../src/identity/numeric-identity.ts';
 import { RemoteIdentityCache } from '../../src/identity/remote-identity-cache.ts';
 import { IdentityAllocator } from '../../src/kvstore/allocator/identity-allocator.ts';
 import { IdentityPool } from '../../src/kvstore/allocator/identity-pool.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
-import { IDENTITIES_PREFIX, identityKey, identityValueKey } from '../../src/kvstore/codec/keys.ts';
+import { encodeIdentity } from '../../src/kvstore/codec/identity.ts';
+import {
+  IDENTITIES_PREFIX,
+  IDENTITY_LOCKS_PREFIX,
+  identityKey,
+  identityValueKey,
+} from '../../src/kvstore/codec/keys.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { GarbageCollector, identityCollection } from '../../src/kvstore/gc/garbage-collector.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
+import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
 import { advance, settle } from './support/settle.ts';
 
 const IDENTITY_VALUES = `${IDENTITIES_PREFIX}value/`;
@@ -34,6 +45,7 @@ class Node {
   readonly backend: FaultyMemory;
   readonly allocator: IdentityAllocator;
   readonly rejections = new RejectionLog();
+  readonly failures: (readonly [unknown, string])[] = [];
   readonly #ended = new AbortController();
   readonly #running: Promise<void>;
 
@@ -47,6 +59,7 @@ class Node {
     this.allocator = new IdentityAllocator({
       ...{ backend: this.backend, range, nodeSuffix: name, clock, random: next },
       rejections: this.rejections,
+      onFailure: (error, task) => this.failures.push([error, task]),
     });
     this.#running = this.allocator.run(this.#ended.signal);
   }
@@ -152,6 +165,143 @@ describe('the identity allocator', () => {
     expect(given.id).not.toBe(id);
     expect(await a.allocator.allocate(DB)).toEqual({ id: given.id, isNew: false });
     expect(b.rejections.status().byReason['identity-conflict']).toBe(1);
+  });
+
+  describe('whose number was collected after the loss of its lease, and given to other labels', () => {
+    let taken: NumericIdentity;
+    let told: string[];
+
+    beforeEach(async () => {
+      told = [];
+      a.allocator.subscribe({
+        onIdentity: () => {},
+        onIdentityGone: () => {},
+        onIdentityTaken: (id, of) => told.push(`${id} ${formatLabels(of)}`),
+      });
+      ({ id: taken } = await a.allocator.allocate(WEB));
+      await a.allocator.allocate(WEB);
+      a.backend.link.down();
+      for (const lease of server.leases) server.expireLease(lease);
+      remove(identityKey(taken));
+      await b.backend.update(identityKey(taken), encodeIdentity(DB));
+      a.backend.link.up();
+      await advance(clock, 40_000);
+    });
+
+    it('gives another number (regression: it gave the one that it had reported as conflicting)', async () => {
+      expect(a.rejections.status().byReason['identity-conflict']).toBe(1);
+      expect(a.allocator.status()).toMatchObject({ used: 1, taken: 1 });
+      expect(a.allocator.lookupByLabels(WEB)).toBeUndefined();
+      expect(a.allocator.lookupByID(taken)).toEqual(DB);
+      const again = await a.allocator.allocate(WEB);
+      expect(again.id).not.toBe(taken);
+      expect(content()[`id/${again.id}`]).toBe(formatLabels(WEB));
+      expect(content()[`id/${taken}`]).toBe(formatLabels(DB));
+      expect(slaves()).toEqual([`value/${formatLabels(WEB)}/10.0.0.1`]);
+      expect(a.allocator.status()).toMatchObject({ used: 1, taken: 0 });
+      expect(await a.allocator.allocate(WEB)).toEqual({ id: again.id, isNew: false });
+    });
+
+    it('notifies its users, and leaves no slave key that gives the number', () => {
+      expect(told).toEqual([`${taken} ${formatLabels(WEB)}`]);
+      expect(slaves()).toEqual([]);
+    });
+
+    it('keeps counting the references of before', async () => {
+      const { id } = await a.allocator.allocate(WEB);
+      expect(await a.allocator.release(WEB)).toBe('still-used');
+      expect(await a.allocator.release(WEB)).toBe('still-used');
+      expect(a.allocator.lookupByLabels(WEB)).toBe(id);
+      expect(await a.allocator.release(WEB)).toBe('released');
+      expect(slaves()).toEqual([]);
+      expect(a.allocator.size).toBe(0);
+    });
+
+    it('can be released without a number', async () => {
+      expect(await a.allocator.release(WEB)).toBe('still-used');
+      expect(await a.allocator.release(WEB)).toBe('released');
+      expect(await a.allocator.release(WEB)).toBe('not-found');
+      expect(a.allocator.status()).toMatchObject({ used: 0, taken: 0 });
+      await advance(clock, SYNC_INTERVAL_MS);
+      expect(a.rejections.status().byReason['identity-conflict']).toBe(1);
+    });
+  });
+
+  it('one identity that fails for ever holds back no other (regression: all behind it waited for ever)', async () => {
+    const many = Array.from({ length: 20 }, (_, i) => labels(`k8s:app=${i};`));
+    for (const each of many) await a.allocator.allocate(each);
+    const put = a.backend.updateIfDifferent.bind(a.backend);
+    const bad = identityValueKey('k8s:app=0;', '10.0.0.1');
+    for (const code of ['internal', 'invalid-request'] as const) {
+      const fails = vi.spyOn(a.backend, 'updateIfDifferent').mockImplementation((key, ...call) => {
+        if (key !== bad) return put(key, ...call);
+        return Promise.reject(new KvstoreError(code, 'it fails for ever'));
+      });
+      for (const lease of server.leases) server.expireLease(lease);
+      await advance(clock, 60_000);
+      expect(slaves()).toHaveLength(19);
+      const { repairs } = a.allocator.status();
+      expect(repairs).toMatchObject({ pending: 1, lastFailure: { code, message: 'it fails for ever' } });
+      expect(repairs.failures).toBeGreaterThan(0);
+      fails.mockRestore();
+      await advance(clock, 2 * 60_000);
+      expect(slaves()).toHaveLength(20);
+      expect(a.allocator.status().repairs.pending).toBe(0);
+    }
+  });
+
+  it('an allocation that waits for its lock holds back no repair', async () => {
+    const many = Array.from({ length: 12 }, (_, i) => labels(`k8s:app=${i};`));
+    const locks = await Promise.all(
+      many.map((each) => b.backend.lock(`${IDENTITY_LOCKS_PREFIX}${formatLabels(each)}`)),
+    );
+    await a.allocator.allocate(WEB);
+    const waiting = many.map((each) => a.allocator.allocate(each));
+    remove(identityValueKey(formatLabels(WEB), '10.0.0.1'));
+    await advance(clock, SYNC_INTERVAL_MS);
+    expect(slaves()).toEqual([`value/${formatLabels(WEB)}/10.0.0.1`]);
+    for (const lock of locks) await lock.release();
+    await advance(clock, 1000);
+    await Promise.all(waiting);
+  });
+
+  it('a listener that throws is counted and reported (regression: nobody learnt of it)', async () => {
+    const fault = new Error('a broken listener');
+    const fails = (): void => {
+      throw fault;
+    };
+    a.allocator.subscribe({ onIdentity: fails, onIdentityGone: fails });
+    await b.allocator.allocate(WEB);
+    await settle();
+    expect(a.allocator.status().faults).toBe(1);
+    expect(a.failures).toEqual([[fault, 'identity listener']]);
+  });
+
+  it('shows its loops while it runs', async () => {
+    const { background, identities } = a.allocator.status();
+    expect(background.tasks.map(({ name }) => name)).toEqual([
+      'identities of the cluster',
+      'repairs',
+      'resync',
+    ]);
+    expect(identities.synced).toBe(true);
+    await a.stop();
+    expect(a.allocator.status().background).toMatchObject({ tasks: [], failures: 0 });
+  });
+
+  it('a slave key that was given up is not there after its release (regression: it kept the collector off)', async () => {
+    const slave = identityValueKey(formatLabels(WEB), '10.0.0.1');
+    const land = giveUpPut(a.backend.link, slave);
+    await expect(a.allocator.allocate(WEB)).rejects.toMatchObject({ code: 'deadline' });
+    await advance(clock, 10_000);
+    await land();
+    expect(slaves()).toEqual([]);
+    await a.allocator.allocate(WEB);
+    const landDelete = giveUpDelete(a.backend.link, slave);
+    expect(await a.allocator.release(WEB)).toBe('released');
+    await a.allocator.allocate(WEB);
+    await landDelete();
+    expect(slaves()).toEqual([`value/${formatLabels(WEB)}/10.0.0.1`]);
   });
 
   it('a release that cannot reach the kvstore is made up for', async () => {

@@ -183,7 +183,7 @@ describe('what fails in the background', () => {
     backend.link.down();
     await advance(clock, 305_000);
     const { failures, tasks, lastFailure } = backend.status().background;
-    expect(tasks.map(({ name }) => name)).toEqual(['leases: expiry', 'leases: keepalive']);
+    expect(tasks.map(({ name }) => name)).toEqual(['leases']);
     expect(failures).toBeGreaterThan(0);
     expect(lastFailure).toMatchObject({ message: 'connection refused', at: expect.any(Number) });
     expect(onFailure).toHaveBeenCalledWith(expect.any(KvstoreError), 'leases: keepalive');

@@ -5,17 +5,20 @@ import { CallbackGuard } from '../../base/guard.ts';
 import { ListenerSet } from '../../base/listener-set.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Unsubscribe } from '../../base/subscription.ts';
+import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import { formatLabels, type Labels } from '../../identity/labels.ts';
 import type { IdentityRange, NumericIdentity } from '../../identity/numeric-identity.ts';
 import { RemoteIdentityCache } from '../../identity/remote-identity-cache.ts';
 import type { KvstoreLock } from '../backend.ts';
 import { decodeIdentity, parseIdentityText } from '../codec/identity.ts';
 import { KvstoreError } from '../errors.ts';
-import { WatchStore } from '../store/watch-store.ts';
+import type { RetryQueueStatus } from '../store/retry-queue.ts';
+import { WatchStore, type WatchStoreStatus } from '../store/watch-store.ts';
 import { IdentityKeys, type IdentityKeysOptions, MASTER_PREFIX } from './identity-keys.ts';
 import { IdentityPool } from './identity-pool.ts';
+import { LocalIdentities, type ReleaseOutcome } from './local-identities.ts';
 
-/** What an {@link IdentityAllocator} is made of. */
+/** Options of {@link IdentityAllocator}. */
 export interface IdentityAllocatorOptions extends IdentityKeysOptions {
   /** What this cluster may allocate: `clusterIdentityRange(clusterID, max)`. */
   readonly range: IdentityRange;
@@ -23,12 +26,19 @@ export interface IdentityAllocatorOptions extends IdentityKeysOptions {
   readonly random: Random;
   /** How often the keys of identities in use are checked and put again. Default 5 minutes. */
   readonly syncIntervalMs?: number | undefined;
+  /** Receives what has failed in the background, and what listeners have thrown, with the name of the task. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** Told of the cluster's identities: a replay of those that exist, then changes. */
+/** Receives the cluster's identities: a replay of those that exist, then changes. */
 export interface IdentityListener {
   onIdentity(id: NumericIdentity, labels: Labels): void;
   onIdentityGone(id: NumericIdentity, labels: Labels): void;
+  /**
+   * A number that this node has for these labels stands for others by now: its lease was lost, and the number was
+   * collected and given to them. Allocate the labels again, and then release what was allocated before.
+   */
+  onIdentityTaken?(id: NumericIdentity, labels: Labels): void;
 }
 
 /** What {@link IdentityAllocator.allocate} gives. */
@@ -38,13 +48,18 @@ export interface AllocatedIdentity {
   readonly isNew: boolean;
 }
 
-/** What became of {@link IdentityAllocator.release}. */
-export type ReleaseOutcome = 'released' | 'still-used' | 'not-found';
-
-interface LocalIdentity {
-  readonly id: NumericIdentity;
-  readonly labels: Labels;
-  references: number;
+/** An {@link IdentityAllocator} as data. */
+export interface IdentityAllocatorStatus {
+  /** Labels in use by this node. */
+  readonly used: number;
+  /** Those of them whose number stands for other labels by now. */
+  readonly taken: number;
+  /** Labels whose keys are not in place, and what has failed. */
+  readonly repairs: RetryQueueStatus;
+  readonly identities: WatchStoreStatus;
+  /** What listeners have thrown. */
+  readonly faults: number;
+  readonly background: SupervisorStatus;
 }
 
 const SYNC_INTERVAL_MS = 5 * 60_000;
@@ -65,26 +80,31 @@ export class IdentityAllocator {
   readonly #options: IdentityAllocatorOptions;
   readonly #keys: IdentityKeys;
   readonly #pool: IdentityPool;
+  readonly #local: LocalIdentities;
   readonly #store: WatchStore<{ readonly id: NumericIdentity; readonly labels: Labels }>;
-  readonly #local = new Map<string, LocalIdentity>();
-  /** What is under way, by labels: one allocation, release or repair at a time for each. */
-  readonly #underWay = new Map<string, Promise<unknown>>();
-  /** Labels that are not in use, and whose slave key may still be there. */
-  readonly #unreleased = new Map<string, Labels>();
   readonly #remotes = new Map<string, RemoteIdentityCache>();
+  readonly #guard: CallbackGuard;
   readonly #listeners: ListenerSet<IdentityListener>;
-  #signal: AbortSignal | undefined;
+  readonly #tasks: Supervisor;
   /** Leases lost so far: an allocation during which it grows may have lost its slave key already. */
   #leasesLost = 0;
 
   constructor(options: IdentityAllocatorOptions) {
     this.#options = options;
+    const { clock, random, rejections, onFailure } = options;
     this.#keys = new IdentityKeys(options);
-    this.#pool = new IdentityPool(options.range, options.random);
-    this.#listeners = new ListenerSet(new DeliveryQueue(new CallbackGuard()));
+    this.#pool = new IdentityPool(options.range, random);
+    this.#guard = new CallbackGuard((error) => onFailure?.(error, 'identity listener'));
+    this.#listeners = new ListenerSet(new DeliveryQueue(this.#guard));
+    this.#tasks = new Supervisor({ clock, random, onFailure });
+    this.#local = new LocalIdentities({
+      ...{ keys: this.#keys, clock, random },
+      onTaken: (taken) =>
+        this.#listeners.notify((listener, { id, labels }) => listener.onIdentityTaken?.(id, labels), taken),
+    });
     this.#store = new WatchStore({
       decode: decodeIdentity,
-      rejections: options.rejections,
+      rejections,
       observer: {
         onUpdate: (_name, { id, labels }) => this.#learnt(id, labels),
         onDelete: (name) => this.#gone(Number(name)),
@@ -102,32 +122,48 @@ export class IdentityAllocator {
     return this.#local.size;
   }
 
+  status(): IdentityAllocatorStatus {
+    return {
+      used: this.#local.size,
+      taken: this.#local.taken,
+      repairs: this.#local.status(),
+      identities: this.#store.status(),
+      faults: this.#guard.faults,
+      background: this.#tasks.status(),
+    };
+  }
+
   /** Follows the cluster's identities and keeps this node's keys in place, until the signal fires. */
   async run(signal: AbortSignal): Promise<void> {
     const { backend } = this.#options;
-    this.#signal = signal;
     const unsubscribe = backend.onLeaseLost({
       onLeaseLost: () => {
         this.#leasesLost++;
-        void this.#syncAll();
+        this.#local.checkAll();
       },
     });
+    const follow = async (until: AbortSignal): Promise<void> => {
+      await this.#store.run({ backend, prefix: MASTER_PREFIX, signal: until });
+    };
     await Promise.all([
-      this.#store.run({ backend, prefix: MASTER_PREFIX, signal }),
-      this.#syncPeriodically(signal),
+      this.#tasks.keep('identities of the cluster', follow, { signal }),
+      this.#tasks.keep('repairs', (until) => this.#local.run(until), { signal }),
+      this.#tasks.keep('resync', (until) => this.#checkPeriodically(until), { signal }),
     ]);
     unsubscribe();
   }
 
   /** The replay, then changes. A fault of a listener reaches nobody else; one in its replay ends the subscription. */
   subscribe(listener: IdentityListener): Unsubscribe {
-    const known = [...this.cache.entries()];
-    const steps = known.map(
-      ([id, labels]) =>
-        (one: IdentityListener): void =>
-          one.onIdentity(id as NumericIdentity, labels),
-    );
-    return this.#listeners.subscribe(listener, { steps: () => steps.values(), ended: () => {} });
+    const steps = (): IterableIterator<(one: IdentityListener) => void> =>
+      [...this.cache.entries()]
+        .map(
+          ([id, labels]) =>
+            (one: IdentityListener) =>
+              one.onIdentity(id as NumericIdentity, labels),
+        )
+        .values();
+    return this.#listeners.subscribe(listener, { steps, ended: () => {} });
   }
 
   /** Another cluster's identities are looked up too, from now on. Ends with the function returned. */
@@ -142,7 +178,8 @@ export class IdentityAllocator {
   lookupByID(id: number): Labels | undefined {
     const own = this.cache.lookupByID(id);
     if (own !== undefined) return own;
-    for (const local of this.#local.values()) if (local.id === id) return local.labels;
+    const local = this.#local.byID(id);
+    if (local !== undefined) return local.labels;
     for (const remote of this.#remotes.values()) {
       const labels = remote.lookupByID(id);
       if (labels !== undefined) return labels;
@@ -167,9 +204,9 @@ export class IdentityAllocator {
    */
   async allocate(labels: Labels, signal?: AbortSignal): Promise<AllocatedIdentity> {
     const key = formatLabels(labels);
-    while (!this.#local.has(key) && this.#underWay.has(key)) await this.#ended(key);
+    while (this.#local.get(key) === undefined && this.#local.isUnderWay(key)) await this.#local.ended(key);
     const local = this.#local.get(key);
-    if (local === undefined) return this.#during(key, this.#allocate(key, labels, signal));
+    if (local === undefined) return this.#local.during(key, this.#allocate(key, labels, signal));
     local.references++;
     return { id: local.id, isNew: false };
   }
@@ -178,67 +215,42 @@ export class IdentityAllocator {
    * Gives one reference back; with the last one the slave key goes, now or as soon as the kvstore can be
    * reached. The master key is the collector's.
    */
-  async release(labels: Labels): Promise<ReleaseOutcome> {
-    const key = formatLabels(labels);
-    while (this.#underWay.has(key)) await this.#ended(key);
-    const local = this.#local.get(key);
-    if (local === undefined) return 'not-found';
-    local.references--;
-    if (local.references > 0) return 'still-used';
-    this.#local.delete(key);
-    this.#unreleased.set(key, labels);
-    await this.#during(key, this.#deleteSlave(key, labels));
-    return 'released';
-  }
-
-  /** What is under way for these labels has ended, well or not: whoever waited looks again, something else may be. */
-  async #ended(key: string): Promise<void> {
-    await this.#underWay.get(key)?.catch(() => {});
-  }
-
-  #during<T>(key: string, work: Promise<T>): Promise<T> {
-    const done = work.finally(() => this.#underWay.delete(key));
-    this.#underWay.set(key, done);
-    return done;
-  }
-
-  async #deleteSlave(key: string, labels: Labels): Promise<void> {
-    try {
-      await this.#keys.deleteSlave(labels, { signal: this.#signal });
-      this.#unreleased.delete(key);
-    } catch {
-      // kept in mind, and tried again with the next round
-    }
+  release(labels: Labels): Promise<ReleaseOutcome> {
+    return this.#local.release(labels);
   }
 
   // ── Allocation ─────────────────────────────────────────────────────────────────────────────────────────
 
   async #allocate(key: string, labels: Labels, signal: AbortSignal | undefined): Promise<AllocatedIdentity> {
-    const { clock, random } = this.#options;
     const leasesLost = this.#leasesLost;
-    // An attempt that fails may have put the slave key all the same.
-    this.#unreleased.set(key, labels);
-    for (let attempt = 1; ; attempt++) {
+    this.#local.begin(key, labels);
+    try {
+      const allocated = await this.#tryToAllocate(labels, signal);
+      this.#local.use(key, allocated.id, labels);
+      if (this.#leasesLost > leasesLost) this.#local.check(key);
+      return allocated;
+    } catch (error) {
+      this.#local.check(key); // an attempt that failed may have put the slave key all the same
+      throw error;
+    }
+  }
+
+  async #tryToAllocate(labels: Labels, signal: AbortSignal | undefined): Promise<AllocatedIdentity> {
+    const { clock, random } = this.#options;
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+      if (attempt > 1) await sleep(clock, backoffDelay(attempt - 1, BACKOFF, random), signal);
       const lock = await this.#keys.lock(labels, signal);
       try {
         const allocated = await this.#allocateLocked(labels, lock, signal);
-        if (allocated !== undefined) {
-          this.#unreleased.delete(key);
-          const local = { id: allocated.id, labels, references: 1 };
-          this.#local.set(key, local);
-          if (this.#leasesLost > leasesLost) void this.#sync(local);
-          return allocated;
-        }
+        if (allocated !== undefined) return allocated;
       } catch (error) {
-        const again = error instanceof KvstoreError && error.code === 'lock-lost';
-        if (!again || attempt === ATTEMPTS) throw error;
+        if (!(error instanceof KvstoreError && error.code === 'lock-lost') || attempt === ATTEMPTS)
+          throw error;
       } finally {
         await lock.release();
       }
-      if (attempt === ATTEMPTS)
-        throw new KvstoreError('unavailable', `no identity for ${key}: others were faster`);
-      await sleep(clock, backoffDelay(attempt, BACKOFF, random), signal);
     }
+    throw new KvstoreError('unavailable', `no identity for ${formatLabels(labels)}: others were faster`);
   }
 
   /** Undefined: the number was taken by another node in the same moment. */
@@ -275,6 +287,7 @@ export class IdentityAllocator {
     if (before !== undefined && formatLabels(before) === formatLabels(labels)) return;
     if (before !== undefined) this.#listeners.notify((one, gone) => one.onIdentityGone(id, gone), before);
     this.#listeners.notify((one, known) => one.onIdentity(id, known), labels);
+    this.#checkNumber(id, labels);
   }
 
   /** A master key is gone. If this node uses it, it is written again: somebody has collected too much. */
@@ -284,46 +297,22 @@ export class IdentityAllocator {
     if (labels === undefined || id === undefined) return;
     this.cache.delete(id);
     this.#listeners.notify((one, gone) => one.onIdentityGone(id, gone), labels);
-    const local = this.#local.get(formatLabels(labels));
-    if (local?.id === id) void this.#sync(local);
+    this.#checkNumber(id, undefined);
   }
 
-  async #syncPeriodically(signal: AbortSignal): Promise<void> {
+  /** If this node uses the number for other labels, the kvstore decides: a watch may be late. */
+  #checkNumber(id: NumericIdentity, shown: Labels | undefined): void {
+    const local = this.#local.byID(id);
+    if (local === undefined) return;
+    const key = formatLabels(local.labels);
+    if (shown === undefined || formatLabels(shown) !== key) this.#local.check(key);
+  }
+
+  async #checkPeriodically(signal: AbortSignal): Promise<void> {
     const { clock, syncIntervalMs = SYNC_INTERVAL_MS } = this.#options;
     while (!signal.aborted) {
       await sleep(clock, syncIntervalMs, signal);
-      if (!signal.aborted) await this.#syncAll();
+      if (!signal.aborted) this.#local.checkAll();
     }
-  }
-
-  async #syncAll(): Promise<void> {
-    for (const local of [...this.#local.values()]) await this.#sync(local);
-    for (const [key, labels] of [...this.#unreleased]) {
-      // It may be in use again by now, or about to be.
-      const isLeft = this.#unreleased.has(key) && !this.#underWay.has(key);
-      if (isLeft) await this.#during(key, this.#deleteSlave(key, labels));
-    }
-  }
-
-  /** Puts master and slave key in place; what fails is tried again with backoff while it is in use. */
-  async #sync(local: LocalIdentity): Promise<void> {
-    const { clock, random } = this.#options;
-    const key = formatLabels(local.labels);
-    const signal = this.#signal;
-    for (let failures = 1; ; failures++) {
-      while (this.#underWay.has(key)) await this.#ended(key);
-      if (this.#local.get(key) !== local || signal?.aborted === true) return;
-      try {
-        await this.#during(key, this.#putKeys(local));
-        return;
-      } catch {
-        await sleep(clock, backoffDelay(failures, BACKOFF, random), signal); // the backend's status shows it
-      }
-    }
-  }
-
-  async #putKeys({ id, labels }: LocalIdentity): Promise<void> {
-    const call = { signal: this.#signal };
-    if (await this.#keys.ensureMaster(id, labels, call)) await this.#keys.putSlave(id, labels, call);
   }
 }

@@ -22,7 +22,7 @@ import { KvstoreError } from '../errors.ts';
 /** Master keys of a cluster's identities lie below this. */
 export const MASTER_PREFIX: string = `${IDENTITIES_PREFIX}id/`;
 
-/** What {@link IdentityKeys} is made of. */
+/** Options of {@link IdentityKeys}. */
 export interface IdentityKeysOptions {
   readonly backend: KvstoreBackend;
   /** Last part of this node's slave keys: its address. No `/`. */
@@ -104,12 +104,13 @@ export class IdentityKeys {
     await this.#options.backend.updateIfDifferent(this.#slave(labels), encodeIdentityNumber(id), {
       ...call,
       leased: true,
+      fenced: true,
     });
   }
 
   /** This node does not use the labels any more. */
   async deleteSlave(labels: Labels, call: IdentityCall): Promise<void> {
-    await this.#options.backend.delete(this.#slave(labels), call);
+    await this.#options.backend.delete(this.#slave(labels), { ...call, fenced: true });
   }
 
   #slave(labels: Labels): string {
