@@ -19,6 +19,8 @@ interface Piece {
 
 const WEIGHT_PER_TURN = 4096;
 const MS_PER_TURN = 5;
+/** So that a turn ends soon after its time is over: a slice of 512 events takes about 1 ms. */
+const SLICES_PER_TURN = 8;
 
 /**
  * Lets work through that is done in pieces by many who do not know of each other, so that together they do not
@@ -44,6 +46,12 @@ export class TurnGate {
   /** Pieces that wait for their turn. */
   get waiting(): number {
     return this.#waiting.size;
+  }
+
+  /** Weight of one slice of what can be cut anywhere. */
+  get slice(): number {
+    const { weightPerTurn = WEIGHT_PER_TURN } = this.#options;
+    return Math.max(1, Math.floor(weightPerTurn / SLICES_PER_TURN));
   }
 
   /** {@link run} of something that only begins here, and weighs so much later. */
@@ -82,16 +90,17 @@ export class TurnGate {
   }
 
   /**
-   * {@link run} for each step of an iterator, each of them `weight` in weight: a step is what one `next` does. Resolves
-   * to whether all of them ran; none begins once the signal has fired. Rejects with what a step throws, and runs no more.
+   * {@link run} for each step of an iterator, which is what one `next` does; each weighs as much as a {@link slice}.
+   * Resolves to whether all of them ran; none begins once the signal has fired. Rejects with what a step throws, and runs
+   * no more.
    */
-  async runSteps(weight: number, steps: Iterable<unknown>, signal?: AbortSignal): Promise<boolean> {
+  async runSteps(steps: Iterable<unknown>, signal?: AbortSignal): Promise<boolean> {
     const iterator = steps[Symbol.iterator]();
     let done: boolean | undefined = false;
     const step = (): void => {
       done = iterator.next().done;
     };
-    while (!done) if (!(await this.run(weight, step, signal))) return false;
+    while (!done) if (!(await this.run(this.slice, step, signal))) return false;
     return true;
   }
 
@@ -125,9 +134,9 @@ export class TurnGate {
   }
 }
 
-/** Lets everything through at once: the gate of those who were given none. */
+/** Lets everything through at once, in one slice: each piece is a turn of its own. The gate of those who were given none. */
 export const OPEN_GATE: TurnGate = new TurnGate({
   clock: { now: () => 0 },
-  nextTurn: () => {},
+  nextTurn: (callback) => callback(),
   weightPerTurn: Number.POSITIVE_INFINITY,
 });

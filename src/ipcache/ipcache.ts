@@ -127,7 +127,7 @@ export class IPCache extends EntryView {
   /**
    * {@link IPCache.withdraw} in steps: each is a batch that takes at most `limit` claims away and gives how many. A step
    * that looks in vain at 128 entries for each of these gives 0. `TurnGate.runSteps` shares steps out over the turns of
-   * an event loop.
+   * an event loop; its `slice` is a good limit.
    *
    * After each step the cache is in a consistent state: listeners and `explain` show the claims that are left. Between
    * steps anything may be read and written. It ends with the step after which the writer has no claim: what it claims

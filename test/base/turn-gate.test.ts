@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { TurnGate } from '../../src/base/turn-gate.ts';
+import { OPEN_GATE, TurnGate } from '../../src/base/turn-gate.ts';
 import { ManualClock } from './support/manual-clock.ts';
 
 /** A gate of small turns, and an event loop that turns when it is told to. */
@@ -107,6 +107,33 @@ describe('a gate to the turns of the event loop', () => {
     void world.turn();
     await expect(failing).rejects.toThrow('broken');
     expect(await after).toBe(true);
+  });
+
+  it('shares the steps of an iterator out over turns, and begins none once its signal has fired', async () => {
+    const world = new GateWorld();
+    const left = new AbortController();
+    const steps = (name: string): Generator<void> =>
+      (function* () {
+        for (let i = 1; i <= 12; i++) yield void world.done.push(`${name}${i}`);
+      })();
+    const a = world.gate.runSteps(steps('a'));
+    const b = world.gate.runSteps(steps('b'), left.signal);
+    expect(world.gate.slice).toBe(1); // an eighth of 10
+    expect(await world.turn()).toHaveLength(10);
+    left.abort();
+    expect(await b).toBe(false);
+    for (let i = 0; i < 3; i++) await world.turn();
+    expect(await a).toBe(true);
+    expect(world.done.filter((step) => step.startsWith('a'))).toHaveLength(12);
+  });
+
+  it('an open gate lets everything through at once, in one slice', async () => {
+    const done: number[] = [];
+    for (let i = 0; i < 100; i++) void OPEN_GATE.run(1000, () => void done.push(i));
+    expect([done.length, OPEN_GATE.slice]).toEqual([100, Number.POSITIVE_INFINITY]);
+    const three = [1, 2, 3].values();
+    expect(await OPEN_GATE.runSteps(three)).toBe(true);
+    expect(three.next().done).toBe(true);
   });
 
   it('asks for no turn when there is nothing to do', async () => {

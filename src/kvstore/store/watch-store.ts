@@ -112,9 +112,8 @@ export interface WatchStoreStatus {
 
 /** What beginning to read weighs at the gate, in events: up to a page of them is under way then. */
 const FIRST_PAGE = 1024;
-/** Names that a slice of a sweep or drain deletes, some µs each; and at how many it looks at most, some 20 ns each. */
-const SLICE = 512;
-const LOOKS: number = 16 * SLICE;
+/** Names that a slice of a sweep looks at for each that it may delete: a look takes some 20 ns, a delete some µs. */
+const LOOKS_PER_DELETE = 16;
 
 /**
  * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). What the observer holds is at any moment a
@@ -123,8 +122,8 @@ const LOOKS: number = 16 * SLICE;
  *
  * It may be run again, on another backend too, after a run has ended: what it knew stays until the new list is
  * complete, and then what the list did not show is deleted (the sweep). Ending a run deletes nothing; `drain` does.
- * Sweep and drain go on in slices of 512 deletes, each a batch of the observer; between slices the observer holds what
- * is not yet deleted. A sweep that is cut short by the end of its run leaves the rest to that of the next one.
+ * Sweep and drain go on in slices of the gate (512 deletes), each a batch of the observer; between slices the observer
+ * holds what is not yet deleted. A sweep that is cut short by the end of its run leaves the rest to that of the next one.
  */
 export class WatchStore<T> {
   readonly #options: WatchStoreOptions<T>;
@@ -327,24 +326,24 @@ export class WatchStore<T> {
   /** Deletes what only runs before this one have shown; false when the signal has fired before all of it was. */
   #sweep(before: number, signal?: AbortSignal): Promise<boolean> {
     const { gate = OPEN_GATE } = this.#options;
-    return gate.runSteps(SLICE, this.#slices(before), signal);
+    return gate.runSteps(this.#slices(before, gate.slice), signal);
   }
 
-  *#slices(before: number): Generator<void, void, void> {
+  *#slices(before: number, size: number): Generator<void, void, void> {
     const held = this.#held.entries();
     let isOver = false;
     while (!isOver) {
       this.#observer.batch(() => {
-        isOver = this.#slice(held, before);
+        isOver = this.#slice(held, before, size);
       });
       if (!isOver) yield;
     }
   }
 
   /** Deletes what is stale of the next names; whether these were the last. */
-  #slice(held: Iterator<[string, number]>, before: number): boolean {
+  #slice(held: Iterator<[string, number]>, before: number, size: number): boolean {
     let dropped = 0;
-    for (let looks = 0; looks < LOOKS && dropped < SLICE; looks++) {
+    for (let looks = 0; looks < LOOKS_PER_DELETE * size && dropped < size; looks++) {
       const next = held.next();
       if (next.done) return true;
       const [name, run] = next.value;

@@ -1,0 +1,136 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
+import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { settle } from '../kvstore/support/settle.ts';
+import { Agent, coldStart, newCluster, write, writeIP, writeNode } from './support/mesh-world.ts';
+
+const IPS = 4000;
+const NODES = 100;
+const SLICES = 8 * 64;
+
+let clock: ManualClock;
+let agent: Agent;
+let asked: (() => void)[];
+let server: MemoryServer;
+
+function fill(): void {
+  for (let i = 0; i < IPS; i++) writeIP(server, `10.1.${i >> 8}.${i & 255}`, (1 << 16) + 256);
+  for (let i = 0; i < NODES; i++) writeNode(server, 'a', `n${i}`, `192.168.1.${i}`);
+  for (let i = 0; i < NODES; i++) {
+    const value = { cluster: 'a', namespace: 'ns', name: `s${i}`, shared: true, backends: {} };
+    write(server, `cilium/state/services/v1/a/ns/s${i}`, value);
+  }
+}
+
+/** Turns of the event loop until something holds. */
+async function turnUntil(holds: () => boolean): Promise<void> {
+  for (let turns = 0; !holds(); turns++) {
+    expect(turns).toBeLessThan(1000);
+    for (const callback of asked.splice(0)) callback();
+    await settle(1);
+  }
+}
+
+function done(promise: Promise<unknown>): () => boolean {
+  let isDone = false;
+  void promise.then(() => {
+    isDone = true;
+  });
+  return () => isDone;
+}
+
+const state = (): string | undefined => agent.mesh.statusOf('a')?.state;
+const atHalf = (): boolean => agent.ipcache.size > 0 && agent.ipcache.size < IPS / 2;
+
+async function expectAsFresh(servers: readonly (readonly [string, MemoryServer])[]): Promise<void> {
+  expect(agent.view()).toEqual(await coldStart(clock, new Map(servers)));
+}
+
+beforeEach(async () => {
+  clock = new ManualClock();
+  asked = [];
+  const nextTurn = (callback: () => void): number => asked.push(callback);
+  const gate = new TurnGate({ clock, nextTurn, weightPerTurn: SLICES });
+  agent = new Agent(clock, (options) => new ClusterMesh({ ...options, gate }));
+  server = newCluster(clock, 'a', 1);
+  fill();
+  await agent.add('a', server);
+  await turnUntil(() => state() === 'ready');
+});
+afterEach(async () => {
+  const stopped = done(agent.stop());
+  await turnUntil(stopped);
+});
+
+describe('a cluster of 4,000 IPs that is removed', () => {
+  it('is taken away 64 keys at a time, and reads show what is left (freeze: all in one turn)', async () => {
+    const batches: number[] = [];
+    agent.ipcache.subscribe({ onChanges: (changes) => batches.push(changes.length) });
+    batches.length = 0;
+    const removed = done(agent.mesh.remove('a'));
+    await turnUntil(atHalf);
+    expect(state()).toBe('draining');
+    const { size } = agent.ipcache;
+    expect([...agent.ipcache.entries()]).toHaveLength(size);
+    expect(agent.mesh.statusOf('a')?.resources.ip?.keys).toBe(size);
+    await turnUntil(removed);
+    expect(Math.max(...batches)).toBeLessThanOrEqual(64);
+    await expectAsFresh([]);
+  });
+
+  it('and comes back in the middle of it is followed once it is gone (I10)', async () => {
+    void agent.mesh.remove('a');
+    await turnUntil(atHalf);
+    const other = newCluster(clock, 'a', 2);
+    writeIP(other, '10.2.0.1', (2 << 16) + 256);
+    const added = done(agent.add('a', other));
+    let least = agent.ipcache.size;
+    await turnUntil(() => {
+      least = Math.min(least, agent.ipcache.size);
+      return added();
+    });
+    expect(least).toBe(0);
+    await turnUntil(() => state() === 'ready');
+    await expectAsFresh([['a', other]]);
+  });
+
+  it('leaves nothing behind when the mesh is stopped in the middle of it (I10)', async () => {
+    const removed = done(agent.mesh.remove('a'));
+    await turnUntil(atHalf);
+    const stopped = done(agent.mesh.stop());
+    await turnUntil(stopped);
+    expect(removed()).toBe(true);
+    await expectAsFresh([]);
+  });
+
+  it('is removed in the middle of a sweep without a trace (I10)', async () => {
+    const empty = newCluster(clock, 'a', 1);
+    await agent.add('a', empty);
+    await turnUntil(atHalf);
+    await turnUntil(done(agent.mesh.remove('a')));
+    await expectAsFresh([]);
+  });
+});
+
+describe('a cluster that gets another id', () => {
+  it('and another kvstore while it is drained holds nothing of the old id (I9)', async () => {
+    write(server, 'cilium/cluster-config/a', { id: 2, capabilities: { syncedCanaries: true } });
+    await turnUntil(() => state() === 'draining' && atHalf());
+    const other = newCluster(clock, 'a', 2);
+    writeIP(other, '10.2.0.1', (2 << 16) + 256);
+    await agent.add('a', other);
+    await turnUntil(() => state() === 'ready');
+    await expectAsFresh([['a', other]]);
+  });
+
+  it('and is stopped while it is drained keeps what was not yet taken away', async () => {
+    write(server, 'cilium/cluster-config/a', { id: 2, capabilities: { syncedCanaries: true } });
+    await turnUntil(() => state() === 'draining' && atHalf());
+    const { size } = agent.ipcache;
+    await agent.mesh.stop();
+    for (let i = 0; i < 10; i++) await turnUntil(() => true);
+    expect(agent.ipcache.size).toBe(size);
+  });
+});
