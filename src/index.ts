@@ -41,10 +41,10 @@ export type { Label, Labels } from './identity/labels.ts';
 export { formatLabels, parseLabels } from './identity/labels.ts';
 export type { RemoteIdentityCache } from './identity/remote-identity-cache.ts';
 // ── What feeds them: Kubernetes ────────────────────────────────────────────────────────────────────────────
-export type { Parsed, ParseOptions } from './k8s/field-reader.ts';
 export type { EndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpointSlice, parseEndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpoints } from './k8s/parse-endpoints.ts';
+export type { Parsed, ParseOptions } from './k8s/parse-object.ts';
 export { parseService, parseServiceID } from './k8s/parse-service.ts';
 export type {
   AllocatedIdentity,

@@ -6,9 +6,7 @@ import {
   type EndpointSlice,
   type Ports,
 } from '../servicecache/backend.ts';
-import { readAddress } from './addresses.ts';
-import { type FieldReader, field, type Parsed, type ParseOptions } from './field-reader.ts';
-import { readerFor, readID } from './metadata.ts';
+import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readPorts } from './ports.ts';
 
 /** One address of a subset, merged into what other subsets have said of it: ports add up, the last node counts. */
@@ -23,19 +21,13 @@ function mergeAddress(known: Backend | undefined, next: Backend): Backend {
 }
 
 interface Subset {
-  readonly subset: unknown;
-  readonly path: string;
+  readonly fields: ObjectFields;
   readonly ports: Ports;
 }
 
-function readSubsets(object: unknown, reader: FieldReader): readonly Subset[] {
-  return reader.list(field(object, 'subsets'), 'subsets').flatMap((item, index) => {
-    const path = `subsets[${index}]`;
-    const subset = reader.object(item, path);
-    return subset === undefined
-      ? []
-      : [{ subset, path, ports: readPorts(field(subset, 'ports'), `${path}.ports`, reader) }];
-  });
+function readSubset(list: ObjectFields, index: number): Subset | undefined {
+  const fields = list.item(index);
+  return fields && { fields, ports: readPorts(fields) };
 }
 
 /** The backends of one of the two lists of addresses, over all subsets. */
@@ -43,41 +35,42 @@ function readAddressList(
   subsets: readonly Subset[],
   list: 'addresses' | 'notReadyAddresses',
   state: BackendState,
-  reader: FieldReader,
 ): Map<string, Backend> {
   const backends = new Map<string, Backend>();
-  for (const { subset, path, ports } of subsets) {
-    reader.list(field(subset, list), `${path}.${list}`).forEach((item, index) => {
-      const at = `${path}.${list}[${index}]`;
-      if (reader.object(item, at) === undefined) return;
-      const address = readAddress(field(item, 'ip'), `${at}.ip`, reader);
-      if (address === undefined) return;
-      const nodeName = reader.string(field(item, 'nodeName'), `${at}.nodeName`) ?? '';
-      const hostname = reader.string(field(item, 'hostname'), `${at}.hostname`) ?? '';
+  for (const { fields, ports } of subsets) {
+    const addresses = fields.list(list);
+    for (let index = 0; index < addresses.size; index++) {
+      const item = addresses.item(index);
+      const address = item?.address('ip');
+      if (item === undefined || address === undefined) continue;
+      const nodeName = item.string('nodeName') ?? '';
+      const hostname = item.string('hostname') ?? '';
       const backend = createBackend({ address, ports, nodeName, hostname, state });
       backends.set(address, mergeAddress(backends.get(address), backend));
-    });
+    }
   }
   return backends;
 }
 
-/**
- * Reads a v1 `Endpoints` object from outside: it is one slice, named like the object. An address or port that
- * is none is refused alone. Never throws.
- */
-export function parseEndpoints(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
-  const reader = readerFor('Endpoints', object, options);
-  const service = readID(object, reader);
-  if (service === undefined) return { value: undefined, rejections: reader.rejections };
-  const subsets = readSubsets(object, reader);
-  const backends = readAddressList(subsets, 'addresses', 'active', reader);
-  const notReady = readAddressList(subsets, 'notReadyAddresses', 'not-ready', reader);
+function readEndpoints(fields: ObjectFields): EndpointSlice | undefined {
+  const service = readID(fields);
+  if (service === undefined) return undefined;
+  const subsets = fields.list('subsets').items(readSubset);
+  const backends = readAddressList(subsets, 'addresses', 'active');
+  const notReady = readAddressList(subsets, 'notReadyAddresses', 'not-ready');
   for (const address of backends.keys()) notReady.delete(address);
-  const value: EndpointSlice = {
+  return {
     service,
     name: service.name,
     backends: ImmutableMap(backends),
     notReady: ImmutableMap(notReady),
   };
-  return { value, rejections: reader.rejections };
+}
+
+/**
+ * Reads an untrusted v1 `Endpoints` object: it is one slice, named like the object. An invalid address or port is
+ * rejected alone. Never throws.
+ */
+export function parseEndpoints(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
+  return parseObject('Endpoints', object, options, readEndpoints);
 }

@@ -1,6 +1,5 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import type {
-  Addressing,
   Service,
   ServiceAffinity,
   ServicePort,
@@ -9,10 +8,8 @@ import type {
 } from '../servicecache/service.ts';
 import { createService } from '../servicecache/service.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
-import { readAddress, readAddresses, readCIDR } from './addresses.ts';
-import { type FieldReader, field, type Parsed, type ParseOptions } from './field-reader.ts';
-import { readerFor, readID } from './metadata.ts';
-import { readNamedPort, readPort } from './ports.ts';
+import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
+import { readNamedPort, readNodePort } from './ports.ts';
 
 /** What Kubernetes assumes when a ClientIP affinity names no timeout: 3 hours. */
 const SESSION_AFFINITY_SECONDS = 3 * 60 * 60;
@@ -47,82 +44,65 @@ function annotation(annotations: Annotations, names: readonly string[]): string 
   return undefined;
 }
 
-function readType(spec: unknown, reader: FieldReader): ServiceType {
-  const value = field(spec, 'type');
-  if (value === undefined || value === null || value === '') return 'ClusterIP';
-  return reader.word(value, 'spec.type', SERVED_TYPES) ?? 'unknown';
+function readType(spec: ObjectFields): ServiceType {
+  if ((spec.value('type') ?? '') === '') return 'ClusterIP';
+  return spec.word('type', SERVED_TYPES) ?? 'unknown';
 }
 
-function readClusterIPs(spec: unknown, reader: FieldReader): Pick<Service, 'addressing' | 'clusterIPs'> {
-  const primary = reader.string(field(spec, 'clusterIP'), 'spec.clusterIP') ?? '';
-  const listed = reader.list(field(spec, 'clusterIPs'), 'spec.clusterIPs');
-  const first = primary === '' ? listed[0] : primary;
-  const texts = listed.length > 0 ? listed : [primary];
-  if (typeof first !== 'string' || first === '') return { addressing: 'unassigned', clusterIPs: List() };
+/** The addresses of a list, in order, each once, without those that are invalid. */
+function readAddresses(list: ObjectFields): readonly string[] {
+  return [...new Set(list.items((addresses, index) => addresses.address(index)))];
+}
+
+function readClusterIPs(spec: ObjectFields): Pick<Service, 'addressing' | 'clusterIPs'> {
+  const listed = spec.list('clusterIPs');
+  const first = spec.string('clusterIP') || listed.string(0) || '';
+  if (first === '') return { addressing: 'unassigned', clusterIPs: List() };
   if (first.toLowerCase() === 'none') return { addressing: 'headless', clusterIPs: List() };
-  const addressing: Addressing = 'assigned';
-  const path = (index: number): string =>
-    listed.length > 0 ? `spec.clusterIPs[${index}]` : 'spec.clusterIP';
-  const addresses = texts.map((text, index) => readAddress(text, path(index), reader));
-  return { addressing, clusterIPs: List(new Set(addresses.filter((address) => address !== undefined))) };
+  if (listed.size > 0) return { addressing: 'assigned', clusterIPs: List(readAddresses(listed)) };
+  const address = spec.address('clusterIP');
+  return { addressing: 'assigned', clusterIPs: address === undefined ? List() : List([address]) };
 }
 
-function readServicePorts(
-  spec: unknown,
-  type: ServiceType,
-  reader: FieldReader,
-): ImmutableMap<string, ServicePort> {
+function readServicePort(fields: ObjectFields, type: ServiceType): [string, ServicePort] | undefined {
+  const named = readNamedPort(fields);
+  if (named === undefined) return undefined;
+  const nodePort = readNodePort(fields, 'nodePort');
+  const hasNodePorts = type === 'NodePort' || type === 'LoadBalancer';
+  const { name, port, protocol } = named;
+  return [name, { port, protocol, nodePort: hasNodePorts ? nodePort : 0 }];
+}
+
+function readServicePorts(spec: ObjectFields, type: ServiceType): ImmutableMap<string, ServicePort> {
   const ports = new Map<string, ServicePort>();
-  reader.list(field(spec, 'ports'), 'spec.ports').forEach((item, index) => {
-    const path = `spec.ports[${index}]`;
-    const named = readNamedPort(item, path, reader);
-    if (named === undefined || ports.has(named.name)) return;
-    const hasNodePorts = type === 'NodePort' || type === 'LoadBalancer';
-    const nodePort = readPort(field(item, 'nodePort'), `${path}.nodePort`, 0, reader) ?? 0;
-    const { name, port, protocol } = named;
-    ports.set(name, { port, protocol, nodePort: hasNodePorts ? nodePort : 0 });
-  });
+  for (const fields of spec.list('ports').items((list, index) => list.item(index))) {
+    const [name, port] = readServicePort(fields, type) ?? [];
+    if (name !== undefined && port !== undefined && !ports.has(name)) ports.set(name, port);
+  }
   return ImmutableMap(ports);
 }
 
-function readIngressIPs(object: unknown, reader: FieldReader): ImmutableSet<string> {
-  const path = 'status.loadBalancer.ingress';
-  const loadBalancer = reader.nested(object, 'status', 'loadBalancer');
-  const ips = reader
-    .list(field(loadBalancer, 'ingress'), path)
-    // A load balancer in proxy mode delivers to nodes under their own addresses.
-    .map((item, index) =>
-      field(item, 'ipMode') === 'Proxy'
-        ? undefined
-        : readAddress(field(item, 'ip'), `${path}[${index}].ip`, reader),
-    );
-  return ImmutableSet(ips.filter((ip) => ip !== undefined));
+function readIngressIPs(fields: ObjectFields): ImmutableSet<string> {
+  const ingress = fields.map('status').map('loadBalancer').list('ingress');
+  // A load balancer in proxy mode delivers to nodes under their own addresses.
+  const read = (item: ObjectFields | undefined): string | undefined =>
+    item?.value('ipMode') === 'Proxy' ? undefined : item?.address('ip');
+  return ImmutableSet(ingress.items((list, index) => read(list.item(index))));
 }
 
-/** A refused range is left out. That never widens who is let in: when all are refused, nobody is. */
-function readSourceRanges(spec: unknown, reader: FieldReader): Service['sourceRanges'] {
-  const path = 'spec.loadBalancerSourceRanges';
-  const given = field(spec, 'loadBalancerSourceRanges') ?? [];
+/** A rejected range is left out. That never widens who is let in: when all are rejected, nobody is. */
+function readSourceRanges(spec: ObjectFields): Service['sourceRanges'] {
+  const given = spec.value('loadBalancerSourceRanges') ?? [];
   if (Array.isArray(given) && given.length === 0) return undefined;
-  const ranges = reader.list(given, path).map((item, index) => readCIDR(item, `${path}[${index}]`, reader));
-  return ImmutableSet(ranges.filter((range) => range !== undefined));
+  const ranges = spec.list('loadBalancerSourceRanges');
+  return ImmutableSet(ranges.items((list, index) => list.cidr(index)));
 }
 
-function readSessionAffinity(spec: unknown, reader: FieldReader): number {
-  if (
-    reader.word(field(spec, 'sessionAffinity'), 'spec.sessionAffinity', SESSION_AFFINITIES) !== 'ClientIP'
-  ) {
-    return 0;
-  }
-  const path = 'spec.sessionAffinityConfig.clientIP.timeoutSeconds';
-  const clientIP = reader.nested({ spec }, 'spec', 'sessionAffinityConfig', 'clientIP');
-  const seconds = reader.integer(
-    field(clientIP, 'timeoutSeconds'),
-    path,
-    0,
-    LONGEST_SESSION_AFFINITY_SECONDS,
-  );
-  return seconds === undefined || seconds === 0 ? SESSION_AFFINITY_SECONDS : seconds;
+function readSessionAffinity(spec: ObjectFields): number {
+  if (spec.word('sessionAffinity', SESSION_AFFINITIES) !== 'ClientIP') return 0;
+  const clientIP = spec.map('sessionAffinityConfig').map('clientIP');
+  const seconds = clientIP.integer('timeoutSeconds', 0, LONGEST_SESSION_AFFINITY_SECONDS) ?? 0;
+  return seconds === 0 ? SESSION_AFFINITY_SECONDS : seconds;
 }
 
 function readAffinity(annotations: Annotations): ServiceAffinity {
@@ -132,70 +112,60 @@ function readAffinity(annotations: Annotations): ServiceAffinity {
 }
 
 /** How traffic is to be spread. The annotation counts before the field, as in Kubernetes; other words mean none. */
-function readDistribution(spec: unknown, annotations: Annotations, reader: FieldReader): TrafficDistribution {
-  const value = reader.string(field(spec, 'trafficDistribution'), 'spec.trafficDistribution') ?? '';
+function readDistribution(spec: ObjectFields, annotations: Annotations): TrafficDistribution {
+  const value = spec.string('trafficDistribution') ?? '';
   if (annotation(annotations, TOPOLOGY_MODE) === 'auto') return 'prefer-close';
   return DISTRIBUTIONS.get(value) ?? 'none';
 }
 
 /** What annotations say (SEMANTICS 3.1): a flag is set by `true`, in any case, and by nothing else. */
-function readAnnotated(
-  object: unknown,
-  reader: FieldReader,
-): Pick<Service, 'global' | 'shared' | 'affinity' | 'trafficDistribution'> {
-  const path = 'metadata.annotations';
-  const annotations = new Map(reader.strings(field(field(object, 'metadata'), 'annotations'), path));
+function readFlags(annotations: Annotations): Pick<Service, 'global' | 'shared' | 'affinity'> {
   const global = annotation(annotations, GLOBAL) === 'true';
   const shared = annotation(annotations, SHARED);
   return {
     global,
     shared: shared === undefined ? global : shared === 'true',
     affinity: readAffinity(annotations),
-    trafficDistribution: readDistribution(field(object, 'spec'), annotations, reader),
   };
 }
 
-function readSpec(id: ServiceID, object: unknown, reader: FieldReader): Service {
-  const spec = reader.object(field(object, 'spec'), 'spec');
-  const type = readType(spec, reader);
-  const policy = (name: string): 'Cluster' | 'Local' =>
-    reader.word(field(spec, name), `spec.${name}`, POLICIES) ?? 'Cluster';
-  const labels = field(field(object, 'metadata'), 'labels');
+function readService(fields: ObjectFields): Service | undefined {
+  const id = readID(fields);
+  if (id === undefined) return undefined;
+  const metadata = fields.map('metadata');
+  const annotations = metadata.strings('annotations');
+  const spec = fields.map('spec');
+  const type = readType(spec);
   return createService({
-    ...readAnnotated(object, reader),
-    ...readClusterIPs(spec, reader),
+    ...readFlags(annotations),
+    ...readClusterIPs(spec),
     id,
     type,
-    ports: readServicePorts(spec, type, reader),
-    externalIPs: ImmutableSet(readAddresses(field(spec, 'externalIPs'), 'spec.externalIPs', reader)),
-    ingressIPs: readIngressIPs(object, reader),
-    sourceRanges: readSourceRanges(spec, reader),
-    externalTrafficPolicy: policy('externalTrafficPolicy'),
-    internalTrafficPolicy: policy('internalTrafficPolicy'),
-    healthCheckNodePort:
-      readPort(field(spec, 'healthCheckNodePort'), 'spec.healthCheckNodePort', 0, reader) ?? 0,
-    sessionAffinitySeconds: readSessionAffinity(spec, reader),
-    publishNotReady:
-      reader.boolean(field(spec, 'publishNotReadyAddresses'), 'spec.publishNotReadyAddresses') ?? false,
-    labels: ImmutableMap(reader.strings(labels, 'metadata.labels')),
-    selector: ImmutableMap(reader.strings(field(spec, 'selector'), 'spec.selector')),
+    trafficDistribution: readDistribution(spec, annotations),
+    ports: readServicePorts(spec, type),
+    externalIPs: ImmutableSet(readAddresses(spec.list('externalIPs'))),
+    ingressIPs: readIngressIPs(fields),
+    sourceRanges: readSourceRanges(spec),
+    externalTrafficPolicy: spec.word('externalTrafficPolicy', POLICIES) ?? 'Cluster',
+    internalTrafficPolicy: spec.word('internalTrafficPolicy', POLICIES) ?? 'Cluster',
+    healthCheckNodePort: readNodePort(spec, 'healthCheckNodePort'),
+    sessionAffinitySeconds: readSessionAffinity(spec),
+    publishNotReady: spec.boolean('publishNotReadyAddresses') ?? false,
+    labels: ImmutableMap(metadata.strings('labels')),
+    selector: ImmutableMap(spec.strings('selector')),
   });
 }
 
 /**
- * Reads a v1 `Service` from outside. Without a usable namespace and name it is refused as a whole; any other
- * bad field (a port out of range, a source range that is no CIDR) is refused alone. A service of a type that is
+ * Reads an untrusted v1 `Service`. Without a usable namespace and name it is rejected as a whole; any other
+ * invalid field (a port out of range, an invalid source range) is rejected alone. A service of a type that is
  * not served has a value too: the cache must learn that it is not served any more. Never throws.
  */
 export function parseService(object: unknown, options: ParseOptions = {}): Parsed<Service> {
-  const reader = readerFor('Service', object, options);
-  const id = readID(object, reader);
-  const value = id === undefined ? undefined : readSpec(id, object, reader);
-  return { value, rejections: reader.rejections };
+  return parseObject('Service', object, options, readService);
 }
 
 /** Reads only which service an object names: enough for its delete. */
 export function parseServiceID(object: unknown, options: ParseOptions = {}): Parsed<ServiceID> {
-  const reader = readerFor('Service', object, options);
-  return { value: readID(object, reader), rejections: reader.rejections };
+  return parseObject('Service', object, options, readID);
 }

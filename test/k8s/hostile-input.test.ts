@@ -77,11 +77,11 @@ describe.each([
   ['parseEndpoints', parseEndpoints],
   ['parseEndpointSlice', parseEndpointSlice],
 ] as const)('%s', (_name, parse) => {
-  it('never throws, and names a field and a value with everything it refuses', () => {
+  it('never throws, and names a field and a value with everything it rejects', () => {
     fc.assert(
       fc.property(fc.oneof(hostile.value, named), (object) => {
         const { value, rejections } = parse(object);
-        if (value === undefined && rejections.length === 0) throw new Error('refused in silence');
+        if (value === undefined && rejections.length === 0) throw new Error('rejected in silence');
         for (const { field, value: shown, message } of rejections) {
           if (field === '' || shown === '' || !message.includes(field)) throw new Error(message);
         }

@@ -201,7 +201,7 @@ describe('an EndpointSlice', () => {
     ['no service label', { metadata: { name: 'x', namespace: 'shop' } }],
     ['no name', { metadata: { ...SLICE_METADATA, name: undefined } }],
     ['names instead of addresses', { addressType: 'FQDN' }],
-  ])('with %s is refused as a whole', (_what, fields) => {
+  ])('with %s is rejected as a whole', (_what, fields) => {
     const object = { metadata: SLICE_METADATA, endpoints: [], ...fields };
     const parsed = parseEndpointSlice(object);
     expect(parsed.value).toBeUndefined();

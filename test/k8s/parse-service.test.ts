@@ -17,7 +17,7 @@ function fieldsOf(object: object): Record<string, unknown> {
   return plain(parseService(object).value) as Record<string, unknown>;
 }
 
-function refused(object: unknown): readonly string[] {
+function rejected(object: unknown): readonly string[] {
   return parseService(object).rejections.map(({ reason, field }) => `${reason} ${field}`);
 }
 
@@ -173,7 +173,7 @@ describe('a service is read', () => {
   });
 });
 
-describe('bad fields are refused alone, with their path and value, and the service lives on', () => {
+describe('bad fields are rejected alone, with their path and value, and the service lives on', () => {
   it.each<[string, object, string]>([
     [
       'a source range',
@@ -189,17 +189,18 @@ describe('bad fields are refused alone, with their path and value, and the servi
     ['a cluster IP', { clusterIP: '172.16.0' }, 'invalid-address spec.clusterIP'],
     ['a port number', { ports: [{ ...HTTP, port: 70_000 }] }, 'out-of-range spec.ports[0].port'],
     ['port zero', { ports: [{ ...HTTP, port: 0 }] }, 'out-of-range spec.ports[0].port'],
-    ['a port as text', { ports: [{ ...HTTP, port: '80' }] }, 'out-of-range spec.ports[0].port'],
+    ['a port as text', { ports: [{ ...HTTP, port: '80' }] }, 'wrong-type spec.ports[0].port'],
     ['no port number', { ports: [{ name: 'http' }] }, 'missing spec.ports[0].port'],
     ['a protocol', { ports: [{ ...HTTP, protocol: 'tcp' }] }, 'unknown-value spec.ports[0].protocol'],
-    ['a port that is none', { ports: [null, 7] }, 'wrong-type spec.ports[1]'],
+    ['a port that is none', { ports: [7] }, 'wrong-type spec.ports[0]'],
+    ['a port that is null', { ports: [null, HTTP] }, 'wrong-type spec.ports[0]'],
     ['ports that are no list', { ports: { http: 80 } }, 'wrong-type spec.ports'],
     ['a traffic policy', { externalTrafficPolicy: 'Global' }, 'unknown-value spec.externalTrafficPolicy'],
     ['a session affinity', { sessionAffinity: 7 }, 'wrong-type spec.sessionAffinity'],
     ['a selector', { selector: { app: 7 } }, 'wrong-type spec.selector.app'],
     ['an unknown type', { type: 'Weird' }, 'unknown-value spec.type'],
   ])('%s', (_what, spec, rejection) => {
-    expect(refused(manifest(spec))).toEqual([rejection]);
+    expect(rejected(manifest(spec))).toEqual([rejection]);
     expect(parseService(manifest(spec)).value?.id.name).toBe('checkout');
   });
 
@@ -216,7 +217,7 @@ describe('bad fields are refused alone, with their path and value, and the servi
   it('says where it is from, in one sentence', () => {
     const { rejections } = parseService(manifest({ externalIPs: ['bogus'] }), { at: 'services.yaml:12' });
     expect(rejections[0]?.message).toBe(
-      'services.yaml:12 Service shop/checkout: spec.externalIPs[0] "bogus": is no IP address',
+      'services.yaml:12 Service shop/checkout: spec.externalIPs[0] "bogus": is not a valid IP address',
     );
   });
 
@@ -225,7 +226,7 @@ describe('bad fields are refused alone, with their path and value, and the servi
   });
 });
 
-describe('what is no service is refused as a whole', () => {
+describe('what is no service is rejected as a whole', () => {
   it.each([
     undefined,
     null,

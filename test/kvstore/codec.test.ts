@@ -64,8 +64,8 @@ describe('recorded values', () => {
   });
 });
 
-/** The reason and the field for which a value is refused; `undefined` when it is taken. */
-function refusal(decoded: Decoded<unknown>): string | undefined {
+/** The reason and the field for which a value is rejected; `undefined` when it is taken. */
+function rejectionOf(decoded: Decoded<unknown>): string | undefined {
   return decoded.ok ? undefined : `${decoded.rejection.reason} ${decoded.rejection.field}`;
 }
 
@@ -110,7 +110,9 @@ describe('an IPIdentityPair', () => {
     expect(decodePair('10.1.0.0/16', { IP: '10.1.0.0', Mask: '//8AAA==' })).toMatchObject({ ok: true });
     expect(decodePair('10.1.0.0/16', { IP: '10.1.0.0', Mask: sixteen })).toMatchObject({ ok: true });
     expect(decodePair('fd00::/112', { IP: 'fd00::', Mask: sixteen })).toMatchObject({ ok: true });
-    expect(refusal(decodePair('fd00::/16', { IP: 'fd00::', Mask: '//8AAA==' }))).toBe('invalid-mask Mask');
+    expect(rejectionOf(decodePair('fd00::/16', { IP: 'fd00::', Mask: '//8AAA==' }))).toBe(
+      'invalid-mask Mask',
+    );
   });
 
   it.each([
@@ -146,12 +148,12 @@ describe('an IPIdentityPair', () => {
     ['::ffff:10.0.0.1', pair, 'invalid-key key'],
     ['10.0.0.1/8', { IP: '10.0.0.1', Mask: '/wAAAA==' }, 'invalid-key key'],
     ['FD00::1', { IP: 'fd00::1' }, 'invalid-key key'],
-  ])('%s %j is refused: %s', (name, json, expected) => {
-    expect(refusal(decodePair(name, json))).toBe(expected);
+  ])('%s %j is rejected: %s', (name, json, expected) => {
+    expect(rejectionOf(decodePair(name, json))).toBe(expected);
   });
 
-  it('is refused when it is not UTF-8', () => {
-    expect(refusal(decodeIPIdentityPair('10.0.0.1', Uint8Array.of(0x7b, 0xff, 0x7d), ''))).toBe(
+  it('is rejected when it is not UTF-8', () => {
+    expect(rejectionOf(decodeIPIdentityPair('10.0.0.1', Uint8Array.of(0x7b, 0xff, 0x7d), ''))).toBe(
       'invalid-utf8 value',
     );
   });
@@ -186,7 +188,7 @@ describe('names that JavaScript objects have (trap: keys such as `__proto__`)', 
 
   it('do not fill in for a field that is missing', () => {
     const json = '{"__proto__":{"Name":"n","Cluster":"c"}}';
-    expect(refusal(decodeNode({ cluster: 'c', name: 'n' }, bytesOfText(json), ''))).toBe(
+    expect(rejectionOf(decodeNode({ cluster: 'c', name: 'n' }, bytesOfText(json), ''))).toBe(
       'missing-field Name',
     );
   });
@@ -230,8 +232,8 @@ describe('a Node', () => {
     [{ ...node, IPv4HealthIP: 'fd00::1' }, 'wrong-family IPv4HealthIP'],
     [{ ...node, Labels: { a: 1 } }, 'wrong-type Labels.a'],
     [{ ...node, Labels: [] }, 'wrong-type Labels'],
-  ])('%j is refused: %s', (json, expected) => {
-    expect(refusal(decode(json))).toBe(expected);
+  ])('%j is rejected: %s', (json, expected) => {
+    expect(rejectionOf(decode(json))).toBe(expected);
   });
 });
 
@@ -278,15 +280,15 @@ describe('a ClusterService', () => {
     [{ ...key, backends: { '10.0.0.1': { a: null } } }, 'wrong-type backends.10.0.0.1.a'],
     [{ ...key, shared: 'true' }, 'wrong-type shared'],
     [{ ...key, clusterID: 512 }, 'out-of-range clusterID'],
-  ])('%j is refused: %s', (json, expected) => {
-    expect(refusal(decode(json))).toBe(expected);
+  ])('%j is rejected: %s', (json, expected) => {
+    expect(rejectionOf(decode(json))).toBe(expected);
   });
 });
 
 describe('identities, configuration and times', () => {
   it.each(['', '01', '-1', '4294967296', '1e3', ' 1', '1.0'])('%j is no identity', (text) => {
-    expect(refusal(decodeIdentity(text, bytesOfText('k8s:a=b;'), 'k'))).toBe('invalid-key key');
-    expect(refusal(decodeIdentityNumber(bytesOfText(text), 'k'))).toBe('out-of-range value');
+    expect(rejectionOf(decodeIdentity(text, bytesOfText('k8s:a=b;'), 'k'))).toBe('invalid-key key');
+    expect(rejectionOf(decodeIdentityNumber(bytesOfText(text), 'k'))).toBe('out-of-range value');
   });
 
   it('a cluster config says what it says', () => {
@@ -295,15 +297,15 @@ describe('identities, configuration and times', () => {
       ok: true,
       value: { id: 0, capabilities: { syncedCanaries: false, cached: false } },
     });
-    expect(refusal(decode('{"id":512}'))).toBe('out-of-range id');
-    expect(refusal(decode('{"capabilities":{"maxConnectedClusters":300}}'))).toBe(
+    expect(rejectionOf(decode('{"id":512}'))).toBe('out-of-range id');
+    expect(rejectionOf(decode('{"capabilities":{"maxConnectedClusters":300}}'))).toBe(
       'out-of-range capabilities.maxConnectedClusters',
     );
   });
 
-  it('a time that is none is refused', () => {
-    expect(refusal(decodeTimestamp(bytesOfText('yesterday'), 'k'))).toBe('invalid-time value');
-    expect(refusal(decodeTimestamp(bytesOfText('2026-13-40T00:00:00Z'), 'k'))).toBe('invalid-time value');
+  it('a time that is none is rejected', () => {
+    expect(rejectionOf(decodeTimestamp(bytesOfText('yesterday'), 'k'))).toBe('invalid-time value');
+    expect(rejectionOf(decodeTimestamp(bytesOfText('2026-13-40T00:00:00Z'), 'k'))).toBe('invalid-time value');
   });
 });
 

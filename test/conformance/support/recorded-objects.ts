@@ -1,4 +1,3 @@
-import { field } from '../../../src/k8s/field-reader.ts';
 import {
   type EndpointSliceID,
   parseEndpointSlice,
@@ -36,6 +35,10 @@ const UNSET_PROTOCOL = 0;
 
 function isFields(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function field(value: unknown, name: string): unknown {
+  return isFields(value) && Object.hasOwn(value, name) ? value[name] : undefined;
 }
 
 function isUnset(value: unknown): boolean {
