@@ -37,6 +37,30 @@ function anchors(text: string): ReadonlySet<string> {
   return new Set([...headings, ...Array.from(text.matchAll(/<a id="([^"]+)">/g), ([, id = '']) => id)]);
 }
 
+/** The files that are loaded with one, and the names of what is loaded from elsewhere. */
+function loadedBy(file: string, loaded: Set<string> = new Set()): ReadonlySet<string> {
+  if (loaded.has(file)) return loaded;
+  loaded.add(file);
+  for (const [, name = ''] of readFileSync(file, 'utf8').matchAll(/^(?:import |.*\bfrom )"([^"]+)";$/gm)) {
+    if (name.startsWith('.')) loadedBy(join(dirname(file), name), loaded);
+    else loaded.add(name);
+  }
+  return loaded;
+}
+
+/** CPU milliseconds that a new process takes to import something. */
+function importMs(entry: string): number {
+  project.write(
+    'import.js',
+    `const before = process.cpuUsage();
+     await import('${entry}');
+     const { user, system } = process.cpuUsage(before);
+     console.log((user + system) / 1000);`,
+  );
+  const { stdout } = spawnSync(process.execPath, ['import.js'], { cwd: project.folder, encoding: 'utf8' });
+  return Number(stdout || Number.NaN);
+}
+
 /** What compiles in the project, with these compiler options beside the strict ones. */
 function compile(options: object): { readonly output: string; readonly files: readonly string[] } {
   const strict = { module: 'nodenext', target: 'es2022', strict: true, skipLibCheck: false, noEmit: true };
@@ -69,6 +93,29 @@ describe('the packed package, installed in another project', () => {
       expect(found[entry]?.length, entry).toBeGreaterThan(0);
       expect(declared).toEqual(expect.arrayContaining(found[entry] ?? []));
     }
+  });
+
+  it.each([
+    ['ipcache', []],
+    ['servicecache', ['immutable']],
+    ['nodemanager', ['immutable']],
+    ['formats', ['node:buffer']],
+  ])('loads few files for %s, at once, and of others only %j', (entry, others) => {
+    const loaded = loadedBy(join(project.installed, `dist/${entry}.js`));
+    expect([...loaded].filter((name) => !name.startsWith('/'))).toEqual(others);
+    expect(loaded.size).toBeLessThan(15);
+    // 20 to 45 ms on a slow core that has nothing else to do; in tests it has.
+    const times = Array.from({ length: 5 }, () => importMs(`datapath-cache/${entry}`)).sort((a, b) => a - b);
+    expect(times[0]).toBeLessThan(250);
+  });
+
+  it('loads gRPC only for etcd, and where everything is', () => {
+    const loading = ENTRIES.filter((entry) => {
+      const target = MANIFEST.exports[entry.replace('datapath-cache', '.')];
+      const file = typeof target === 'object' ? target.default : '';
+      return [...loadedBy(join(project.installed, file))].some((name) => /grpc|etcd3/.test(name));
+    });
+    expect(loading).toEqual(['datapath-cache', 'datapath-cache/etcd']);
   });
 
   it.each([
