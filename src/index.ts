@@ -59,13 +59,16 @@ export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster
 export type { MeshResource } from './kvstore/codec/keys.ts';
 export type { ValueLimits } from './kvstore/codec/value.ts';
 export { VALUE_LIMITS } from './kvstore/codec/value.ts';
+export type { Collection } from './kvstore/gc/collections.ts';
+export { identityCollection, lockCollection } from './kvstore/gc/collections.ts';
+export type { GarbageCollectorOptions, GarbageCollectorStatus } from './kvstore/gc/garbage-collector.ts';
+export { GarbageCollector } from './kvstore/gc/garbage-collector.ts';
 export type {
-  Collection,
-  GarbageCollectorOptions,
-  GarbageCollectorStatus,
-} from './kvstore/gc/garbage-collector.ts';
-export { GarbageCollector, identityCollection, lockCollection } from './kvstore/gc/garbage-collector.ts';
-export type { HeartbeatStatus, KvstoreHealthOptions, KvstoreHealthStatus } from './kvstore/health.ts';
+  HeartbeatOptions,
+  HeartbeatStatus,
+  KvstoreHealthOptions,
+  KvstoreHealthStatus,
+} from './kvstore/health.ts';
 export { Heartbeat, KvstoreHealth } from './kvstore/health.ts';
 export type { MemoryBackendOptions } from './kvstore/memory/memory-backend.ts';
 export { MemoryBackend } from './kvstore/memory/memory-backend.ts';

@@ -1,6 +1,7 @@
-import type { Clock } from '../base/clock.ts';
+import type { Clock, Random } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
+import { Supervisor } from '../base/supervisor.ts';
 import type { KvstoreBackend } from './backend.ts';
 import { HEARTBEAT_KEY } from './codec/keys.ts';
 import { encodeTimestamp } from './codec/timestamp.ts';
@@ -19,7 +20,7 @@ export interface KvstoreHealthStatus {
   readonly lastFailure: Failure | undefined;
 }
 
-/** What a {@link KvstoreHealth} is made of. */
+/** Options of {@link KvstoreHealth}. */
 export interface KvstoreHealthOptions {
   readonly backend: Pick<KvstoreBackend, 'get' | 'endpoints'>;
   readonly clock: Clock;
@@ -89,38 +90,47 @@ export interface HeartbeatStatus {
   readonly lastFailure: Failure | undefined;
 }
 
+/** Options of {@link Heartbeat}. */
+export interface HeartbeatOptions {
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
+  /** Receives the failures of beats. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
 /** Writes the heartbeat every minute, under the session's lease: the sign that somebody is in charge. */
 export class Heartbeat {
   readonly #backend: KvstoreBackend;
   readonly #clock: Clock;
+  readonly #tasks: Supervisor;
   #beats = 0;
-  #failures = 0;
-  #lastFailure: Failure | undefined;
 
-  constructor(backend: KvstoreBackend, clock: Clock) {
+  constructor(
+    backend: KvstoreBackend,
+    clock: Clock,
+    { random = Math.random, onFailure }: HeartbeatOptions = {},
+  ) {
     this.#backend = backend;
     this.#clock = clock;
+    this.#tasks = new Supervisor({ clock, random, onFailure });
   }
 
   status(): HeartbeatStatus {
-    return { beats: this.#beats, failures: this.#failures, lastFailure: this.#lastFailure };
+    const { failures, lastFailure } = this.#tasks.status();
+    return { beats: this.#beats, failures, lastFailure };
   }
 
   /** Beats until the signal fires. A beat that fails is missed; the next one comes in time. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      try {
-        await this.#backend.update(HEARTBEAT_KEY, encodeTimestamp(this.#clock.wallTime()), {
-          leased: true,
-          signal,
-        });
-        this.#beats++;
-      } catch (error) {
-        if (signal.aborted) return;
-        this.#failures++;
-        this.#lastFailure = failureOf(error, this.#clock);
-      }
+      await this.#tasks.run('heartbeat', (until) => this.#beat(until), { signal }).catch(() => {}); // it is counted
       await sleep(this.#clock, HEARTBEAT_INTERVAL_MS, signal);
     }
+  }
+
+  async #beat(signal: AbortSignal): Promise<void> {
+    const now = encodeTimestamp(this.#clock.wallTime());
+    await this.#backend.update(HEARTBEAT_KEY, now, { leased: true, signal });
+    this.#beats++;
   }
 }

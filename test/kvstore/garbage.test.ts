@@ -1,10 +1,9 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { identityKey, identityValueKey } from '../../src/kvstore/codec/keys.ts';
-import { GarbageCollector, lockCollection } from '../../src/kvstore/gc/garbage-collector.ts';
-import { staleIdentities } from '../../src/kvstore/gc/stale-identities.ts';
-import { staleRound } from '../../src/kvstore/gc/stale-round.ts';
+import { identityCollection, lockCollection, staleIdentities } from '../../src/kvstore/gc/collections.ts';
+import { GarbageCollector, staleRound } from '../../src/kvstore/gc/garbage-collector.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import type { KeyValue } from '../../src/kvstore/transport.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -99,6 +98,82 @@ describe('a collector', () => {
     expect(collector.status().rounds).toBe(1);
     ended.abort();
     await running;
+    await backend.close();
+  });
+
+  it('deletes so many keys a second, and goes on when one cannot be deleted', async () => {
+    const clock = new ManualClock();
+    const removed: string[] = [];
+    const onFailure = vi.fn();
+    const collector = new GarbageCollector({
+      ...{ clock, intervalMs: 1000, removalsPerSecond: 10, onFailure },
+      collection: {
+        list: () => Promise.resolve(new Map(['a', 'b', 'c', 'd'].map((key) => [key, 1]))),
+        remove: (key) => {
+          if (key === 'b') return Promise.reject(new Error('it is locked'));
+          removed.push(`${key} at ${clock.now()}`);
+          return Promise.resolve(key !== 'd');
+        },
+      },
+    });
+    const ended = new AbortController();
+    const running = collector.run(ended.signal);
+    await advance(clock, 1350);
+    expect(removed).toEqual(['a at 1000', 'c at 1200', 'd at 1300']);
+    expect(collector.status()).toMatchObject({ rounds: 2, removed: 2, stale: 0, failures: 1 });
+    expect(collector.status().lastFailure).toMatchObject({ message: 'it is locked' });
+    expect(onFailure.mock.calls).toEqual([[expect.any(Error), 'removal of b']]);
+    ended.abort();
+    await running;
+    await advance(clock, 10_000);
+    expect(collector.status().rounds).toBe(2);
+  });
+
+  it('ends in the middle of a round when it is told to, and counts no failure then', async () => {
+    const clock = new ManualClock();
+    const ended = new AbortController();
+    const removed: string[] = [];
+    const collector = new GarbageCollector({
+      ...{ clock, intervalMs: 1000 },
+      collection: {
+        list: () => Promise.resolve(new Map(['a', 'b'].map((key) => [key, 1]))),
+        remove: (key, _revision, signal) => {
+          removed.push(key);
+          ended.abort();
+          return signal.aborted ? Promise.reject(new Error('aborted')) : Promise.resolve(true);
+        },
+      },
+    });
+    const running = collector.run(ended.signal);
+    await advance(clock, 5000);
+    await running;
+    expect(removed).toEqual(['a']);
+    expect(collector.status()).toMatchObject({ removed: 0, failures: 0 });
+  });
+
+  it('spares an identity that is used again between listing and removal, and one that has been written since', async () => {
+    const clock = new ManualClock();
+    const backend = new FaultyMemory({ clock });
+    const range = { min: 256, max: 65_535 };
+    const { list, remove } = identityCollection(backend, range);
+    const { signal } = new AbortController();
+    const a = identityKey(300);
+    const b = identityKey(301);
+    const c = identityKey(302);
+    for (const key of [a, b, c]) await backend.update(key, bytesOfText(`k8s:of=${key.slice(-3)};`));
+    const stale = await list(signal);
+    expect([...stale.keys()]).toEqual([a, b, c]);
+    await backend.update(identityValueKey('k8s:of=300;', '10.0.0.1'), bytesOfText('300'));
+    await backend.update(b, bytesOfText('k8s:of=301;'));
+    const results = [];
+    for (const [key, revision] of stale) results.push(await remove(key, revision, signal));
+    expect(results).toEqual([false, false, true]);
+    expect(await remove(c, stale.get(c) ?? 0, signal)).toBe(false);
+    expect((await backend.listPrefix('cilium/state/')).map(({ key }) => key)).toEqual([
+      a,
+      b,
+      identityValueKey('k8s:of=300;', '10.0.0.1'),
+    ]); // and no lock is left
     await backend.close();
   });
 });

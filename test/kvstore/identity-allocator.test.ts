@@ -19,7 +19,8 @@ import {
   identityValueKey,
 } from '../../src/kvstore/codec/keys.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
-import { GarbageCollector, identityCollection } from '../../src/kvstore/gc/garbage-collector.ts';
+import { identityCollection } from '../../src/kvstore/gc/collections.ts';
+import { GarbageCollector } from '../../src/kvstore/gc/garbage-collector.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
