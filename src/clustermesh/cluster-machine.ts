@@ -32,14 +32,23 @@ function ignore(state: ClusterState): ClusterStep {
   return { state, effects: [] };
 }
 
-function leave(state: ClusterState, next: Destination, change: Partial<ClusterState> = {}): ClusterStep {
-  const hangUp = next === 'connecting' || next === 'stopped' || next === 'removed';
+function leave(
+  state: ClusterState,
+  next: Destination,
+  change: Partial<ClusterState> = {},
+  hangUp = next === 'connecting' || next === 'stopped' || next === 'removed',
+): ClusterStep {
   const hasClient = state.hasClient && !hangUp;
   return enter(state, 'leaving', { do: 'leave', hangUp }, { ...change, next, hasClient });
 }
 
-function fail(state: ClusterState, message: string, change: Partial<ClusterState> = {}): ClusterStep {
-  return leave(state, 'failed', { ...failed(state, message), streak: state.streak + 1, ...change });
+function fail(
+  state: ClusterState,
+  message: string,
+  { unreachable = false, owed = state.owed }: { unreachable?: boolean; owed?: ClusterState['owed'] } = {},
+): ClusterStep {
+  const change = { ...failed(state, message), streak: state.streak + 1, owed };
+  return leave(state, 'failed', change, unreachable);
 }
 
 function failed({ failures }: ClusterState, message: string): Partial<ClusterState> {
@@ -150,7 +159,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return leave(state, 'handshake', { unproven: state.unproven || input.diverged });
     case 'failed':
       if (phase !== 'connecting' && phase !== 'handshake' && !follows) break;
-      return fail(state, input.message);
+      return fail(state, input.message, input);
     case 'left':
       if (phase !== 'leaving') break;
       return proceed(state, state.next ?? 'stopped');

@@ -14,6 +14,7 @@ import { type ClusterLimits, NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 import { type ConnectKvstore, FollowedCluster } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
+import { RetryQueue } from './retry-queue.ts';
 import {
   type SyncDeadline,
   type SyncingClusters,
@@ -72,10 +73,12 @@ export class ClusterMesh implements SyncingClusters {
   readonly globalServices: GlobalServices = new GlobalServices();
   readonly #turns = new Map<string, Promise<void>>();
   readonly #changes = new ClusterChanges();
+  readonly #retries: RetryQueue;
   #stopped = false;
 
   constructor(options: ClusterMeshOptions) {
     this.#options = options;
+    this.#retries = new RetryQueue(options.clock);
   }
 
   /** The clusters that are known, by name, ascending. */
@@ -197,7 +200,7 @@ export class ClusterMesh implements SyncingClusters {
     } = this.#options;
     const { ipcache, services, nodes, remoteNodeIdentities } = this.#options;
     return new FollowedCluster({
-      ...{ name, clock, random, gate, valueLimits, serviceTTLMs, onReject },
+      ...{ name, clock, random, gate, valueLimits, serviceTTLMs, onReject, retries: this.#retries },
       initial: NEW_CLUSTER,
       writer: { source: 'clustermesh', owner: name },
       engines: { ipcache, services, nodes, remoteNodeIdentities },

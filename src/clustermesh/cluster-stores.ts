@@ -1,4 +1,5 @@
 import type { Failure } from '../base/failure.ts';
+import type { FaultListener } from '../base/guard.ts';
 import type { RejectionLog } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
@@ -42,6 +43,8 @@ export interface ClusterStoresOptions {
   readonly valueLimits?: ValueLimits | undefined;
   /** Called after each batch of each resource. */
   readonly onApplied: () => void;
+  /** Receives what an engine has thrown; the key counts as received. */
+  readonly onFault: FaultListener;
 }
 
 /** Why following has ended: the signal has fired, or the kvstore is another one. */
@@ -82,12 +85,14 @@ export class ClusterStores {
   constructor(options: ClusterStoresOptions) {
     this.#options = options;
     const { cluster, writer, engines, identities, globalServices, rejections, gate, onApplied } = options;
-    const { valueLimits } = options;
+    const { valueLimits, onFault } = options;
     const limits = (): ClusterLimits => this.#limits;
     const { ipcache, nodes, services } = engines;
     const add = <T>(resource: MeshResource, decode: ValueDecoder<T>, observer: StoreObserver<T>): void => {
       const decodeLarge = decodeInPieces(decode, valueLimits);
-      const store = new WatchStore<T>({ decode, decodeLarge, observer, rejections, gate, onApplied });
+      const store = new WatchStore<T>({
+        ...{ decode, decodeLarge, observer, rejections, gate, onApplied, onFault },
+      });
       this.#stores.set(resource, store);
     };
     // Nodes first: they say how to reach what the others name.

@@ -20,6 +20,7 @@ import type { MeshEngines } from './engines.ts';
 import { awaitConfig, followCluster, isReplaced, readHandshake } from './follow-cluster.ts';
 import type { GlobalServices } from './global-services.ts';
 import { Readings } from './readings.ts';
+import type { RetryQueue } from './retry-queue.ts';
 import type { SyncProgress } from './sync-deadline.ts';
 
 /**
@@ -47,6 +48,8 @@ export interface FollowedClusterOptions {
   readonly serviceTTLMs?: number | undefined;
   /** See `OwnClusterOptions`. */
   readonly refillMs?: number | undefined;
+  /** Spreads the retries of many clusters that are down. */
+  readonly retries?: RetryQueue | undefined;
   readonly gate?: TurnGate | undefined;
   /** How large a value and each of its parts may be; what is larger is rejected. Default `VALUE_LIMITS`. */
   readonly valueLimits?: ValueLimits | undefined;
@@ -63,6 +66,11 @@ const CONNECT_WEIGHT = 1024;
 const CONNECT_MS = 30_000;
 /** A client that does not close is left alone after so long. */
 const CLOSE_MS = 5_000;
+/**
+ * A remote cluster that was unreachable for so long is read anew when it is back. Until then each of its watches tries by
+ * itself, to go on where it was; after that one attempt for all of them does, with a client of its own.
+ */
+const UNREACHABLE_MS = 180_000;
 const BACKOFF = { baseMs: 200, capMs: 15_000 };
 /** A withdrawal that an engine fails so often is given up, and said: nothing may wait for it for ever. */
 const WITHDRAWALS = 5;
@@ -93,6 +101,8 @@ export class FollowedCluster {
   #leaving: Promise<void> = Promise.resolve();
   #whenOver: (() => void)[] = [];
   #expiry: Timer | undefined;
+  #giveUp: Timer | undefined;
+  #reachedAt: number;
   #shown: RemoteClusterState = 'connecting';
   #connected = false;
   #connectedSince: number;
@@ -113,9 +123,11 @@ export class FollowedCluster {
       identities: this.identities,
       rejections: this.#rejections,
       onApplied: () => this.#applied(),
+      onFault: (error) => this.#failed(`an engine failed: ${messageOf(error)}`),
     });
     this.#connectedSince = clock.wallTime();
     this.#progressAt = clock.now();
+    this.#reachedAt = clock.now();
     this.#watchExpiry();
   }
 
@@ -244,7 +256,10 @@ export class FollowedCluster {
   /** Runs `work`, until it is left. */
   #begin(attempt: number, name: string, work: Work<void>): void {
     this.#tasks.run(name, work).catch((error: unknown) => {
-      this.#dispatch({ type: 'failed', attempt, message: messageOf(error) });
+      const { clock } = this.#options;
+      if (this.#backend?.status().connected === true) this.#reachedAt = clock.now();
+      const unreachable = clock.now() - this.#reachedAt >= UNREACHABLE_MS;
+      this.#dispatch({ type: 'failed', attempt, message: messageOf(error), unreachable });
     });
   }
 
@@ -297,8 +312,9 @@ export class FollowedCluster {
   }
 
   async #wait(attempt: number, streak: number, signal: AbortSignal): Promise<void> {
-    const { clock, random } = this.#options;
+    const { clock, random, retries } = this.#options;
     await sleep(clock, backoffDelay(streak, BACKOFF, random), signal);
+    await retries?.turn(signal);
     this.#dispatch({ type: 'retry', attempt });
   }
 
@@ -309,6 +325,7 @@ export class FollowedCluster {
       this.#rejections.add(config.rejection);
       throw new Error(config.rejection.message);
     }
+    this.#options.retries?.succeeded();
     const replaced = isReplaced(this.#read, read);
     this.#read = read;
     this.#dispatch({ type: 'config', attempt, config: config?.value, replaced, others });
@@ -393,11 +410,13 @@ export class FollowedCluster {
       shown !== this.#shown || connected !== this.#connected || failures !== this.#seenFailures;
     this.#seenFailures = failures;
     if (connected !== this.#connected) this.#connectedSince = clock.wallTime();
+    if (connected || this.#connected) this.#reachedAt = clock.now();
     if (shown === 'ready') this.#knownAt = undefined;
     else if (this.#shown === 'ready') this.#knownAt = clock.wallTime();
     this.#connected = connected;
     this.#shown = shown;
     this.#watchExpiry();
+    this.#watchReach();
     if (shown === 'removed' || shown === 'stopped') for (const over of this.#whenOver.splice(0)) over();
     if (isChanged) onChange();
   }
@@ -412,6 +431,20 @@ export class FollowedCluster {
       this.#expiry?.cancel();
       this.#expiry = undefined;
     } else this.#expiry ??= clock.after(serviceTTLMs, () => this.#dispatch({ type: 'expired' }));
+  }
+
+  /** One timer from the moment that a kvstore which is followed does not answer until it does. */
+  #watchReach(): void {
+    const { clock } = this.#options;
+    const { phase, own, attempt } = this.#state;
+    if (this.#connected || own || (phase !== 'watching' && phase !== 'unconfigured')) {
+      this.#giveUp?.cancel();
+      this.#giveUp = undefined;
+    } else
+      this.#giveUp ??= clock.after(UNREACHABLE_MS, () => {
+        const message = this.#lastFailure?.message ?? 'its kvstore does not answer';
+        this.#dispatch({ type: 'failed', attempt, message, unreachable: true });
+      });
   }
 
   get #client(): KvstoreBackend {

@@ -179,45 +179,46 @@ describe('an engine that throws', () => {
     expect(agent.ipcache.size).toBe(0);
   });
 
-  it('while a cluster is followed fails the attempt: it is read anew after a backoff', async () => {
-    let faults = 0;
-    await spoil(({ nodes }) => ({
-      nodes: {
-        nodeUpdated: (node) => {
-          if (faults++ < 2) throw new Error('the sink failed');
-          return nodes.nodeUpdated(node);
-        },
-        nodeDeleted: (node) => nodes.nodeDeleted(node),
-        withdraw: (by) => nodes.withdraw(by),
+  it('while a cluster is followed is counted and said; the others go on (freeze: in the own one the process ended)', async () => {
+    const failing = (nodes: NodeSink): NodeSink => ({
+      nodeUpdated: (node) => {
+        if (node.name === 'n1') throw new Error('the sink failed');
+        return nodes.nodeUpdated(node);
       },
-    }));
-    await agent.add('a', cluster());
+      nodeDeleted: (node) => nodes.nodeDeleted(node),
+      withdraw: (by) => nodes.withdraw(by),
+    });
+    await spoil(({ ipcache, nodes }) => ({ ipcache, nodes: failing(nodes) }));
+    const [server, ownServer] = [cluster(), newCluster(clock, OWN, 9)];
+    writeNode(server, 'a', 'n2', '192.168.1.2');
+    for (const name of ['n1', 'n2']) writeNode(ownServer, OWN, name, '192.168.9.1');
+    await agent.add('a', server);
+    const engines = { nodes: failing(agent.nodes) };
+    const own = agent.followOwnOn(agent.connect(OWN, ownServer), { engines });
     await settle(8);
-    expect(statusOf()).toMatchObject({ state: 'failed', lastFailure: 'the sink failed', failures: 1 });
-    await advance(clock, 10_000);
-    expect(statusOf()).toMatchObject({ state: 'ready', failures: 2 });
-    expect(agent.nodes.exists('a/n1')).toBe(true);
+    for (const status of [statusOf(), own.status()]) {
+      expect(status).toMatchObject({ state: 'ready', lastFailure: 'an engine failed: the sink failed' });
+      expect(status.resources.nodes).toMatchObject({ keys: 2, faults: 1 });
+    }
+    expect([...agent.nodes.nodes()].map(({ cluster: of, name }) => `${of}/${name}`).sort()).toEqual([
+      'a/n2',
+      'own/n2',
+    ]);
   });
+});
 
-  it('in the own cluster does the same (freeze: an unhandled rejection ended the process)', async () => {
-    const server = newCluster(clock, OWN, 9);
-    writeNode(server, OWN, 'n1', '192.168.9.1');
-    let faults = 0;
-    const engine = agent.nodes;
-    const nodes = {
-      nodeUpdated: (node: Parameters<typeof engine.nodeUpdated>[0]) => {
-        if (faults++ === 0) throw new Error('the sink failed');
-        return engine.nodeUpdated(node);
-      },
-      nodeDeleted: (node: Parameters<typeof engine.nodeDeleted>[0]) => engine.nodeDeleted(node),
-      withdraw: (by: Parameters<typeof engine.withdraw>[0]) => engine.withdraw(by),
-    };
-    const own = agent.followOwnOn(agent.connect(OWN, server), { engines: { nodes } });
-    await settle(8);
-    expect(own.status()).toMatchObject({ state: 'failed', lastFailure: 'the sink failed' });
-    await advance(clock, 10_000);
-    expect(own.status().state).toBe('ready');
-    expect(agent.nodes.exists('own/n1')).toBe(true);
+describe('a kvstore that is unreachable for long', () => {
+  it('is given up by its watches: one attempt for all of them, on a client of its own, does', async () => {
+    await follow();
+    const first = agent.links.get('a');
+    first?.link.down();
+    await advance(clock, 179_000);
+    expect(statusOf()).toMatchObject({ state: 'unreachable', failures: 0 });
+    expect(agent.links.get('a')).toBe(first);
+    await advance(clock, 30_000);
+    expect(statusOf()).toMatchObject({ state: 'ready', failures: 1 });
+    expect(agent.links.get('a')).not.toBe(first);
+    expect(first?.status().watches).toEqual([]);
   });
 });
 
