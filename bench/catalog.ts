@@ -15,7 +15,7 @@ export interface Bench {
 /** Every bench, by name. */
 export const BENCHES: Readonly<Record<string, Bench>> = {
   ipcache: {
-    summary: 'IPCache: writes, reads, memory, stalls; --n entries (1,000,000), --peers',
+    summary: 'IPCache: writes, reads, memory, stalls, removal, snapshots; --n entries (1,000,000), --peers',
     run: async (options) => (await import('./ipcache.ts')).benchIPCache(options),
   },
   churn: {
@@ -35,7 +35,8 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     run: async (options) => (await import('./kvstore.ts')).benchKvstore(options),
   },
   mesh: {
-    summary: 'ClusterMesh: a mesh that becomes ready and changes; --n clusters of 1,000 endpoints (250)',
+    summary:
+      'ClusterMesh: a mesh that becomes ready, changes and is taken away; --n clusters of 1,000 endpoints (250)',
     run: async (options) => (await import('./mesh.ts')).benchMesh(options),
   },
 };

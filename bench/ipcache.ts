@@ -16,6 +16,7 @@ import type { IPCacheReport, Row } from './ipcache/report.ts';
 import { rowsOf } from './ipcache/rows.ts';
 import { measureStalls, timerResolution } from './ipcache/stalls.ts';
 import { renderIPCache } from './ipcache/table.ts';
+import { measureTurns } from './ipcache/turns.ts';
 import { collectGarbage, PauseLog } from './meter.ts';
 import { EngineSubject } from './peers/engine.ts';
 import { NativeMapSubject } from './peers/native-map.ts';
@@ -150,6 +151,7 @@ export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<I
     bytesPerEntryIPv6: await bytesPerEntry(work.entries.get('ipv6') ?? entries, () => new EngineSubject()),
     rows: await allRows(pauses, work, rounds),
     stalls: await measureStalls(pauses, entries),
+    turns: await measureTurns(entries),
     timerNs: timerResolution(),
     peers: peers ? await measurePeers(pauses, n, rounds) : {},
   };

@@ -1,4 +1,3 @@
-import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import { systemClock } from '../src/base/system-clock.ts';
 import { TurnGate } from '../src/base/turn-gate.ts';
 import { ClusterMesh } from '../src/clustermesh/cluster-mesh.ts';
@@ -9,6 +8,8 @@ import { MemoryServer } from '../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../src/kvstore/transport.ts';
 import { NodeManager } from '../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
+import { expect } from './expect.ts';
+import { type Delayed, delayCells, delayDuring, type LoopDelay } from './loop-delay.ts';
 import { textTable } from './text-table.ts';
 
 /** What to measure. */
@@ -17,13 +18,6 @@ export interface MeshBenchOptions {
   readonly n?: number | undefined;
   /** Prints nothing when true: the caller shows the result. */
   readonly json?: boolean | undefined;
-}
-
-/** How long the event loop was held up, in milliseconds. */
-export interface LoopDelay {
-  readonly p50: number;
-  readonly p99: number;
-  readonly max: number;
 }
 
 /** What {@link benchMesh} measured. The kvstores are in the same process, and their work is counted in. */
@@ -42,11 +36,18 @@ export interface MeshBenchReport {
   /** Endpoint changes through kvstore, watch, decoder and ipcache, as many as go through. */
   readonly eventsPerSecond: number;
   readonly eventDelay: LoopDelay;
+  /** One cluster of as many endpoints is listed anew from a kvstore that has lost them: all are swept. */
+  readonly resync: Delayed;
+  /** The same cluster is removed. */
+  readonly removal: Delayed;
 }
 
 const NODES = 100;
 const ENDPOINTS = 1000;
 const SERVICES = 10;
+const SMALL: Size = { nodes: NODES, services: SERVICES, endpoints: ENDPOINTS };
+/** Nodes and services of a large cluster. */
+const LARGE = 10_000;
 const EVENTS = 50_000;
 /** Events that are written before others get their turn. */
 const BURST = 500;
@@ -65,7 +66,11 @@ function nameOf(cluster: number): string {
 }
 
 function address(cluster: number, i: number): string {
-  return `10.${cluster}.${i >> 8}.${i & 255}`;
+  return `10.${cluster + (i >> 16)}.${(i >> 8) & 255}.${i & 255}`;
+}
+
+function nodeAddress(cluster: number, i: number): string {
+  return `172.${16 + (i >> 8)}.${cluster}.${i & 255}`;
 }
 
 function putEndpoint(server: MemoryServer, cluster: number, i: number, identity: number): void {
@@ -82,21 +87,28 @@ function putEndpoint(server: MemoryServer, cluster: number, i: number, identity:
   put(server, `cilium/state/ip/v1/default/${ip}`, { ...value, ...pod });
 }
 
+/** What a cluster has. */
+interface Size {
+  readonly nodes: number;
+  readonly services: number;
+  readonly endpoints: number;
+}
+
 /** The kvstore of one cluster, filled. */
-function fill(clusterID: number, name: string): MemoryServer {
+function fill(clusterID: number, name: string, { nodes, services, endpoints }: Size = SMALL): MemoryServer {
   const server = new MemoryServer({ clock: systemClock, clusterID: name });
   put(server, `cilium/cluster-config/${name}`, { id: clusterID, capabilities: { syncedCanaries: true } });
-  for (let i = 0; i < NODES; i++) {
-    const addresses = [{ Type: 'InternalIP', IP: `172.16.${clusterID}.${i}` }];
+  for (let i = 0; i < nodes; i++) {
+    const addresses = [{ Type: 'InternalIP', IP: nodeAddress(clusterID, i) }];
     const node = { Name: `node-${i}`, Cluster: name, IPAddresses: addresses, ClusterID: clusterID };
     put(server, `cilium/state/nodes/v1/${name}/node-${i}`, node);
   }
-  for (let i = 0; i < SERVICES; i++) {
+  for (let i = 0; i < services; i++) {
     const backends = { [address(clusterID, i)]: { http: { Port: 8080, Protocol: 'TCP' } } };
     const id = { cluster: name, namespace: 'shop', name: `service-${i}` };
     put(server, `cilium/state/services/v1/${name}/shop/service-${i}`, { ...id, backends });
   }
-  for (let i = 0; i < ENDPOINTS; i++) putEndpoint(server, clusterID, i, identityOf(clusterID, i));
+  for (let i = 0; i < endpoints; i++) putEndpoint(server, clusterID, i, identityOf(clusterID, i));
   for (const resource of RESOURCES) put(server, `cilium/synced/${name}/cilium/state/${resource}/v1`, 'now');
   return server;
 }
@@ -109,27 +121,6 @@ function heldBytes(): number {
   globalThis.gc?.();
   const { heapUsed, arrayBuffers } = process.memoryUsage();
   return heapUsed + arrayBuffers;
-}
-
-/** How often the event loop is looked at: a delay is what comes on top. */
-const LOOK_MS = 5;
-
-async function delayDuring(work: () => Promise<void>): Promise<{ ms: number; delay: LoopDelay }> {
-  const looks = monitorEventLoopDelay({ resolution: LOOK_MS });
-  looks.enable();
-  await pause(); // the first look only sets the clock: a stall before it would not be seen
-  const begun = performance.now();
-  await work();
-  const ms = performance.now() - begun;
-  await pause(); // a stall is seen by the look that comes after it
-  looks.disable();
-  const delay = (nanoseconds: number): number => Math.max(0, Math.round(nanoseconds / 1e6 - LOOK_MS));
-  const [p50, p99, max] = [looks.percentile(50), looks.percentile(99), looks.max].map(delay);
-  return { ms: Math.round(ms), delay: { p50: p50 ?? 0, p99: p99 ?? 0, max: max ?? 0 } };
-}
-
-function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 20));
 }
 
 function turn(): Promise<void> {
@@ -174,17 +165,45 @@ class Follower {
     await this.#mesh.synced();
   }
 
+  /** Follows one cluster on a server, from now on. */
+  async add(name: string, server: MemoryServer): Promise<void> {
+    await this.#mesh.add(name, () => new MemoryBackend({ ...RUNTIME, server }));
+    while (this.#mesh.statusOf(name)?.state !== 'ready') await turn();
+  }
+
+  async remove(name: string): Promise<void> {
+    await this.#mesh.remove(name);
+  }
+
   async stop(): Promise<void> {
     await this.#mesh.stop();
     this.#nodes.close();
   }
 }
 
-async function readyWithoutGate(servers: readonly MemoryServer[]): Promise<{ ms: number; delay: LoopDelay }> {
+async function readyWithoutGate(servers: readonly MemoryServer[]): Promise<Delayed> {
   const follower = new Follower(undefined);
   const ready = await delayDuring(() => follower.follow(servers));
   await follower.stop();
   return ready;
+}
+
+/** Takes one large cluster away twice: by a kvstore that is empty, and by removing it. */
+async function takeAway(endpoints: number): Promise<Pick<MeshBenchReport, 'resync' | 'removal'>> {
+  const name = nameOf(1);
+  const size = { nodes: LARGE, services: LARGE };
+  const full = fill(1, name, { endpoints, ...size });
+  const empty = fill(1, name, { endpoints: 0, nodes: 0, services: 0 });
+  const follower = new Follower(new TurnGate({ clock: systemClock, nextTurn: setImmediate }));
+  await follower.add(name, full);
+  expect('endpoints that are followed', follower.ipcache.size, endpoints + LARGE);
+  const resync = await delayDuring(() => follower.add(name, empty));
+  expect('endpoints after the sweep', follower.ipcache.size, 0);
+  await follower.add(name, full);
+  const removal = await delayDuring(() => follower.remove(name));
+  expect('endpoints after the removal', follower.ipcache.size, 0);
+  await follower.stop();
+  return { resync, removal };
 }
 
 function render(report: MeshBenchReport): string {
@@ -193,13 +212,16 @@ function render(report: MeshBenchReport): string {
     what,
     figure,
     ...[p50, p99, max].map(String),
+    '',
   ];
   const table = textTable(
-    ['what', 'figure', 'event loop p50 ms', 'p99 ms', 'max ms'],
+    ['what', 'figure', 'event loop p50 ms', 'p99 ms', 'max ms', 'budget'],
     [
       row('all clusters ready', `${readyMs} ms`, readyDelay),
       row('the same, without turns', `${ungatedReadyMs} ms`, ungatedReadyDelay),
       row('changes of endpoints', `${eventsPerSecond} a second`, eventDelay),
+      ['one large cluster, listed anew: all is swept', ...delayCells(report.resync)],
+      ['one large cluster, removed', ...delayCells(report.removal)],
     ],
   );
   const { clusters, nodes, endpoints, bytesPerEndpoint } = report;
@@ -222,6 +244,7 @@ export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}
   const count = Math.min(EVENTS, endpoints);
   const events = await delayDuring(() => change(servers, follower.ipcache, count));
   await follower.stop();
+  const taken = await takeAway(endpoints);
   const report: MeshBenchReport = {
     clusters: servers.length,
     nodes: servers.length * NODES,
@@ -233,6 +256,7 @@ export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}
     bytesPerEndpoint,
     eventsPerSecond: Math.round((count * 1000) / events.ms),
     eventDelay: events.delay,
+    ...taken,
   };
   if (!json) process.stdout.write(render(report));
   return report;

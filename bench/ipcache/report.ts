@@ -1,3 +1,5 @@
+import type { Delayed } from '../loop-delay.ts';
+
 /** One line of the table: what an operation costs. */
 export interface Row {
   /** CPU nanoseconds for one operation, median over the rounds. */
@@ -38,6 +40,8 @@ export interface IPCacheReport {
   readonly mapBytesPerEntry: number;
   readonly rows: Readonly<Record<string, Row>>;
   readonly stalls: Readonly<Record<string, Stall>>;
+  /** What takes stock or takes away, in the turns of an event loop. */
+  readonly turns: Readonly<Record<string, Delayed>>;
   /** Time between two readings of the clock that stalls are taken with. */
   readonly timerNs: number;
   readonly peers: Readonly<Record<string, PeerReport>>;

@@ -1,3 +1,4 @@
+import { delayCells } from '../loop-delay.ts';
 import { short, textTable } from '../text-table.ts';
 import type { IPCacheReport, PeerReport, Row } from './report.ts';
 
@@ -77,6 +78,26 @@ function stallTable(report: IPCacheReport): string {
   return textTable(['longest single operation', '99.99 % ms', 'max ms', 'of it GC'], rows);
 }
 
+const TURNS: Readonly<Record<string, string>> = {
+  firstSnapshot: 'first snapshot',
+  firstResync: '`changes()`: first resync, read in slices',
+  writesAfterSnapshot: 'every entry written while a snapshot is held',
+  withdrawal: 'withdrawal of half the entries, in steps',
+};
+
+function turnTable({ turns }: IPCacheReport): string {
+  const rows = Object.entries(turns).map(([name, turn]) => [TURNS[name] ?? name, ...delayCells(turn)]);
+  const head = [
+    'in the turns of an event loop',
+    'figure',
+    'p50 ms',
+    'p99 ms',
+    'max ms',
+    'p99 < 20, max < 50',
+  ];
+  return textTable(head, rows);
+}
+
 function peerTable(report: IPCacheReport): string {
   const peers = Object.entries(report.peers);
   if (peers.length === 0) return '';
@@ -105,6 +126,7 @@ export function renderIPCache(report: IPCacheReport): string {
     `Bytes per entry beyond the metadata handed in: ${short(bytesPerEntry)} (budget ${BYTES_BUDGET}: ${memory}; Go 380 / 434); IPv6 ${short(bytesPerEntryIPv6)}; a \`Map\` with its keys and claims ${short(mapBytesPerEntry)}.\n`,
     stallTable(report),
     `One more round, every operation timed alone; the clock reads in steps of ${short(timerNs)} ns. Max is of the wall: what the machine did meanwhile counts too.`,
+    turnTable(report),
     peerTable(report),
   ].join('\n');
 }

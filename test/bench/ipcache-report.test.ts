@@ -35,8 +35,18 @@ describe('the bench of the ipcache', () => {
     );
   });
 
+  it('gives how long the event loop was held up by what takes stock or takes away', () => {
+    const turns = ['firstSnapshot', 'firstResync', 'writesAfterSnapshot', 'withdrawal'];
+    expect(Object.keys(report.turns)).toEqual(turns);
+    for (const name of turns) {
+      const delay = { p50: expect.any(Number), p99: expect.any(Number), max: expect.any(Number) };
+      expect(report.turns[name], name).toEqual({ ms: expect.any(Number), delay });
+    }
+  });
+
   it('survives JSON, and reads as a table', () => {
     expect(JSON.parse(JSON.stringify(report))).toMatchObject({ n: 2000, rows: { fresh: {} } });
     expect(renderIPCache(report)).toContain('| upsert fresh ');
+    expect(renderIPCache(report)).toContain('| withdrawal of half the entries, in steps ');
   });
 });
