@@ -2,9 +2,10 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Document, isMap, isNode, isSeq } from 'yaml';
 import { type Rejection, rejection } from '../base/rejection.ts';
+import { isObject } from '../net/fields.ts';
 import { unreadable } from './input-error.ts';
-import { isRecord } from './record.ts';
-import { yamlDocuments } from './yaml-documents.ts';
+import { parseJsonInTurns } from './json-in-turns.ts';
+import { plainValue, yamlDocuments } from './yaml-documents.ts';
 
 /** A Kubernetes object of a manifest. Nothing in it has been checked but that it is an object. */
 export interface Manifest {
@@ -29,17 +30,6 @@ function malformed(field: string, value: unknown, why: string, at: string): Reje
   return rejection('malformed-manifest', field, value, why, at);
 }
 
-/** The plain value of a document; a string says why there is none, such as too many aliases. */
-function plainValue(document: Document): { readonly value: unknown } | string {
-  const [error] = document.errors;
-  if (error !== undefined) return error.message.split(/:?\n/, 1)[0] ?? error.code;
-  try {
-    return { value: document.toJS() };
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
-}
-
 /** The line in which a document begins, to show it. */
 function firstLine(document: Document, text: string): string {
   const start = document.contents?.range?.[0] ?? 0;
@@ -51,36 +41,27 @@ function listItems(list: Readonly<Record<string, unknown>>, items: readonly unkn
   const { apiVersion, kind } = list;
   if (kind === 'List' || typeof kind !== 'string') return items;
   const implied = { apiVersion, kind: kind.slice(0, -'List'.length) };
-  return items.map((item) => (isRecord(item) ? { ...implied, ...item } : item));
+  return items.map((item) => (isObject(item) ? { ...implied, ...item } : item));
 }
 
 /** The objects of the manifests in `text`, lists taken apart; see {@link readManifests}. */
-export function* parseManifests(
+export async function* parseManifests(
   text: string,
   file: string,
   onReject: Reject,
-): Generator<Manifest, void, void> {
-  const json = parseJSON(text);
-  if (json !== undefined) {
-    yield* objectsOf(json.value, `${file}:1`, (index) => `${file} items[${index}]`, onReject);
-    return;
-  }
+): AsyncGenerator<Manifest, void, void> {
+  const json = /^\s{0,64}[{[]/.test(text) ? await parseJsonInTurns(text) : undefined;
+  if (json === undefined) yield* parseYamlManifests(text, file, onReject);
+  else yield* objectsOf(json, `${file}:1`, (index) => `${file} items[${index}]`, onReject);
+}
+
+function* parseYamlManifests(text: string, file: string, onReject: Reject): Generator<Manifest, void, void> {
   for (const { document, text: source, lineAt } of yamlDocuments(text)) {
     const place = (offset: number | undefined): string => `${file}:${lineAt(offset ?? 0)}`;
     const at = place(document.errors[0]?.pos[0] ?? document.contents?.range?.[0]);
     const plain = plainValue(document);
     if (typeof plain === 'string') onReject(malformed('document', firstLine(document, source), plain, at));
     else yield* objectsOf(plain.value, at, (index) => place(itemOffset(document, index)), onReject);
-  }
-}
-
-/** The value of a JSON text; undefined for any other. */
-function parseJSON(text: string): { readonly value: unknown } | undefined {
-  if (!/^\s{0,64}[{[]/.test(text)) return undefined;
-  try {
-    return { value: JSON.parse(text) };
-  } catch {
-    return undefined; // YAML in flow style, or neither: the YAML parser says where it is wrong
   }
 }
 
@@ -98,12 +79,12 @@ function* objectsOf(
   onReject: Reject,
 ): Generator<Manifest, void, void> {
   if (value === null) return; // an empty document, as before a leading `---`
-  if (!isRecord(value)) return onReject(malformed('document', value, 'not a Kubernetes object', at));
+  if (!isObject(value)) return onReject(malformed('document', value, 'not a Kubernetes object', at));
   const { kind, items } = value;
   if (typeof kind !== 'string' || !kind.endsWith('List')) return yield { at, object: value };
   if (!Array.isArray(items)) return onReject(malformed('items', items, 'a list must have items', at));
   for (const [index, object] of listItems(value, items).entries()) {
-    if (isRecord(object)) yield { at: itemAt(index), object };
+    if (isObject(object)) yield { at: itemAt(index), object };
     else onReject(malformed(`items[${index}]`, object, 'not a Kubernetes object', itemAt(index)));
   }
 }

@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises';
-import { parse } from 'yaml';
-import { showValue } from '../base/show-value.ts';
+import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
 import { InputError, unreadable } from './input-error.ts';
-import { isRecord } from './record.ts';
+import { parseYaml } from './yaml-documents.ts';
 
 /** One thing that a script does to the mesh. */
 export type PlayAction =
@@ -33,90 +32,54 @@ export interface PlayStep {
   readonly actions: readonly PlayAction[];
 }
 
-/** A malformed script is the user's own mistake: it is an error as a whole, before anything is played. */
-function fail(path: string, field: string, value: unknown, why: string): never {
-  throw new InputError(`--play ${path}: ${field} ${showValue(value)}: ${why}`);
+const STEP_FIELDS: readonly string[] = ['after', 'say', 'do'];
+const LONGEST_WAIT_SECONDS = 3600;
+
+function readStep(step: Fields<never>): PlayStep {
+  for (const name of step.names) {
+    if (!STEP_FIELDS.includes(name)) step.reject(name, 'unknown-field', 'is none of after, say and do');
+  }
+  return {
+    after: step.number('after', 0, LONGEST_WAIT_SECONDS) ?? 0,
+    say: step.string('say') ?? '',
+    actions: step.list('do').items((list, index) => readAction(list.item(index))),
+  };
 }
 
-type Fields = Readonly<Record<string, unknown>>;
-
-/** Reads the fields of one action; `where` is its place in the script, such as `[3].do[1]`. */
-class ActionReader {
-  readonly #path: string;
-  readonly #where: string;
-  readonly #fields: Fields;
-
-  constructor(path: string, where: string, fields: Fields) {
-    this.#path = path;
-    this.#where = where;
-    this.#fields = fields;
-  }
-
-  has(field: string): boolean {
-    return Object.hasOwn(this.#fields, field);
-  }
-
-  any(field: string): unknown {
-    return this.has(field) ? this.#fields[field] : this.fail(field, undefined, 'is missing');
-  }
-
-  text(field: string): string {
-    const value = this.any(field);
-    return typeof value === 'string' && value !== '' ? value : this.fail(field, value, 'must be text');
-  }
-
-  /** Text as it is, anything else as JSON. */
-  content(field: string): string {
-    const value = this.any(field);
-    return typeof value === 'string' ? value : JSON.stringify(value);
-  }
-
-  fail(field: string, value: unknown, why: string): never {
-    return fail(this.#path, `${this.#where}.${field}`, value, why);
-  }
-
-  read(): PlayAction {
-    if (this.has('leave')) return { kind: 'leave', cluster: this.text('leave') };
-    if (this.has('join')) return { kind: 'join', cluster: this.text('join') };
-    const store = this.text('store');
-    if (this.has('put')) return { kind: 'put', store, key: this.text('put'), value: this.content('value') };
-    if (this.has('delete')) return { kind: 'delete', store, key: this.text('delete') };
-    if (this.has('patch')) return { kind: 'patch', store, key: this.text('patch'), patch: this.any('with') };
-    const [prefix, text, by] = [this.text('under'), this.text('replace'), this.text('with')];
-    return { kind: 'replace', store, prefix, text, by };
-  }
+/** Any value but null. */
+function required(fields: Fields<never>, name: string): unknown {
+  return fields.value(name) ?? fields.reject(name, 'missing-field', 'is missing');
 }
 
-function readStep(path: string, step: unknown, index: number): PlayStep {
-  if (!isRecord(step)) return fail(path, `[${index}]`, step, 'must have after, say and do');
-  const { after = 0, say = '', do: actions = [], ...others } = step;
-  for (const [field, value] of Object.entries(others))
-    return fail(path, `[${index}].${field}`, value, 'is none of after, say and do');
-  if (typeof after !== 'number' || !(after >= 0 && after <= 3600))
-    return fail(path, `[${index}].after`, after, 'must be seconds, 0 to 3600');
-  if (typeof say !== 'string') return fail(path, `[${index}].say`, say, 'must be text');
-  if (!Array.isArray(actions)) return fail(path, `[${index}].do`, actions, 'must be a list');
-  return { after, say, actions: actions.map((action, i) => readAction(path, `[${index}].do[${i}]`, action)) };
+function readAction(action: Fields<never>): PlayAction {
+  const has = (name: string): boolean => action.value(name) !== undefined;
+  if (has('leave')) return { kind: 'leave', cluster: action.text('leave') };
+  if (has('join')) return { kind: 'join', cluster: action.text('join') };
+  const store = action.text('store');
+  if (has('put')) {
+    const value = required(action, 'value');
+    const text = typeof value === 'string' ? value : JSON.stringify(value);
+    return { kind: 'put', store, key: action.text('put'), value: text };
+  }
+  if (has('delete')) return { kind: 'delete', store, key: action.text('delete') };
+  if (has('patch'))
+    return { kind: 'patch', store, key: action.text('patch'), patch: required(action, 'with') };
+  const [prefix, text, by] = [action.text('under'), action.text('replace'), action.text('with')];
+  return { kind: 'replace', store, prefix, text, by };
 }
 
-function readAction(path: string, where: string, action: unknown): PlayAction {
-  return isRecord(action)
-    ? new ActionReader(path, where, action).read()
-    : fail(path, where, action, 'must be put, delete, patch, replace, leave or join');
-}
-
-/** The steps in the text of a script; throws {@link InputError} that names the file and the field. */
+/**
+ * The steps in the text of a script. A malformed script is the user's own mistake: an error as a whole, before anything
+ * is played. Throws {@link InputError} that names the file and the field.
+ */
 export function parsePlayScript(text: string, path: string): readonly PlayStep[] {
-  let script: unknown;
-  try {
-    script = parse(text);
-  } catch (cause) {
-    throw new InputError(`--play ${path}: ${cause instanceof Error ? cause.message : String(cause)}`, {
-      cause,
-    });
-  }
-  if (!Array.isArray(script)) return fail(path, 'script', script, 'must be a list of steps');
-  return script.map((step, index) => readStep(path, step, index));
+  const script = parseYaml(text);
+  if (typeof script === 'string') throw new InputError(`--play ${path}: ${script}`);
+  const steps = decodeWith(path, () =>
+    Fields.ofList(script.value, rejectInput, 'script').items((list, index) => readStep(list.item(index))),
+  );
+  if (!steps.ok) throw new InputError(`--play ${steps.rejection.message}`);
+  return steps.value;
 }
 
 /** Reads a script of changes (YAML, see `examples/changes.yaml`). */

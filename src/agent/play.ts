@@ -2,8 +2,8 @@ import type { Clock } from '../base/clock.ts';
 import { sleep } from '../base/sleep.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { bytesOfText, textOfBytes } from '../kvstore/bytes.ts';
+import { isObject } from '../net/fields.ts';
 import type { PlayAction, PlayStep } from './play-script.ts';
-import { isRecord } from './record.ts';
 
 /** What a script may reach. */
 export interface PlayStage {
@@ -23,8 +23,8 @@ export interface PlayAudience {
 
 /** RFC 7386: objects are merged, null removes, everything else replaces. */
 export function mergePatch(target: unknown, patch: unknown): unknown {
-  if (!isRecord(patch)) return patch;
-  const merged = new Map(Object.entries(isRecord(target) ? target : {}));
+  if (!isObject(patch)) return patch;
+  const merged = new Map(Object.entries(isObject(target) ? target : {}));
   for (const [key, value] of Object.entries(patch)) {
     if (value === null) merged.delete(key);
     else merged.set(key, mergePatch(merged.get(key), value));

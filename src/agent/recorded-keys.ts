@@ -1,9 +1,11 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { type Rejection, rejection } from '../base/rejection.ts';
+import { messageOf } from '../base/failure.ts';
+import type { Rejection } from '../base/rejection.ts';
 import { keyOfBytes, textOfBytes } from '../kvstore/bytes.ts';
+import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import { unreadable } from './input-error.ts';
-import { isRecord } from './record.ts';
+import { parseJsonInTurns } from './json-in-turns.ts';
 
 /** One key of a recorded mesh: what the kvstore of cluster `store` holds under `key`. */
 export interface RecordedKey {
@@ -14,63 +16,69 @@ export interface RecordedKey {
   readonly at: string;
 }
 
-const FIELDS = ['store', 'key', 'value'] as const;
 const CONFIG_PREFIX = 'cilium/cluster-config/';
 
-/** The decoded line; text says why it cannot be decoded. */
-function decode(line: string): { readonly json: unknown } | string {
+/** Whatever is wrong with a line, it is counted as malformed. */
+function reject(_reason: string, field: string, value: unknown, why: string): never {
+  return rejectInput('malformed-line', field, value, why);
+}
+
+function parseJson(line: string): unknown {
   try {
-    return { json: JSON.parse(line) };
+    return JSON.parse(line);
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return reject('', 'line', line, `not JSON: ${messageOf(error)}`);
   }
 }
 
-/** Reads one line; a rejection names the place and the field. */
-export function parseRecordedKey(line: string, at: string): RecordedKey | Rejection {
-  const decoded = decode(line);
-  if (typeof decoded === 'string')
-    return rejection('malformed-line', 'line', line, `not JSON: ${decoded}`, at);
-  const { json } = decoded;
-  if (!isRecord(json)) return rejection('malformed-line', 'line', json, 'not an object', at);
-  for (const field of FIELDS) {
-    const value = Object.hasOwn(json, field) ? json[field] : undefined;
-    if (typeof value !== 'string') return rejection('malformed-line', field, value, 'must be text', at);
-    if (value === '' && field !== 'value')
-      return rejection('malformed-line', field, value, 'must not be empty', at);
-  }
-  const { store, key, value } = json as unknown as RecordedKey; // checked field by field above
+function readKey(json: unknown, at: string): RecordedKey {
+  const fields = Fields.of(json, reject, 'line');
+  const [store, key] = [fields.text('store'), fields.text('key')];
+  const value = fields.string('value') ?? fields.reject('value', '', 'is missing');
   return { store, key, value, at };
 }
 
-/** The keys of a line: one, or all those of an answer as `etcdctl get --prefix … -w json` prints it. */
-function* parseLine(line: string, at: string, own: string): Generator<RecordedKey | Rejection, void, void> {
-  const kvs = line.includes('"kvs"') ? etcdctlKeys(line) : undefined;
-  if (kvs === undefined) return yield parseRecordedKey(line, at);
-  const store = clusterOf(kvs) ?? own;
-  for (const [index, kv] of kvs.entries()) yield etcdctlKey(kv, store, `${at} kvs[${index}]`);
+/** Reads one line; a rejection names the place and the field. */
+export function parseRecordedKey(line: string, at: string): Decoded<RecordedKey> {
+  return decodeWith(at, () => readKey(parseJson(line), at));
 }
 
-function etcdctlKeys(line: string): readonly unknown[] | undefined {
-  const decoded = decode(line);
-  if (typeof decoded === 'string' || !isRecord(decoded.json)) return undefined;
-  const { kvs } = decoded.json;
+/** The keys of a line: one, or all those of an answer as `etcdctl get --prefix … -w json` prints it. */
+async function* parseLine(
+  line: string,
+  at: string,
+  own: string,
+): AsyncGenerator<Decoded<RecordedKey>, void, void> {
+  const kvs = line.includes('"kvs"') ? await etcdctlKeys(line) : undefined;
+  if (kvs === undefined) return yield parseRecordedKey(line, at);
+  const store = clusterOf(kvs) ?? own;
+  for (const [index, kv] of kvs.entries()) {
+    const place = `${at} kvs[${index}]`;
+    yield decodeWith(place, () => readEtcdctlKey(kv, store, place));
+  }
+}
+
+async function etcdctlKeys(line: string): Promise<readonly unknown[] | undefined> {
+  const json = await parseJsonInTurns(line);
+  const { kvs } = isObject(json) ? json : {};
   return Array.isArray(kvs) ? kvs : undefined;
 }
 
+function bytesOfBase64(fields: Fields<never>, name: string, text: string): Uint8Array {
+  const bytes = Buffer.from(text, 'base64'); // skips what is no base64
+  return bytes.toString('base64') === text ? bytes : fields.reject(name, '', 'is not base64');
+}
+
 /** Key and value are base64; an empty value is left out. */
-function etcdctlKey(kv: unknown, store: string, at: string): RecordedKey | Rejection {
-  if (!isRecord(kv)) return rejection('malformed-line', 'kvs', kv, 'not an object', at);
-  const { key, value = '' } = kv;
-  if (typeof key !== 'string') return rejection('malformed-line', 'key', key, 'must be base64', at);
-  if (typeof value !== 'string') return rejection('malformed-line', 'value', value, 'must be base64', at);
-  const text = textOfBytes(Buffer.from(value, 'base64'));
-  if (text === undefined) return rejection('malformed-line', 'value', value, 'must be UTF-8', at);
-  return { store, key: keyOfBytes(Buffer.from(key, 'base64')), value: text, at };
+function readEtcdctlKey(kv: unknown, store: string, at: string): RecordedKey {
+  const fields = Fields.of(kv, reject, 'kvs');
+  const key = keyOfBytes(bytesOfBase64(fields, 'key', fields.text('key')));
+  const value = textOfBytes(bytesOfBase64(fields, 'value', fields.string('value') ?? ''));
+  return { store, key, value: value ?? fields.reject('value', '', 'is not UTF-8'), at };
 }
 
 function etcdctlName(kv: unknown): string {
-  const { key }: Readonly<Record<string, unknown>> = isRecord(kv) ? kv : {};
+  const { key } = isObject(kv) ? kv : {};
   return typeof key === 'string' ? keyOfBytes(Buffer.from(key, 'base64')) : '';
 }
 
@@ -98,9 +106,9 @@ export async function* readRecordedKeys(
       number++;
       const text = number === 1 ? line.replace(/^\uFEFF/, '') : line;
       if (text.trim() === '') continue;
-      for (const parsed of parseLine(text, `${path}:${number}`, own)) {
-        if ('reason' in parsed) onReject(parsed);
-        else yield parsed;
+      for await (const parsed of parseLine(text, `${path}:${number}`, own)) {
+        if (parsed.ok) yield parsed.value;
+        else onReject(parsed.rejection);
       }
     }
   } catch (cause) {

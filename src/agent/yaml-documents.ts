@@ -1,4 +1,5 @@
 import { Document, isScalar, LineCounter, parseAllDocuments, visit, YAMLParseError } from 'yaml';
+import { messageOf } from '../base/failure.ts';
 
 /** A document of a YAML text. */
 export interface YamlDocument {
@@ -68,8 +69,9 @@ function parsePiece(text: string, lineCounter: LineCounter): readonly Document[]
     tooLong.errors.push(new YAMLParseError([0, 1], 'UNEXPECTED_TOKEN', why));
     return [tooLong];
   }
-  // The parser's own check of repeated keys compares each key with all before it.
-  const documents = parseAllDocuments(text, { lineCounter, uniqueKeys: false });
+  // The parser's own check of repeated keys compares each key with all before it, and each error that it makes pretty
+  // takes it a pass over its line.
+  const documents = parseAllDocuments(text, { lineCounter, uniqueKeys: false, prettyErrors: false });
   for (const document of documents) addRepeatedKeys(document);
   return documents;
 }
@@ -91,4 +93,22 @@ function addRepeatedKeys(document: Document): void {
       return undefined;
     },
   });
+}
+
+/** The plain value of a document; a string says why there is none, such as too many aliases. */
+export function plainValue(document: Document): { readonly value: unknown } | string {
+  const [error] = document.errors;
+  if (error !== undefined) return error.message;
+  try {
+    return { value: document.toJS() };
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/** The plain value of a text of one document, null if it is empty; a string says what is wrong. */
+export function parseYaml(text: string): { readonly value: unknown } | string {
+  const [first, ...others] = Array.from(yamlDocuments(text), ({ document }) => document);
+  if (others.length > 0) return 'must be one YAML document';
+  return first === undefined ? { value: null } : plainValue(first);
 }

@@ -58,8 +58,9 @@ export function rejectedAs(
   return { ok: false, rejection: rejection(reason, field, value, why, at) };
 }
 
-function isContainer(value: unknown): value is object {
-  return typeof value === 'object' && value !== null;
+/** Whether a value is an object and not a list. Its names are untrusted: read it with {@link Fields}. */
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 const NO_ITEMS: readonly never[] = [];
@@ -92,8 +93,15 @@ export class Fields<R extends undefined> {
 
   /** The fields of `value`, which must be an object; `label` is what a rejection calls it if it is none. */
   static of<R extends undefined>(value: unknown, reject: RejectField<R>, label: string): Fields<R> | R {
-    if (isContainer(value) && !Array.isArray(value)) return new Fields(value, reject);
-    return reject('wrong-type', label, value, 'must be an object');
+    return isObject(value)
+      ? new Fields(value, reject)
+      : reject('wrong-type', label, value, 'must be an object');
+  }
+
+  /** The elements of `value`, which must be a list; see {@link Fields.of}. */
+  static ofList<R extends undefined>(value: unknown, reject: RejectField<R>, label: string): Fields<R> | R {
+    if (Array.isArray(value)) return new Fields(value, reject);
+    return reject('wrong-type', label, value, 'must be a list');
   }
 
   /** The names of the fields, in the order of the input. */
@@ -136,10 +144,11 @@ export class Fields<R extends undefined> {
 
   /** A string that must be there and not be empty. */
   text(name: string | number): string | R {
-    const text = this.string(name);
-    return text === undefined || text === ''
-      ? this.reject(name, 'missing-field', 'must not be empty', text ?? '')
-      : text;
+    const text = this.value(name);
+    if (typeof text === 'string' && text !== '') return text;
+    if (text === undefined) return this.reject(name, 'missing-field', 'is missing', text);
+    if (text === '') return this.reject(name, 'missing-field', 'must not be empty', text);
+    return this.reject(name, 'wrong-type', 'must be a string', text);
   }
 
   /** One of some words; an empty string counts as absent. */
@@ -154,6 +163,15 @@ export class Fields<R extends undefined> {
     const value = this.value(name);
     if (typeof value === 'boolean' || value === undefined) return value;
     return this.reject(name, 'wrong-type', 'must be true or false', value);
+  }
+
+  /** A number from `min` to `max`, whole or not. */
+  number(name: string | number, min: number, max: number): number | undefined {
+    const value = this.value(name);
+    if (value === undefined) return undefined;
+    if (typeof value !== 'number') return this.reject(name, 'wrong-type', 'must be a number', value);
+    if (value >= min && value <= max) return value;
+    return this.reject(name, 'out-of-range', `must be a number from ${min} to ${max}`, value);
   }
 
   /** An integer from `min` to `max`. */
@@ -195,7 +213,7 @@ export class Fields<R extends undefined> {
   /** A nested object that must be there, such as an element of a list. */
   item(name: string | number): Fields<R> | R {
     const value = this.value(name);
-    if (isContainer(value) && !Array.isArray(value)) return this.#nested(name, value);
+    if (isObject(value)) return this.#nested(name, value);
     return this.reject(name, 'wrong-type', 'must be an object', value ?? null);
   }
 

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/agent/input-error.ts';
 import { parsePlayScript, readPlayScript } from '../../src/agent/play-script.ts';
+import { cpuTime } from '../base/support/cpu-time.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
 const SCRIPT = `
@@ -48,15 +49,15 @@ describe('a script', () => {
   });
 
   it.each([
-    ['{}', 'script {}: must be a list of steps'],
-    ['- 7', '[0] 7: must have after, say and do'],
-    ['- after: soon', '[0].after "soon": must be seconds, 0 to 3600'],
-    ['- after: -1', '[0].after -1: must be seconds'],
-    ['- say: 7', '[0].say 7: must be text'],
+    ['{}', 'script {}: must be a list'],
+    ['- 7', '[0] 7: must be an object'],
+    ['- after: soon', '[0].after "soon": must be a number'],
+    ['- after: -1', '[0].after -1: must be a number from 0 to 3600'],
+    ['- say: 7', '[0].say 7: must be a string'],
     ['- do: 7', '[0].do 7: must be a list'],
     ['- { say: x, actions: [] }', '[0].actions []: is none of after, say and do'],
-    ['- do: [7]', '[0].do[0] 7: must be put, delete, patch, replace, leave or join'],
-    ['- do: [{ leave: 7 }]', '[0].do[0].leave 7: must be text'],
+    ['- do: [7]', '[0].do[0] 7: must be an object'],
+    ['- do: [{ leave: 7 }]', '[0].do[0].leave 7: must be a string'],
     ['- do: [{ put: k }]', '[0].do[0].store undefined: is missing'],
     ['- do: [{ put: k, store: a }]', '[0].do[0].value undefined: is missing'],
     ['- do: [{ store: a }]', '[0].do[0].under undefined: is missing'],
@@ -64,6 +65,23 @@ describe('a script', () => {
   ])('that is wrong (%s) is an error that names file and field', (text, message) => {
     expect(() => parsePlayScript(text, 'script.yaml')).toThrow(InputError);
     expect(() => parsePlayScript(text, 'script.yaml')).toThrow(`--play script.yaml: ${message}`);
+  });
+
+  it('costs no more than its length, however many keys a map has', () => {
+    const keys = Array.from({ length: 20_000 }, (_, i) => `k${i}: 1`).join(',');
+    const ms = cpuTime(() => {
+      parsePlayScript(`- do: [{ put: k, store: a, value: {${keys}} }]`, 'script.yaml');
+    });
+    expect(ms).toBeLessThan(3000); // 300; 20,000 when each key is compared with all before it
+  });
+
+  it('that is several documents, or repeats a key, is an error', () => {
+    expect(() => parsePlayScript('[]\n---\n[]', 'x.yaml')).toThrow(
+      '--play x.yaml: must be one YAML document',
+    );
+    expect(() => parsePlayScript('- { say: a, say: b }', 'x.yaml')).toThrow(
+      '--play x.yaml: Map keys must be unique',
+    );
   });
 
   it('that is missing is an error that says what to do', async () => {

@@ -43,16 +43,16 @@ describe('a recorded mesh', () => {
     ['{"store":"a","key":"k"', /^2: line ".*": not JSON: /],
     [GOOD.slice(0, 40), /^2: line ".*": not JSON: Unterminated string/],
     ['hello', /^2: line "hello": not JSON: /],
-    ['[]', /^2: line \[\]: not an object$/],
-    ['null', /^2: line null: not an object$/],
-    ['"text"', /^2: line "text": not an object$/],
-    ['{"key":"k","value":"v"}', /^2: store undefined: must be text$/],
-    ['{"store":7,"key":"k","value":"v"}', /^2: store 7: must be text$/],
+    ['[]', /^2: line \[\]: must be an object$/],
+    ['null', /^2: line null: must be an object$/],
+    ['"text"', /^2: line "text": must be an object$/],
+    ['{"key":"k","value":"v"}', /^2: store undefined: is missing$/],
+    ['{"store":7,"key":"k","value":"v"}', /^2: store 7: must be a string$/],
     ['{"store":"","key":"k","value":"v"}', /^2: store "": must not be empty$/],
-    ['{"store":"a","key":["k"],"value":"v"}', /^2: key \["k"\]: must be text$/],
+    ['{"store":"a","key":["k"],"value":"v"}', /^2: key \["k"\]: must be a string$/],
     ['{"store":"a","key":"","value":"v"}', /^2: key "": must not be empty$/],
-    ['{"store":"a","key":"k","value":{"IP":"10.1.2.3"}}', /^2: value \{"IP":"10.1.2.3"\}: must be text$/],
-    ['{"__proto__":{"store":"a"},"key":"k","value":"v"}', /^2: store undefined: must be text$/],
+    ['{"store":"a","key":"k","value":{"IP":"10.1.2.3"}}', /^2: value \{"IP":"10.1.2.3"\}: must be a string$/],
+    ['{"__proto__":{"store":"a"},"key":"k","value":"v"}', /^2: store undefined: is missing$/],
   ])('goes on after the line %s, and says what is wrong with it', async (line, message) => {
     const { keys, rejected } = await read(`${GOOD}\n${line}\n${GOOD}\n`);
     expect(keys).toHaveLength(2);
@@ -106,14 +106,22 @@ describe('an answer of etcdctl', () => {
   it('loses a bad key alone, and says which', async () => {
     const notUtf8 = { key: base64('k'), value: Buffer.from([0xff]).toString('base64') };
     const { keys, rejected } = await read(
-      answer([7, { value: 'dg==' }, { key: base64('k'), value: 1 }, notUtf8, ...kvs('good')]),
+      answer([
+        7,
+        { value: 'dg==' },
+        { key: base64('k'), value: 1 },
+        notUtf8,
+        { key: 'a key' },
+        ...kvs('good'),
+      ]),
     );
     expect(keys).toEqual([{ store: 'own', key: 'good', value: 'v' }]);
     expect(rejected).toEqual([
-      '1 kvs[0]: kvs 7: not an object',
-      '1 kvs[1]: key undefined: must be base64',
-      '1 kvs[2]: value 1: must be base64',
-      '1 kvs[3]: value "/w==": must be UTF-8',
+      '1 kvs[0]: kvs 7: must be an object',
+      '1 kvs[1]: key undefined: is missing',
+      '1 kvs[2]: value 1: must be a string',
+      '1 kvs[3]: value "/w==": is not UTF-8',
+      '1 kvs[4]: key "a key": is not base64',
     ]);
   });
 });

@@ -30,8 +30,8 @@ async function once(lines: readonly string[], manifests?: string): Promise<Comma
 describe('an item that is no good is rejected with its place and field, counted, and the rest goes on', () => {
   it.each([
     ['a line that is no JSON', '{"store":"own"', /mesh.jsonl:5: line ".*": not JSON/],
-    ['a line of a wrong type', '[1,2]', /mesh.jsonl:5: line \[1,2\]: not an object/],
-    ['a key that is no text', '{"store":"own","key":7,"value":"x"}', /mesh.jsonl:5: key 7: must be text/],
+    ['a line of a wrong type', '[1,2]', /mesh.jsonl:5: line \[1,2\]: must be an object/],
+    ['a key that is no text', '{"store":"own","key":7,"value":"x"}', /mesh.jsonl:5: key 7: must be a string/],
     [
       'a key of no mesh',
       line('own', 'hello/world', ''),
@@ -92,7 +92,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     [
       'a node without a name',
       line('own', 'cilium/state/nodes/v1/own/n9', { Cluster: 'own' }),
-      /n9: Name "": must not be empty/,
+      /n9: Name undefined: is missing/,
     ],
     [
       'a node that names another cluster',

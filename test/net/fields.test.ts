@@ -24,6 +24,7 @@ describe('a field', () => {
     ['string', (fields: Lenient) => fields.string('a')],
     ['word', (fields: Lenient) => fields.word('a', ['x'])],
     ['boolean', (fields: Lenient) => fields.boolean('a')],
+    ['number', (fields: Lenient) => fields.number('a', 0, 9)],
     ['integer', (fields: Lenient) => fields.integer('a', 0, 9)],
     ['address', (fields: Lenient) => fields.address('a')],
     ['addressOf', (fields: Lenient) => fields.addressOf(4, 'a')],
@@ -39,8 +40,22 @@ describe('a field', () => {
 
   it.each([
     ['string', (fields: Lenient) => fields.string('a'), 1, 'wrong-type a 1: must be a string'],
+    ['text', (fields: Lenient) => fields.text('a'), 7, 'wrong-type a 7: must be a string'],
+    ['number', (fields: Lenient) => fields.number('a', 0, 9), '5', 'wrong-type a "5": must be a number'],
+    [
+      'number',
+      (fields: Lenient) => fields.number('a', 1, 9),
+      0.9,
+      'out-of-range a 0.9: must be a number from 1 to 9',
+    ],
+    [
+      'number',
+      (fields: Lenient) => fields.number('a', 1, 9),
+      9.1,
+      'out-of-range a 9.1: must be a number from 1 to 9',
+    ],
     ['text', (fields: Lenient) => fields.text('a'), '', 'missing-field a "": must not be empty'],
-    ['text', (fields: Lenient) => fields.text('a'), undefined, 'missing-field a "": must not be empty'],
+    ['text', (fields: Lenient) => fields.text('a'), undefined, 'missing-field a undefined: is missing'],
     [
       'word',
       (fields: Lenient) => fields.word('a', ['x', 'y']),
@@ -123,6 +138,9 @@ describe('a field', () => {
     ['word', (fields: Lenient) => fields.word('a', ['x', 'y']), 'y', 'y'],
     ['word', (fields: Lenient) => fields.word('a', ['x', 'y']), '', undefined],
     ['boolean', (fields: Lenient) => fields.boolean('a'), false, false],
+    ['number', (fields: Lenient) => fields.number('a', 0, 9), 1.5, 1.5],
+    ['number', (fields: Lenient) => fields.number('a', 0, 9), 0, 0],
+    ['number', (fields: Lenient) => fields.number('a', 0, 9), 9, 9],
     ['integer', (fields: Lenient) => fields.integer('a', 0, 9), 0, 0],
     ['integer', (fields: Lenient) => fields.integer('a', 0, 9), 9, 9],
     ['address', (fields: Lenient) => fields.address('a'), '::ffff:10.0.0.1', '10.0.0.1'],
@@ -145,6 +163,17 @@ describe('a field', () => {
 });
 
 describe('a list', () => {
+  it('may be the input itself', () => {
+    const decoded = decodeWith('file', () =>
+      Fields.ofList([{ a: 1 }, {}], rejectInput, 'script').items((list, index) => list.item(index).text('a')),
+    );
+    expect(decoded).toMatchObject({
+      rejection: { field: '[0].a', message: 'file: [0].a 1: must be a string' },
+    });
+    const none = decodeWith('file', () => Fields.ofList({}, rejectInput, 'script'));
+    expect(none).toMatchObject({ rejection: { message: 'file: script {}: must be a list' } });
+  });
+
   it('gives its elements, and leaves out those that are rejected, by their path', () => {
     const json = { spec: { ports: [{ port: 80 }, null, 7, { port: 'x' }, { port: 0 }] } };
     const ports = read(json, (fields) =>
