@@ -1,3 +1,5 @@
+import type { Mutant } from './mutant.ts';
+
 /** Mutants of one place that no test can detect, because what they compute is the same. */
 export interface Equivalent {
   readonly file: string;
@@ -7,6 +9,18 @@ export interface Equivalent {
   readonly original: string;
   readonly replacements: readonly string[];
   readonly reason: string;
+}
+
+/** What tells mutants apart; line numbers change too often. */
+export function keyOf({ file, line, original, replacement }: Omit<Mutant, 'status' | 'lineNumber'>): string {
+  return `${file}: ${line}: ${original} → ${replacement}`;
+}
+
+/** The keys of what is listed. */
+export function keysOf(equivalents: readonly Equivalent[]): ReadonlySet<string> {
+  return new Set(
+    equivalents.flatMap((entry) => entry.replacements.map((replacement) => keyOf({ ...entry, replacement }))),
+  );
 }
 
 /** In the order of files. */

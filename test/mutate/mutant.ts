@@ -1,6 +1,7 @@
 import type { Stryker } from '@stryker-mutator/core';
 
-type MutantResult = Awaited<ReturnType<Stryker['runMutationTest']>>[number];
+/** What Stryker says of a mutant. */
+export type MutantResult = Awaited<ReturnType<Stryker['runMutationTest']>>[number];
 
 /** A mutant with what it replaces, as texts of one line. */
 export interface Mutant {

@@ -1,4 +1,4 @@
-import type { Equivalent } from './equivalents.ts';
+import { type Equivalent, keyOf, keysOf } from './equivalents.ts';
 import type { Mutant } from './mutant.ts';
 
 /** What came of the mutants of a run, without the texts that are left alone. */
@@ -16,10 +16,6 @@ export interface Score {
   readonly percent: number;
 }
 
-function keyOf({ file, line, original, replacement }: Omit<Mutant, 'status' | 'lineNumber'>): string {
-  return `${file}: ${line}: ${original} → ${replacement}`;
-}
-
 /** Counts; `equivalents` are those of the files that were mutated. */
 export function scoreOf(results: readonly Mutant[], equivalents: readonly Equivalent[]): Score {
   const withStatus = (...statuses: Mutant['status'][]): readonly Mutant[] =>
@@ -27,9 +23,7 @@ export function scoreOf(results: readonly Mutant[], equivalents: readonly Equiva
   const killed = withStatus('Killed', 'RuntimeError').length;
   const timeout = withStatus('Timeout').length;
   const undetected = withStatus('Survived', 'NoCoverage');
-  const listed = new Set(
-    equivalents.flatMap((entry) => entry.replacements.map((replacement) => keyOf({ ...entry, replacement }))),
-  );
+  const listed = keysOf(equivalents);
   const survivors = undetected.filter((mutant) => !listed.has(keyOf(mutant)));
   const found = new Set(undetected.map(keyOf));
   return {
