@@ -2,9 +2,9 @@ import { compareWriters, mayOverwrite } from '../identity/source.ts';
 import { addressBits } from '../net/address-words.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
+import type { EntryIndex } from './entry-indexes.ts';
 import { FLAG, type HeldClaim } from './entry-reader.ts';
 import { EntryRows } from './entry-rows.ts';
-import type { NamedPortIndex } from './named-port-index.ts';
 import { OverruledClaims } from './overruled-claims.ts';
 import type {
   Claim,
@@ -73,7 +73,7 @@ export class ClaimState {
   #fullLengthCIDRs = 0;
   #shadowed = 0;
   #highWater = 0;
-  #namedPorts: NamedPortIndex | undefined;
+  #indexes: readonly EntryIndex[] = [];
 
   constructor(
     newTable: () => PrefixTable,
@@ -180,10 +180,11 @@ export class ClaimState {
     return slot;
   }
 
-  /** Keeps an index of the ports that entries name, from now on; the index is filled with what is there. */
-  trackNamedPorts(index: NamedPortIndex): void {
-    for (const slot of this.table.slots()) index.add(this.rows.k8s(slot));
-    this.#namedPorts = index;
+  /** Keeps an index from now on, filled with what is there. */
+  track<I extends EntryIndex>(index: I): I {
+    for (const slot of this.table.slots()) index.add(slot, this.rows.entry(slot));
+    this.#indexes = [...this.#indexes, index];
+    return index;
   }
 
   #willChange(key: Readonly<PrefixRegister>, slot: number): void {
@@ -263,7 +264,7 @@ export class ClaimState {
     const slot = this.table.insert(key);
     if (this.table.size > this.#highWater) this.#highWater = this.table.size;
     this.rows.fill(slot, claim, host);
-    this.#namedPorts?.add(this.rows.k8s(slot));
+    for (const index of this.#indexes) index.add(slot, this.rows.entry(slot));
     if (isFullLengthCIDR(key)) this.#fullLengthCIDRs++;
     const counterpart = this.counterpart(key);
     if (counterpart < 0) {
@@ -279,7 +280,7 @@ export class ClaimState {
 
   /** The last claim of a key goes. A CIDR that it shadowed is revived, with its own attributes. */
   #disappear(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
-    this.#namedPorts?.remove(old.k8s);
+    for (const index of this.#indexes) index.remove(slot, old);
     const shadowed = this.rows.has(slot, FLAG.shadowed);
     if (shadowed) this.#shadow(slot, false);
     this.rows.clear(slot);
@@ -293,8 +294,10 @@ export class ClaimState {
 
   /** The effective entry of a key had other attributes, or another writer, before. */
   #entryChanged(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
-    this.#namedPorts?.add(this.rows.k8s(slot));
-    this.#namedPorts?.remove(old.k8s);
+    for (const index of this.#indexes) {
+      index.remove(slot, old);
+      index.add(slot, this.rows.entry(slot));
+    }
     if (!this.rows.has(slot, FLAG.shadowed)) this.#sink.visibleChanged(key, old, this.rows.entry(slot));
   }
 

@@ -1,5 +1,12 @@
 import { addressBits } from '../net/address-words.ts';
-import { formatKey, formatKeyOf, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import {
+  comparePrefixes,
+  formatKey,
+  formatKeyOf,
+  type PrefixRegister,
+  parsePrefix,
+  prefixRegister,
+} from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import { type EntryReader, FLAG } from './entry-reader.ts';
 import type { KeyedEntry } from './types.ts';
@@ -44,6 +51,24 @@ export class EntryView {
   /** Canonical keys of every entry with this identity, shadowed ones included (I5), in no order that is promised. */
   lookupByIdentity(identity: number): readonly string[] {
     return Array.from(this.rows.slotsOfIdentity(identity), (slot) => this.keyAt(slot));
+  }
+
+  /**
+   * The visible entries whose prefixes lie in `prefix` (a CIDR; an IP stands for itself), in order: by address, a prefix
+   * before what it contains. Empty for what is neither. Costs a probe for every address and prefix that `prefix` has
+   * room for, where these are fewer than the entries (a /24: some hundred), else a look at every entry; and a sort.
+   */
+  within(prefix: string): readonly KeyedEntry[] {
+    const around = prefixRegister();
+    if (!parsePrefix(prefix, around)) return [];
+    const found: { readonly slot: number; readonly key: PrefixRegister }[] = [];
+    for (const slot of this.table.covered(around)) {
+      if (this.rows.has(slot, FLAG.shadowed)) continue;
+      const key = prefixRegister();
+      this.table.keyOf(slot, key);
+      found.push({ slot, key });
+    }
+    return found.sort((a, b) => comparePrefixes(a.key, b.key)).map(({ slot }) => this.entryAt(slot));
   }
 
   /**

@@ -13,6 +13,7 @@ import { ChangeJournal } from './change-journal.ts';
 import type { ChangeBatch } from './change-reader.ts';
 import { claimFault, hostFault, keyFault, writerFault } from './claim-intake.ts';
 import { ClaimState } from './claim-state.ts';
+import { HostIndex, PodIndex } from './entry-indexes.ts';
 import { FLAG } from './entry-reader.ts';
 import { EntryView } from './entry-view.ts';
 import { decidingRule } from './explain.ts';
@@ -69,6 +70,8 @@ export class IPCache extends EntryView {
   /** The key of the call under way. No call yields, and what listeners do comes after its last use. */
   readonly #key: PrefixRegister = prefixRegister();
   #namedPorts: NamedPortIndex | undefined;
+  #pods: PodIndex | undefined;
+  #hosts: HostIndex | undefined;
 
   constructor(options: IPCacheOptions = {}) {
     const { retainOverruled = true, maxEntries = Number.POSITIVE_INFINITY } = options;
@@ -179,6 +182,25 @@ export class IPCache extends EntryView {
   /** The pod behind exactly this IP. */
   getK8sMetadata(ip: string): K8sMetadata | undefined {
     return this.get(ip)?.k8s;
+  }
+
+  /**
+   * Canonical keys of the entries of a pod, shadowed ones included, in no order that is promised. The first call walks
+   * all entries, some 200 ns each: make it while the cache is empty, and it costs nothing. From then on an index is kept,
+   * of some 100 bytes a pod; a call costs what it gives.
+   */
+  lookupByPod(namespace: string, podName: string): readonly string[] {
+    this.#pods ??= this.#state.track(new PodIndex());
+    return Array.from(this.#pods.of(namespace, podName), (slot) => this.keyAt(slot));
+  }
+
+  /**
+   * Canonical keys of the entries behind a host (an IP in any spelling), shadowed ones included, in no order that is
+   * promised. Costs as {@link IPCache.lookupByPod}: the index is kept from the first call on.
+   */
+  lookupByHost(hostIP: string): readonly string[] {
+    this.#hosts ??= this.#state.track(new HostIndex());
+    return Array.from(this.#hosts.of(hostIP), (slot) => this.keyAt(slot));
   }
 
   /** Every claim on the prefix of `key`, strongest first, and why the first one won; `undefined` for no prefix. */
@@ -363,8 +385,7 @@ export class IPCache extends EntryView {
 
   #trackedNamedPorts(): NamedPortIndex {
     if (this.#namedPorts === undefined) {
-      this.#namedPorts = new NamedPortIndex();
-      this.#state.trackNamedPorts(this.#namedPorts);
+      this.#namedPorts = this.#state.track(new NamedPortIndex());
       this.#namedPorts.takeChanged();
     }
     return this.#namedPorts;

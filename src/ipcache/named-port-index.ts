@@ -1,5 +1,6 @@
 import type { PortProtocol } from '../net/port.ts';
-import type { K8sMetadata } from './types.ts';
+import type { EntryIndex } from './entry-indexes.ts';
+import type { IPCacheEntry } from './types.ts';
 
 /** Name → the ports that live entries give that name, sorted by port, then protocol. */
 export type NamedPortSets = ReadonlyMap<string, readonly PortProtocol[]>;
@@ -17,16 +18,16 @@ function unpack(packed: number): PortProtocol {
  * Counts, for every port name, how many live entries map it to which port. Kept from the moment that somebody
  * asks; never rescanned after that.
  */
-export class NamedPortIndex {
+export class NamedPortIndex implements EntryIndex {
   readonly #counts = new Map<string, Map<number, number>>();
   /** What has appeared or gone since the last `takeChanged`, as a toggle: twice is not at all. */
   readonly #toggled = new Set<string>();
 
-  add(k8s: K8sMetadata | undefined): void {
+  add(_slot: number, { k8s }: IPCacheEntry): void {
     for (const [name, port] of k8s?.namedPorts ?? []) this.#adjust(name, pack(port), 1);
   }
 
-  remove(k8s: K8sMetadata | undefined): void {
+  remove(_slot: number, { k8s }: IPCacheEntry): void {
     for (const [name, port] of k8s?.namedPorts ?? []) this.#adjust(name, pack(port), -1);
   }
 

@@ -34,7 +34,10 @@ export interface PrefixTable {
    * for which it holds; it is asked for the first slot of each.
    */
   slots(isWanted?: (slot: number) => boolean): Generator<number, void, void>;
-  /** As {@link PrefixTable.slots}, of the keys whose addresses all lie in `prefix`. Walks all keys. */
+  /**
+   * The slots of the keys whose addresses all lie in `prefix`, in no order. Costs a probe for each key that there may
+   * be, or a look at all keys, whichever is less. Keys must not be added or removed meanwhile.
+   */
   covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void>;
   /** The same keys in the same slots. Writes to either do not show in the other. */
   fork(): PrefixTable;

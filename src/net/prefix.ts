@@ -176,7 +176,10 @@ export function containsWords(
 }
 
 /** Total order: IPv4 before IPv6, then by address as a number, then shorter prefixes first. */
-export function comparePrefixes(a: Prefix, b: Prefix): number {
+export function comparePrefixes(
+  a: Readonly<Pick<PrefixRegister, keyof AddressWords | 'length'>>,
+  b: Readonly<Pick<PrefixRegister, keyof AddressWords | 'length'>>,
+): number {
   return (
     a.family - b.family ||
     (a.w0 >>> 0) - (b.w0 >>> 0) ||

@@ -1,0 +1,78 @@
+import { canonicalAddress } from '../net/prefix.ts';
+import type { IPCacheEntry } from './types.ts';
+
+/** Something that is kept of the effective entries, shadowed ones included, by the slots that they are in. */
+export interface EntryIndex {
+  add(slot: number, entry: IPCacheEntry): void;
+  remove(slot: number, entry: IPCacheEntry): void;
+}
+
+const NONE: readonly number[] = [];
+
+/** Slots by a text of their entries. One slot is kept as such, several as a set: most pods have one address. */
+class SlotsByText {
+  readonly #slots = new Map<string, number | Set<number>>();
+
+  of(text: string): Iterable<number> {
+    const slots = this.#slots.get(text) ?? NONE;
+    return typeof slots === 'number' ? [slots] : slots;
+  }
+
+  get size(): number {
+    return this.#slots.size;
+  }
+
+  add(text: string, slot: number): void {
+    const slots = this.#slots.get(text);
+    if (slots === undefined) this.#slots.set(text, slot);
+    else if (typeof slots === 'number') this.#slots.set(text, new Set([slots, slot]));
+    else slots.add(slot);
+  }
+
+  delete(text: string, slot: number): void {
+    const slots = this.#slots.get(text);
+    if (slots === slot) this.#slots.delete(text);
+    else if (typeof slots === 'object' && slots.delete(slot) && slots.size === 0) this.#slots.delete(text);
+  }
+}
+
+/** Entries by their pod. */
+export class PodIndex implements EntryIndex {
+  readonly #namespaces = new Map<string, SlotsByText>();
+
+  of(namespace: string, podName: string): Iterable<number> {
+    return this.#namespaces.get(namespace)?.of(podName) ?? NONE;
+  }
+
+  add(slot: number, { k8s }: IPCacheEntry): void {
+    if (k8s === undefined) return;
+    const pods = this.#namespaces.get(k8s.namespace) ?? new SlotsByText();
+    pods.add(k8s.podName, slot);
+    this.#namespaces.set(k8s.namespace, pods);
+  }
+
+  remove(slot: number, { k8s }: IPCacheEntry): void {
+    if (k8s === undefined) return;
+    const pods = this.#namespaces.get(k8s.namespace);
+    pods?.delete(k8s.podName, slot);
+    if (pods?.size === 0) this.#namespaces.delete(k8s.namespace);
+  }
+}
+
+/** Entries by their host. */
+export class HostIndex implements EntryIndex {
+  readonly #hosts = new SlotsByText();
+
+  /** Any spelling. */
+  of(hostIP: string): Iterable<number> {
+    return this.#hosts.of(canonicalAddress(hostIP) ?? '');
+  }
+
+  add(slot: number, { hostIP }: IPCacheEntry): void {
+    if (hostIP !== undefined) this.#hosts.add(hostIP, slot);
+  }
+
+  remove(slot: number, { hostIP }: IPCacheEntry): void {
+    if (hostIP !== undefined) this.#hosts.delete(hostIP, slot);
+  }
+}
