@@ -148,9 +148,9 @@ describe('a batch', () => {
 
   it('of small values is applied at once', async () => {
     const kvstore = await world();
-    for (let i = 0; i < 200; i++) await kvstore.backend.update(`p/${i}`, service(`${i}`));
+    for (let i = 0; i < 100; i++) await kvstore.backend.update(`p/${i}`, service(`${i}`));
     const { held, batches } = kvstore.follow('p/');
-    await kvstore.turnsUntil(() => held.size === 200);
-    expect(Math.max(...batches)).toBe(200);
+    await kvstore.turnsUntil(() => held.size === 100);
+    expect(Math.max(...batches)).toBe(100);
   });
 });
