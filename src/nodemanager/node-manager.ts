@@ -6,6 +6,7 @@ import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { Source } from '../identity/source.ts';
 import type { NodeName } from '../net/cluster-node.ts';
+import type { Decoded } from '../net/fields.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import { BackgroundValidation } from './background-validation.ts';
 import { DEFAULT_CONCURRENCY } from './handler-feed.ts';
@@ -301,9 +302,9 @@ export class NodeManager {
     return 'unchanged';
   }
 
-  #restore(node: NodeSpec | Rejection): boolean {
-    if (!('reason' in node)) return this.nodeUpdated(node) !== 'invalid';
-    this.#rejections.add(node);
+  #restore(node: Decoded<NodeSpec>): boolean {
+    if (node.ok) return this.nodeUpdated(node.value) !== 'invalid';
+    this.#rejections.add(node.rejection);
     return false;
   }
 

@@ -2,7 +2,8 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import { isSource } from '../identity/source.ts';
 import type { NodeAddress } from '../net/cluster-node.ts';
-import { canonicalAddress, canonicalKey } from '../net/prefix.ts';
+import { Fields, isObject, type RejectField } from '../net/fields.ts';
+import { canonicalAddress } from '../net/prefix.ts';
 import { Node } from './node.ts';
 import { type NodeSpec, nodeFullName } from './node-spec.ts';
 
@@ -10,37 +11,36 @@ import { type NodeSpec, nodeFullName } from './node-spec.ts';
 const MAX_CLUSTER_ID = 511;
 
 const NO_STRINGS: ReadonlyMap<string, string> = new Map();
-const NONE: readonly never[] = [];
-
-/** Receives each field that is rejected. */
-export type RejectField = (rejection: Rejection) => void;
 
 /**
  * Makes a node of what a source says: addresses and CIDRs in canonical form, each checked. What names the node or
  * decides how it is reached (name, cluster, source, cluster id, key) must be right, else the node is rejected as a
  * whole: `undefined`. An address or CIDR that is not valid is left out, and the rest stands. Every rejection goes to
- * `reject` with the field's name.
+ * `onReject` with the field's name.
  */
-export function parseNode(spec: NodeSpec, reject: RejectField): Node | undefined {
-  const fault = nodeFault(spec);
-  if (fault !== undefined) {
-    reject(fault);
+export function parseNode(spec: NodeSpec, onReject: (rejection: Rejection) => void): Node | undefined {
+  const reject: RejectField<undefined> = (reason, field, value, why) => {
+    onReject(rejection(reason, field, value, why, `node ${nodeFullName(spec)}`));
     return undefined;
-  }
+  };
+  const fields = Fields.of(spec, reject, 'node');
+  if (fields === undefined || !isUsable(fields)) return undefined;
+  const cidrs = (name: string): readonly string[] =>
+    fields.list(name).items((list, index) => list.cidr(index));
   return new Node({
     name: spec.name,
     cluster: spec.cluster,
     source: spec.source,
     clusterID: spec.clusterID ?? 0,
-    addresses: addressList(spec, reject),
-    ipv4AllocCIDR: cidr(spec, 'ipv4AllocCIDR', spec.ipv4AllocCIDR, reject),
-    ipv6AllocCIDR: cidr(spec, 'ipv6AllocCIDR', spec.ipv6AllocCIDR, reject),
-    ipv4SecondaryAllocCIDRs: cidrList(spec, 'ipv4SecondaryAllocCIDRs', reject),
-    ipv6SecondaryAllocCIDRs: cidrList(spec, 'ipv6SecondaryAllocCIDRs', reject),
-    ipv4HealthIP: address(spec, 'ipv4HealthIP', spec.ipv4HealthIP, reject),
-    ipv6HealthIP: address(spec, 'ipv6HealthIP', spec.ipv6HealthIP, reject),
-    ipv4IngressIP: address(spec, 'ipv4IngressIP', spec.ipv4IngressIP, reject),
-    ipv6IngressIP: address(spec, 'ipv6IngressIP', spec.ipv6IngressIP, reject),
+    addresses: addressesOf(spec, fields),
+    ipv4AllocCIDR: fields.cidr('ipv4AllocCIDR'),
+    ipv6AllocCIDR: fields.cidr('ipv6AllocCIDR'),
+    ipv4SecondaryAllocCIDRs: cidrs('ipv4SecondaryAllocCIDRs'),
+    ipv6SecondaryAllocCIDRs: cidrs('ipv6SecondaryAllocCIDRs'),
+    ipv4HealthIP: fields.address('ipv4HealthIP'),
+    ipv6HealthIP: fields.address('ipv6HealthIP'),
+    ipv4IngressIP: fields.address('ipv4IngressIP'),
+    ipv6IngressIP: fields.address('ipv6IngressIP'),
     encryptionKey: spec.encryptionKey ?? 0,
     labels: stringsOf(spec.labels),
     annotations: stringsOf(spec.annotations),
@@ -50,86 +50,50 @@ export function parseNode(spec: NodeSpec, reject: RejectField): Node | undefined
   });
 }
 
-/** Why a node is rejected as a whole. */
-function nodeFault(spec: NodeSpec): Rejection | undefined {
-  const { cluster, name, source, clusterID = 0, encryptionKey = 0, nodeIdentity = 0 } = spec;
-  const refuse = (field: string, value: unknown, why: string, reason = 'invalid-node'): Rejection =>
-    rejection(reason, field, value, why, `node ${nodeFullName(spec)}`);
-  if (typeof name !== 'string' || name === '') return refuse('name', name, 'must not be empty');
-  if (typeof cluster !== 'string' || cluster === '' || cluster.includes('/')) {
-    return refuse('cluster', cluster, "must be a cluster's name, without '/'");
-  }
-  if (!isSource(source)) return refuse('source', source, 'is no source', 'unknown-source');
-  if (!isUpTo(MAX_CLUSTER_ID, clusterID))
-    return refuse('clusterID', clusterID, `must be 0 to ${MAX_CLUSTER_ID}`);
-  if (!isUpTo(255, encryptionKey)) return refuse('encryptionKey', encryptionKey, 'must be 0 to 255');
-  if (!isNumericIdentity(nodeIdentity)) return refuse('nodeIdentity', nodeIdentity, 'must be an identity');
-  return undefined;
+/** Whether the fields are valid without which there is no node; rejects those that are not. */
+function isUsable(fields: Fields<undefined>): boolean {
+  const cluster = fields.text('cluster');
+  const isNamed = fields.text('name') !== undefined && cluster !== undefined;
+  const checks = [
+    isNamed,
+    cluster?.includes('/') !== true || rejects(fields, 'cluster', 'invalid-name', 'must not contain /'),
+    isSource(fields.value('source')) || rejects(fields, 'source', 'unknown-source', 'is not a source'),
+    isAbsentOr(fields, 'clusterID', fields.integer('clusterID', 0, MAX_CLUSTER_ID)),
+    isAbsentOr(fields, 'encryptionKey', fields.integer('encryptionKey', 0, 255)),
+    isNumericIdentity(fields.value('nodeIdentity') ?? 0) ||
+      rejects(fields, 'nodeIdentity', 'out-of-range', 'is not an identity'),
+  ];
+  return checks.every(Boolean);
 }
 
-function isUpTo(max: number, value: unknown): boolean {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= max;
+function rejects(fields: Fields<undefined>, name: string, reason: string, why: string): false {
+  fields.reject(name, reason, why);
+  return false;
 }
 
-function addressList(spec: NodeSpec, reject: RejectField): readonly NodeAddress[] {
-  const { addresses } = spec;
-  if (addresses === undefined || addresses.length === 0) return NONE;
-  for (const { ip } of addresses) {
-    if (canonicalAddress(ip) !== ip) return canonicalAddresses(spec, addresses, reject);
-  }
-  return addresses; // the common case: a codec has made them canonical
+function isAbsentOr(fields: Fields<undefined>, name: string, read: unknown): boolean {
+  return read !== undefined || fields.value(name) === undefined;
 }
 
-function canonicalAddresses(
-  spec: NodeSpec,
-  addresses: readonly NodeAddress[],
-  reject: RejectField,
-): readonly NodeAddress[] {
-  return addresses.flatMap(({ type, ip }, i) => {
-    const canonical = address(spec, `addresses.${i}`, ip, reject);
-    return canonical === undefined ? [] : [{ type, ip: canonical }];
-  });
+function isCanonical(address: unknown): boolean {
+  const { ip }: Readonly<Record<string, unknown>> = isObject(address) ? address : {};
+  return typeof ip === 'string' && canonicalAddress(ip) === ip;
 }
 
-function address(
-  spec: NodeSpec,
-  field: string,
-  text: string | undefined,
-  reject: RejectField,
-): string | undefined {
-  return text === undefined
-    ? undefined
-    : (canonicalAddress(text) ?? refusedAddress(spec, field, text, reject));
+function addressesOf({ addresses }: NodeSpec, fields: Fields<undefined>): readonly NodeAddress[] {
+  // The common case: a codec has made them canonical.
+  if (Array.isArray(addresses) && addresses.every(isCanonical)) return addresses;
+  return fields.list('addresses').items(readAddress);
 }
 
-function refusedAddress(spec: NodeSpec, field: string, text: string, reject: RejectField): undefined {
-  reject(rejection('invalid-address', field, text, 'is no IP address', `node ${nodeFullName(spec)}`));
+function readAddress(list: Fields<undefined>, index: number): NodeAddress | undefined {
+  const fields = list.item(index);
+  const type = fields?.text('type');
+  const ip = fields?.text('ip') && fields.address('ip');
+  return type === undefined || ip === undefined ? undefined : { type, ip };
 }
 
 /** Empty maps are common and not small: all nodes share one. */
 function stringsOf(given: ReadonlyMap<string, string> | undefined): ReadonlyMap<string, string> {
   return given === undefined || given.size === 0 ? NO_STRINGS : given;
-}
-
-function cidr(
-  spec: NodeSpec,
-  field: string,
-  text: string | undefined,
-  reject: RejectField,
-): string | undefined {
-  if (text === undefined) return undefined;
-  const canonical = typeof text === 'string' && text.includes('/') ? canonicalKey(text) : undefined;
-  if (canonical !== undefined) return canonical;
-  reject(rejection('invalid-cidr', field, text, 'is no CIDR', `node ${nodeFullName(spec)}`));
-  return undefined;
-}
-
-function cidrList(
-  spec: NodeSpec,
-  field: 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs',
-  reject: RejectField,
-): readonly string[] {
-  const given = spec[field];
-  if (given === undefined || given.length === 0) return NONE;
-  return given.flatMap((text, i) => cidr(spec, `${field}.${i}`, text, reject) ?? []);
 }

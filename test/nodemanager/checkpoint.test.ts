@@ -81,7 +81,7 @@ describe('a checkpoint', () => {
     expect(manager.status().rejections.byReason['invalid-checkpoint']).toBe(1);
   });
 
-  it('with bad nodes gives the good ones; the others are refused with their field', () => {
+  it('with bad nodes gives the good ones; the others are rejected with their field', () => {
     const { manager } = fresh();
     const good = { name: 'a', cluster: 'east' };
     const bad = [
@@ -96,12 +96,12 @@ describe('a checkpoint', () => {
     ];
     expect(manager.restore({ version: 1, nodes: [...bad, good] })).toBe(1);
     expect(manager.status().rejections.recent.map(({ field }) => field)).toEqual([
-      'name',
+      'node',
       'name',
       'cluster',
       'clusterID',
       'addresses',
-      'addresses',
+      'addresses[0].ip',
       'labels.zone',
       'encryptionKey',
     ]);

@@ -2,6 +2,8 @@ import { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { Lexer, parse } from 'yaml';
 import { messageOf } from '../../base/failure.ts';
+import { showValue } from '../../base/show-value.ts';
+import { Fields, isObject } from '../../net/fields.ts';
 import { type EtcdConfig, EtcdConfigError, type EtcdTLS } from './etcd-config.ts';
 import { readFileHead } from './regular-file.ts';
 
@@ -37,23 +39,17 @@ export async function readPem(path: string): Promise<Buffer> {
   return bytes;
 }
 
-type Fields = ReadonlyMap<unknown, unknown>;
-
-function reject(field: string, value: unknown, why: string): never {
-  // Passwords are not for logs.
-  const shown = field === 'password' ? '' : ` ${JSON.stringify(value)}`;
-  throw new EtcdConfigError(`${field}${shown}: ${why}`);
+/** Passwords are not for logs. */
+function reject(_reason: string, field: string, value: unknown, why: string): never {
+  throw new EtcdConfigError(`${field}${field === 'password' ? '' : ` ${showValue(value)}`}: ${why}`);
 }
 
-function text(fields: Fields, field: string): string | undefined {
-  const value = fields.get(field);
-  if (value === undefined || value === null || value === '') return undefined;
-  return typeof value === 'string' ? value : reject(field, value, 'must be text');
+function text(fields: Fields<never>, name: string): string | undefined {
+  return fields.string(name) || undefined;
 }
 
-function flag(fields: Fields, field: string): boolean {
-  const value = fields.get(field) ?? false;
-  return typeof value === 'boolean' ? value : reject(field, value, 'must be true or false');
+function flag(fields: Fields<never>, name: string): boolean {
+  return fields.boolean(name) ?? false;
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = {
@@ -68,31 +64,30 @@ const UNIT_MS: Readonly<Record<string, number>> = {
 const DURATION = /^(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+$/;
 
 /** Go's: text such as `1m30s`, or a number of nanoseconds. In milliseconds; undefined for none or zero. */
-function duration(fields: Fields, field: string): number | undefined {
-  const value = fields.get(field) ?? 0;
+function duration(fields: Fields<never>, name: string): number | undefined {
+  const value = fields.value(name) ?? 0;
   if (typeof value === 'number' && value >= 0) return value / 1e6 || undefined;
   if (typeof value !== 'string' || !DURATION.test(value))
-    return reject(field, value, 'must be a duration, such as 10s');
+    return fields.reject(name, 'invalid-duration', 'must be a duration, such as 10s');
   const parts = value.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/g);
   const sum = [...parts].reduce((ms, [, count, unit]) => ms + Number(count) * (UNIT_MS[unit ?? ''] ?? 0), 0);
   return sum || undefined;
 }
 
-function endpoints(fields: Fields, plain: 'http' | 'https'): readonly string[] {
-  const value = fields.get('endpoints');
-  if (!Array.isArray(value) || value.length === 0)
-    return reject('endpoints', value, 'must be a list of at least one URL');
-  const urls = value.map((item: unknown) => endpoint(item, plain));
+function endpoints(fields: Fields<never>, plain: 'http' | 'https'): readonly string[] {
+  const name = 'endpoints';
+  const urls = fields.list(name).items((list, index) => endpoint(list, index, plain));
+  if (urls.length === 0) return fields.reject(name, 'missing-field', 'must be a list of at least one URL');
   const schemes = new Set(urls.map((url) => url.split(':', 1)[0]));
-  return schemes.size === 1 ? urls : reject('endpoints', value, 'must all be http or all be https');
+  return schemes.size === 1 ? urls : fields.reject(name, 'invalid-url', 'must all be http or all be https');
 }
 
-function endpoint(item: unknown, plain: 'http' | 'https'): string {
-  if (typeof item !== 'string' || item === '') return reject('endpoints', item, 'must be a URL');
+function endpoint(list: Fields<never>, index: number, plain: 'http' | 'https'): string {
+  const item = list.text(index);
   const url = /^[a-z]+:\/\//.test(item) ? item : `${plain}://${item}`;
   const { protocol, host } = URL.canParse(url) ? new URL(url) : { protocol: '', host: '' };
   const known = (protocol === 'http:' || protocol === 'https:') && host !== '';
-  return known ? url.replace(/\/$/, '') : reject('endpoints', item, 'must be a URL of http or https');
+  return known ? url.replace(/\/$/, '') : list.reject(index, 'invalid-url', 'must be a URL of http or https');
 }
 
 function checkSize(content: string): void {
@@ -105,16 +100,17 @@ function checkSize(content: string): void {
   }
 }
 
-function parseFields(content: string): Fields {
+function parseFields(content: string): Fields<never> {
   checkSize(content);
+  let document: unknown;
   try {
-    const document: unknown = parse(content, { mapAsMap: true, logLevel: 'error' });
-    if (document instanceof Map) return document;
+    document = parse(content, { logLevel: 'error' });
   } catch (error) {
     const [why = ''] = messageOf(error).split('\n', 1);
     throw new EtcdConfigError(`no YAML: ${why.endsWith(':') ? why.slice(0, -1) : why}`);
   }
-  throw new EtcdConfigError('must be YAML with fields such as endpoints');
+  if (!isObject(document)) throw new EtcdConfigError('must be YAML with fields such as endpoints');
+  return Fields.of(document, reject, 'document');
 }
 
 /** A file that is named by the first of `names` that is there. */
@@ -124,14 +120,17 @@ interface NamedFile {
 }
 
 async function file(
-  fields: Fields,
+  fields: Fields<never>,
   read: ReadPem,
   ...names: readonly string[]
 ): Promise<NamedFile | undefined> {
   for (const name of names) {
     const path = text(fields, name);
     if (path === undefined) continue;
-    return { path, bytes: await read(path).catch((error: unknown) => reject(name, path, messageOf(error))) };
+    return {
+      path,
+      bytes: await read(path).catch((error: unknown) => fields.reject(name, 'unreadable', messageOf(error))),
+    };
   }
   return undefined;
 }
