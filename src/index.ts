@@ -23,6 +23,8 @@ export { ConfigFollower } from './clustermesh/config-follower.ts';
 export type { IPSink, MeshEngines, NodeSink, ServiceSink } from './clustermesh/engines.ts';
 export type { ConnectKvstore } from './clustermesh/followed-cluster.ts';
 export type { GlobalServices } from './clustermesh/global-services.ts';
+export type { IdentityResolverOptions } from './clustermesh/identity-resolver.ts';
+export { IdentityResolver } from './clustermesh/identity-resolver.ts';
 export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-cluster.ts';
 export { OwnCluster } from './clustermesh/own-cluster.ts';
 export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';

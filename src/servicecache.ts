@@ -29,6 +29,7 @@ export type {
 export type { FrontendMatch } from './servicecache/frontend-index.ts';
 export type { Frontend, FrontendKind, NodePortOptions } from './servicecache/frontends.ts';
 export { formatFrontend, frontendsOf } from './servicecache/frontends.ts';
+export type { ResolvedBackend } from './servicecache/resolve.ts';
 export type { BackendSelection, SelectionContext } from './servicecache/selection.ts';
 export { selectBackends } from './servicecache/selection.ts';
 export type {

@@ -1,5 +1,6 @@
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
+import type { IdentityResolver } from '../clustermesh/identity-resolver.ts';
 import type { OwnCluster, OwnClusterStatus } from '../clustermesh/own-cluster.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { MESH_RESOURCES, type MeshResource } from '../kvstore/codec/keys.ts';
@@ -12,6 +13,7 @@ export interface Followed {
   readonly own: OwnCluster;
   readonly ownID: number;
   readonly mesh: ClusterMesh;
+  readonly identities: IdentityResolver;
 }
 
 /** One cluster of the mesh, as plain data. */

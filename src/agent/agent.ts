@@ -7,6 +7,7 @@ import { unsubscribeOnce } from '../base/subscription.ts';
 import { TurnGate } from '../base/turn-gate.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
+import { IdentityResolver } from '../clustermesh/identity-resolver.ts';
 import { OwnCluster } from '../clustermesh/own-cluster.ts';
 import type { Labels } from '../identity/labels.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
@@ -162,16 +163,8 @@ export class Agent implements Knowledge, PlayStage {
     return { entries: ipcache.entries(), nodes: nodes.nodes(), services: services.snapshot() };
   }
 
-  /** By whichever cluster knows them. */
-  readonly labelsOf = (identity: number): Labels | undefined => {
-    if (this.#followed === undefined) return undefined;
-    const { own, mesh } = this.#followed;
-    for (const identities of [own.identities, ...mesh.names.map((name) => mesh.identitiesOf(name))]) {
-      const labels = identities?.lookupByID(identity);
-      if (labels !== undefined) return labels;
-    }
-    return undefined;
-  };
+  /** As the cluster that the number names has them. */
+  readonly labelsOf = (identity: number): Labels | undefined => this.#followed?.identities.resolve(identity);
 
   kvstore(cluster: string): KvstoreBackend | undefined {
     return this.#recorded.get(cluster);
@@ -306,7 +299,8 @@ export class Agent implements Knowledge, PlayStage {
     for (const cluster of this.#recorded.clusters) {
       if (cluster !== clusterName) await this.#add(mesh, cluster);
     }
-    return { own, ownID, mesh };
+    const identities = new IdentityResolver({ own, clusterID: ownID, mesh, maxConnectedClusters });
+    return { own, ownID, mesh, identities };
   }
 
   async #add(mesh: ClusterMesh, cluster: string): Promise<boolean> {

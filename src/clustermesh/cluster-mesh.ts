@@ -74,6 +74,8 @@ export class ClusterMesh implements SyncingClusters {
   readonly #turns = new Map<string, Promise<void>>();
   readonly #changes = new ClusterChanges();
   readonly #retries: RetryQueue;
+  /** By id, as last looked up: a cluster may have gone or changed its id since. */
+  readonly #byID = new Map<number, FollowedCluster>();
   #stopped = false;
 
   constructor(options: ClusterMeshOptions) {
@@ -152,6 +154,24 @@ export class ClusterMesh implements SyncingClusters {
   /** The identities of a cluster; `undefined` when it is not known. */
   identitiesOf(name: string): RemoteIdentityCache | undefined {
     return this.#clusters.get(name)?.identities;
+  }
+
+  /**
+   * Where the identities of the cluster with this id are known: its own cache; without such a cluster, those of the
+   * clusters that have no id (older than 1.13, or not read yet). Costs a map look-up; for an id of no cluster, a look at
+   * each.
+   */
+  identitiesFor(clusterID: number): readonly RemoteIdentityCache[] {
+    const known = this.#byID.get(clusterID);
+    if (known?.clusterID === clusterID && this.#clusters.get(known.name) === known) return [known.identities];
+    const clusters = [...this.#clusters.values()];
+    const found = clusters.find((cluster) => cluster.clusterID === clusterID && clusterID !== 0);
+    if (found === undefined) {
+      this.#byID.delete(clusterID);
+      return clusters.filter((cluster) => cluster.clusterID === 0).map(({ identities }) => identities);
+    }
+    this.#byID.set(clusterID, found);
+    return [found.identities];
   }
 
   /** One cluster as data; `undefined` when it is not known. */

@@ -20,6 +20,7 @@ import {
   type NodePortOptions,
 } from './frontends.ts';
 import { shareSlice } from './offer-difference.ts';
+import { type ResolvedBackend, resolvePort } from './resolve.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';
 import { equalServices, type Service, withoutNodePorts } from './service.ts';
 import { formatServiceID, type ServiceID } from './service-id.ts';
@@ -270,6 +271,17 @@ export class ServiceCache {
     if (announced === undefined) return undefined;
     const { service, endpoints } = announced;
     return this.#selection(endpoints.backends, { service, frontend, ...this.#place });
+  }
+
+  /**
+   * Where a service's port leads: its effective backends at that port, given by name or by number (of every protocol that
+   * the service has under it). Empty means that traffic is to be rejected; `undefined` that there is no such service, or
+   * that it has no such port. Not narrowed to this node, as {@link ServiceCache.select} is. Costs one pass over the
+   * backends.
+   */
+  resolve(id: ServiceID, port: string | number): readonly ResolvedBackend[] | undefined {
+    const announced = this.get(id);
+    return announced && resolvePort(announced, port);
   }
 
   /**

@@ -1,0 +1,32 @@
+import type { PortProtocol } from '../net/port.ts';
+import type { AnnouncedService } from './announcement.ts';
+import type { Backend } from './backend.ts';
+
+/** Where one backend takes the traffic of a service's port. */
+export interface ResolvedBackend extends PortProtocol {
+  /** Canonical. */
+  readonly address: string;
+  /** The name under which the service has the port. */
+  readonly portName: string;
+  readonly backend: Backend;
+}
+
+/** The effective backends at a port of the service, by name or number; `undefined` when it has no such port. */
+export function resolvePort(
+  { service, endpoints }: AnnouncedService,
+  wanted: string | number,
+): readonly ResolvedBackend[] | undefined {
+  const names = [...service.ports].flatMap(([name, { port }]) =>
+    (typeof wanted === 'string' ? name : port) === wanted ? [name] : [],
+  );
+  if (names.length === 0) return undefined;
+  const resolved: ResolvedBackend[] = [];
+  for (const backend of endpoints.backends.values()) {
+    for (const portName of names) {
+      const at = backend.ports.get(portName);
+      if (at === undefined) continue;
+      resolved.push({ address: backend.address, portName, port: at.port, protocol: at.protocol, backend });
+    }
+  }
+  return resolved;
+}

@@ -1,0 +1,95 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { IdentityResolver } from '../../src/clustermesh/identity-resolver.ts';
+import { formatLabels, parseLabels } from '../../src/identity/labels.ts';
+import { isNumericIdentity } from '../../src/identity/numeric-identity.ts';
+import { RemoteIdentityCache } from '../../src/identity/remote-identity-cache.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { settle } from '../kvstore/support/settle.ts';
+import { Agent, newCluster, OWN, write } from './support/mesh-world.ts';
+
+function cacheOf(identities: Readonly<Record<number, string>>): RemoteIdentityCache {
+  const cache = new RemoteIdentityCache();
+  for (const [id, app] of Object.entries(identities).map(([id, app]) => [Number(id), app] as const)) {
+    if (isNumericIdentity(id)) cache.upsert(id, parseLabels(`k8s:app=${app};`) ?? []);
+  }
+  return cache;
+}
+
+describe('an identity resolver', () => {
+  it('gives what the cluster says that the number names, and nobody else', () => {
+    const number = fc
+      .integer({ min: 0, max: 5 })
+      .chain((cluster) => fc.tuple(fc.constant(cluster), fc.integer({ min: 254, max: 260 })));
+    fc.assert(
+      fc.property(
+        fc.constantFrom(255 as const, 511 as const),
+        // For every cluster what it says of numbers, its own and others'.
+        fc.array(fc.array(number, { maxLength: 6 }), { minLength: 6, maxLength: 6 }),
+        fc.array(number, { minLength: 1 }),
+        (maxConnectedClusters, said, asked) => {
+          const size = maxConnectedClusters === 255 ? 65_536 : 32_768;
+          const identityOf = ([cluster, low]: readonly [number, number]): number => cluster * size + low;
+          const caches = said.map((numbers, cluster) =>
+            cacheOf(Object.fromEntries(numbers.map((each) => [identityOf(each), `by-${cluster}`]))),
+          );
+          const resolver = new IdentityResolver({
+            own: { identities: caches[1] ?? expect.fail() },
+            clusterID: 1,
+            mesh: { identitiesFor: (id) => caches.slice(id, id + 1) },
+            maxConnectedClusters,
+          });
+          for (const each of asked) {
+            const [cluster, low] = each;
+            const known = said[cluster]?.some((other) => identityOf(other) === identityOf(each)) === true;
+            const labels = resolver.resolve(identityOf(each));
+            if (cluster === 0 && low < 256) expect(labels).toBeUndefined();
+            else expect(labels && formatLabels(labels)).toBe(known ? `k8s:app=by-${cluster};` : undefined);
+          }
+        },
+      ),
+    );
+  });
+
+  it('knows the reserved ones by name, and none that only one node knows', () => {
+    const nothing = { identities: new RemoteIdentityCache() };
+    const resolver = new IdentityResolver({ own: nothing, clusterID: 0, mesh: { identitiesFor: () => [] } });
+    expect(resolver.resolve(1)).toEqual([{ source: 'reserved', key: 'host', value: '' }]);
+    for (const number of [200, 1 << 24, (1 << 24) + 300, (2 << 24) + 300, -1, 1.5, 2 ** 32])
+      expect(resolver.resolve(number)).toBeUndefined();
+  });
+
+  it('follows a mesh: clusters that come, change their id, are too old to have one, and go', async () => {
+    const clock = new ManualClock();
+    const agent = new Agent(clock);
+    const say = (server: MemoryServer, id: number, app: string): void =>
+      write(server, `cilium/state/identities/v1/id/${id}`, `k8s:app=${app};`);
+    const own = newCluster(clock, OWN, 9);
+    const [a, b] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
+    const old = new MemoryServer({ clock, clusterID: 'old' });
+    say(own, 0x9_0200, 'mine');
+    say(a, 0x1_0200, 'a');
+    say(b, 0x2_0200, 'b');
+    say(old, 0x7_0200, 'old');
+    const resolver = new IdentityResolver({
+      own: agent.followOwnOn(agent.connect(OWN, own)),
+      clusterID: 9,
+      mesh: agent.mesh,
+    });
+    for (const [name, server] of Object.entries({ a, b, old })) await agent.add(name, server);
+    await settle(20);
+    const names = (): readonly (string | undefined)[] =>
+      [0x9_0200, 0x1_0200, 0x2_0200, 0x7_0200].map((id) => resolver.resolve(id)?.[0]?.value);
+    expect(names()).toEqual(['mine', 'a', 'b', 'old']);
+    await agent.mesh.remove('a');
+    expect(names()).toEqual(['mine', undefined, 'b', 'old']);
+    await agent.mesh.remove('b');
+    const next = newCluster(clock, 'c', 1);
+    say(next, 0x1_0200, 'c');
+    await agent.add('c', next);
+    await settle(20);
+    expect(names()).toEqual(['mine', 'c', undefined, 'old']);
+    await agent.stop();
+  });
+});
