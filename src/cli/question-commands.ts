@@ -50,7 +50,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   question(ipcache, 'get', 'what an IP belongs to, or what stands behind a CIDR')
     .argument('<ip>', 'IP address or CIDR', parseIP)
     .action((ip: string, flags: QuestionFlags) => answer(flags, (knowledge) => getPrefix(knowledge, ip)));
-  question(ipcache, 'explain', 'who claims an IP or CIDR, and why one claim is in force')
+  question(ipcache, 'explain', 'who claims an IP or CIDR, and why one claim is effective')
     .argument('<ip>', 'IP address or CIDR', parseIP)
     .action((ip: string, flags: QuestionFlags) => answer(flags, (knowledge) => explainPrefix(knowledge, ip)));
 
