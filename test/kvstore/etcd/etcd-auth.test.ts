@@ -74,22 +74,25 @@ describe('an etcd with users', () => {
   });
 
   it('a token that a restored store makes its bearer wait for is given up (trap: etcd #11377)', async () => {
-    const backup = await cluster.backup();
-    // The raft log of the restored store begins anew; the token is of an index far beyond.
-    for (let i = 0; i < 300; i++) await until('it is written', works);
-    await cluster.expireTokens();
-    await until('it is written', works);
-    await cluster.restore(backup, { newClusterID: false });
     const failures: string[] = [];
-    await until('it is written', () =>
-      backend.update(`${P}a`, value).then(
-        () => true,
-        (error: unknown) => {
-          failures.push(asKvstoreError(error).code);
-          return false;
-        },
-      ),
-    );
+    // A call in the background may meet the trap first, and fetch a new token: then it is set once more.
+    for (let round = 0; round < 4 && !failures.includes('deadline'); round++) {
+      const backup = await cluster.backup();
+      // The raft log of the restored store begins anew; the token is of an index far beyond.
+      for (let i = 0; i < 300; i++) await until('it is written', works);
+      await cluster.expireTokens();
+      await until('it is written', works);
+      await cluster.restore(backup, { newClusterID: false });
+      await until('it is written', () =>
+        backend.update(`${P}a`, value).then(
+          () => true,
+          (error: unknown) => {
+            failures.push(asKvstoreError(error).code);
+            return false;
+          },
+        ),
+      );
+    }
     expect(failures).toContain('deadline');
   });
 
