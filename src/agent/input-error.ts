@@ -1,3 +1,4 @@
+import { messageOf } from '../base/failure.ts';
 /** Why an input could not be used at all: the file is not there, may not be read, or is not what it should be. */
 export class InputError extends Error {
   override readonly name = 'InputError';
@@ -18,6 +19,6 @@ const ADVICE: ReadonlyMap<string, string> = new Map([
 /** The {@link InputError} for a failed read of `path` that was given as `option`. */
 export function unreadable(option: string, path: string, cause: unknown): InputError {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
-  const advice = ADVICE.get(code) ?? (cause instanceof Error ? cause.message : String(cause));
+  const advice = ADVICE.get(code) ?? messageOf(cause);
   return new InputError(`${option} ${path}: ${advice}`, { cause });
 }

@@ -1,3 +1,4 @@
+import { messageOf } from '../base/failure.ts';
 /**
  * Why a call to a kvstore failed.
  *
@@ -68,7 +69,7 @@ export function isOutcomeKnown({ code }: KvstoreError): boolean {
 /** Any thrown value as a {@link KvstoreError}; what is none becomes `internal` with the value as its cause. */
 export function asKvstoreError(thrown: unknown): KvstoreError {
   if (thrown instanceof KvstoreError) return thrown;
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  const message = messageOf(thrown);
   return new KvstoreError('internal', message, { cause: thrown });
 }
 

@@ -1,3 +1,4 @@
+import { messageOf } from '../../base/failure.ts';
 import { parseJsonInPieces } from '../../base/json-pieces.ts';
 import { type Decoded, decodeWith, Fields, rejectInput } from '../../net/fields.ts';
 import { textOfBytes } from '../bytes.ts';
@@ -85,12 +86,7 @@ function readJson(value: EncodedValue, limits: ValueLimits): unknown {
     try {
       return JSON.parse(text);
     } catch (error) {
-      return rejectInput(
-        'invalid-json',
-        'value',
-        text,
-        error instanceof Error ? error.message : String(error),
-      );
+      return rejectInput('invalid-json', 'value', text, messageOf(error));
     }
   }
   if ('json' in value) return value.json;
