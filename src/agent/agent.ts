@@ -279,7 +279,7 @@ export class Agent implements Knowledge, PlayStage {
   }
 
   async #follow(signal: AbortSignal): Promise<Followed> {
-    const { clusterName, maxConnectedClusters, network, serviceTTLMs } = this.#options;
+    const { clusterName, maxConnectedClusters, network, serviceTTLMs, failStatic } = this.#options;
     const { remoteNodeIdentities } = network;
     const { clock, random } = this.#context;
     const { ipcache, nodes, services } = this;
@@ -289,7 +289,7 @@ export class Agent implements Knowledge, PlayStage {
     const own = new OwnCluster({
       clusterName,
       engines: { ipcache, nodes, remoteNodeIdentities },
-      ...{ backend, clock, random, gate, onReject },
+      ...{ failStatic, backend, clock, random, gate, onReject },
     });
     own.start();
     const mesh = new ClusterMesh({

@@ -28,6 +28,8 @@ export interface AgentOptions {
   readonly clustermeshConfig?: string | undefined;
   /** After so long out of reach a remote cluster loses its services; default: never. */
   readonly serviceTTLMs?: number | undefined;
+  /** Keep what the own kvstore has said while it has lost its configuration; default true. See `OwnClusterOptions`. */
+  readonly failStatic?: boolean | undefined;
   /** The first sync is waited for no longer than this; default: as long as it goes on. */
   readonly timeoutMs?: number | undefined;
   /** Recorded meshes, read in order; for kvstore `memory` only. */

@@ -12,6 +12,7 @@ export interface MeshFlags extends LogFlags {
   readonly clustermeshConfig?: string;
   /** 0: never. */
   readonly clustermeshCacheTtl: number;
+  readonly failStatic: boolean;
   readonly load?: readonly string[];
   readonly manifests?: readonly string[];
   readonly cluster: string;
@@ -135,6 +136,10 @@ export function addMeshOptions(command: Command): Command {
       0,
     )
     .option(
+      '--no-fail-static',
+      'believe the own kvstore whatever it shows: one that restarts empty takes everything of the own cluster away',
+    )
+    .option(
       '--load <file>',
       'recorded keys, JSON lines of {"store", "key", "value"}; may be repeated',
       append,
@@ -181,6 +186,7 @@ export function agentOptions(flags: MeshFlags): AgentOptions {
     rateLimit: flags.kvstoreOpt,
     clustermeshConfig: flags.clustermeshConfig,
     serviceTTLMs: flags.clustermeshCacheTtl === 0 ? undefined : flags.clustermeshCacheTtl,
+    failStatic: flags.failStatic,
     timeoutMs: flags.timeout,
     clusterName: flags.cluster,
     clusterID: flags.clusterId,

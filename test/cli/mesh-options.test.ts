@@ -25,6 +25,11 @@ describe('--clustermesh-cache-ttl', () => {
   });
 });
 
+it('fails static unless --no-fail-static is said', () => {
+  expect(optionsOf().failStatic).toBe(true);
+  expect(optionsOf('--no-fail-static').failStatic).toBe(false);
+});
+
 describe('--kvstore-opt', () => {
   it('takes one or several, and the last of each', () => {
     const given = [
