@@ -25,6 +25,29 @@ function cited(pattern: RegExp): readonly { readonly path: string; readonly what
   );
 }
 
+describe('the glossary', () => {
+  const glossary = textOf('docs/GLOSSARY.md');
+  const documents = ['README.md', 'CHANGELOG.md', 'docs/SEMANTICS.md', 'docs/WIRE.md', 'docs/ETCD.md'];
+  const texts = [...SOURCES, ...documents.map((path) => ({ path, text: textOf(path) }))];
+
+  it('has each word once, and none that is not used', () => {
+    const words = Array.from(glossary.matchAll(/^\| \*\*([^|]+)\*\* \|/gm), ([, word = '']) => word);
+    expect(words.length).toBeGreaterThan(50);
+    expect(words).toEqual([...new Set(words)]);
+    const used = texts.map(({ text }) => text.replaceAll(/\n\s*\*? ?/g, ' ')).join(' ');
+    expect(words.filter((word) => !used.toLowerCase().includes(word))).toEqual([]);
+  });
+
+  it('is followed: words that it has replaced are not used', () => {
+    const replaced =
+      /\b(in force|heed(ed|s)?|twins?|rivals?|uncover(s|ed)?|nobody|is told|are told|was told)\b/gi;
+    const uses = texts.flatMap(({ path, text }) =>
+      (text.match(replaced) ?? []).map((word) => `${path}: ${word}`),
+    );
+    expect(uses).toEqual([]);
+  });
+});
+
 describe('what the sources cite', () => {
   it('is a section of the rules', () => {
     const sections = new Set(

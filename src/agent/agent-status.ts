@@ -81,7 +81,7 @@ export interface AgentStatus {
   };
 }
 
-/** What a status is made of. */
+/** What {@link agentStatus} reads. */
 export interface StatusParts {
   readonly options: AgentOptions;
   readonly engines: {

@@ -40,7 +40,7 @@ function exists(path: string): Promise<boolean> {
   );
 }
 
-/** The parts are told apart by their lengths, so that no text can move from one to the other unseen. */
+/** Each part is hashed with its length, so that no text can move from one to the next and leave the hash as it was. */
 function hashOf(parts: readonly (string | Uint8Array)[]): string {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(`${Buffer.byteLength(part)}:`).update(part);

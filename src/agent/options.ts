@@ -8,7 +8,7 @@ export const KVSTORE_KINDS = ['memory', 'etcd'] as const;
 /** One of {@link KVSTORE_KINDS}. */
 export type KvstoreKind = (typeof KVSTORE_KINDS)[number];
 
-/** What an agent is told when it is made. */
+/** How an agent is configured. */
 export interface AgentOptions {
   readonly kvstore: KvstoreKind;
   /** Name of the own cluster. The keys of its store are the own kvstore's; all others are remote clusters'. */

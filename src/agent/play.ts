@@ -15,7 +15,7 @@ export interface PlayStage {
   join(cluster: string): Promise<boolean>;
 }
 
-/** Told what is about to happen, and what could not be done. */
+/** Receives what is about to happen, and what could not be done. */
 export interface PlayAudience {
   onStep(step: PlayStep): void;
   onFailure(action: PlayAction, why: string): void;
@@ -75,7 +75,7 @@ async function act(action: PlayAction, stage: PlayStage): Promise<string | undef
 }
 
 /**
- * Plays a script: waits, tells the audience, acts. What cannot be done is told and the script goes on. Resolves
+ * Plays a script: waits, notifies the audience, acts. What cannot be done is reported, and the script goes on. Resolves
  * when it is over or `signal` has fired; never rejects.
  */
 export async function play(

@@ -14,8 +14,8 @@ import { InputError } from './input-error.ts';
 import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
 
 /**
- * Why nobody would ever read a key, if so. A mesh watches whole prefixes, so what lies beside them would be
- * dropped without a word.
+ * Why a key would never be read, if so. A mesh watches whole prefixes, so what lies beside them would be dropped
+ * silently.
  */
 function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
   const parsed = parseKey(key);

@@ -2,7 +2,7 @@
 export type FaultListener = (error: unknown) => void;
 
 /**
- * Calls the callbacks of users (listeners, sinks, reports) so that a fault in one reaches nobody else (I7). A *fault* is
+ * Calls the callbacks of users (listeners, sinks, reports) so that a fault in one reaches no other (I7). A *fault* is
  * what the callback throws; it is counted and reported to `onFault`. Callbacks are synchronous: the promise of one that
  * returns a promise is not awaited, but its rejection is a fault too, instead of an unhandled rejection, which ends the
  * process. No method throws, whatever callbacks do: a fault of `onFault` itself is counted, and not reported.

@@ -60,8 +60,8 @@ export class TurnGate {
   }
 
   /**
-   * Runs `work`: now if nobody waits and this turn has room, else in a later one. Resolves to whether it ran; it
-   * does not run once the signal has fired. Rejects with what `work` throws, which touches nobody else.
+   * Runs `work`: now if nothing waits and this turn has room, else in a later one. Resolves to whether it ran; it
+   * does not run once the signal has fired. Rejects with what `work` throws, which affects no other work.
    */
   run(weight: number, work: () => void, signal?: AbortSignal): Promise<boolean> {
     if (signal?.aborted === true) return Promise.resolve(false);

@@ -36,7 +36,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
 
 /**
  * Runs the command that `words` (without the program's name) ask for and resolves with its exit status. What
- * went wrong is told on stderr. Rejects on a bug only.
+ * went wrong is written to stderr. Rejects on a bug only.
  */
 export async function runCommand(words: readonly string[], io: CommandIO): Promise<ExitStatus> {
   let status: ExitStatus = EXIT.ok;

@@ -4,7 +4,7 @@ import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 /** Receives the name of a cluster of which something has changed. */
 export type OnClusterChange = (cluster: string) => void;
 
-/** Who is notified of changes of clusters; a fault of one callback reaches nobody else (I7). */
+/** Who is notified of changes of clusters; a fault of one callback reaches no other (I7). */
 export class ClusterChanges {
   readonly #guard = new CallbackGuard();
   readonly #callbacks = new Set<OnClusterChange>();

@@ -95,8 +95,8 @@ export class ClusterMesh implements SyncingClusters {
    */
   add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
     assert(!this.#stopped, 'the mesh has been stopped');
-    const refused = this.check(name);
-    if (refused !== undefined) return Promise.resolve(refused);
+    const fault = this.check(name);
+    if (fault !== undefined) return Promise.resolve(fault);
     return this.#inTurn(name, async () => {
       if (this.#stopped) return 'stopped';
       const known = this.#clusters.get(name);

@@ -70,7 +70,7 @@ export type ResourceStatuses = Readonly<Partial<Record<MeshResource, WatchStoreS
 
 type AnyStore = Pick<
   WatchStore<unknown>,
-  'run' | 'drain' | 'size' | 'refused' | 'status' | 'synced' | 'isSynced'
+  'run' | 'drain' | 'size' | 'rejected' | 'status' | 'synced' | 'isSynced'
 >;
 
 /**
@@ -125,7 +125,7 @@ export class ClusterStores {
   get arrived(): number {
     let arrived = 0;
     for (const store of this.#stores.values()) {
-      arrived += store.size + store.refused + (store.isSynced ? 1 : 0);
+      arrived += store.size + store.rejected + (store.isSynced ? 1 : 0);
     }
     return arrived;
   }

@@ -74,9 +74,9 @@ export function stepDirectory(
   let lookAgainAt: number | undefined;
   for (const [name, file] of listing) {
     const known = clusters.get(name);
-    const refused = check(name);
-    if (refused === 'own-cluster' || (file.kind === 'other' && known === undefined)) continue;
-    if (refused === 'invalid-name') {
+    const fault = check(name);
+    if (fault === 'own-cluster' || (file.kind === 'other' && known === undefined)) continue;
+    if (fault === 'invalid-name') {
       // A certificate that cannot be read is no cluster; only what says `endpoints:` is reported.
       if (file.kind === 'config') problems.set(name, INVALID_NAME);
     } else if (file.kind === 'config') {

@@ -53,7 +53,7 @@ function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
 }
 
 /**
- * Every live claim, and which of them is in force: the rules of SEMANTICS 2.2 and 2.3 and nothing else. It
+ * Every live claim, and which of them is effective: the rules of SEMANTICS 2.2 and 2.3 and nothing else. It
  * trusts its input, which the intake has checked.
  *
  *     key ──table──► slot ──rows──► the effective claim of the key
@@ -278,7 +278,7 @@ export class ClaimState {
     return slot;
   }
 
-  /** The last claim of a key goes. A CIDR that it shadowed is revived, with its own attributes. */
+  /** The last claim of a key goes. A CIDR that it shadowed becomes visible, with its own attributes. */
   #disappear(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     for (const index of this.#indexes) index.remove(slot, old);
     const shadowed = this.rows.has(slot, FLAG.shadowed);

@@ -27,7 +27,7 @@ export class HostTable {
   }
 
   /**
-   * The number of a host; -1 when `text` is not an address. A host that nobody retains before the next one is
+   * The number of a host; -1 when `text` is not an address. A host that is not retained before the next one is
    * resolved is forgotten.
    */
   resolve(text: string | undefined): HostID {

@@ -50,7 +50,7 @@ const MANY_WAITING = 65_536;
  *
  * Every write is a *claim* by a writer (a source and, where there are several of a kind, an owner). The
  * effective entry of a key is its strongest claim (SEMANTICS 2.2); an endpoint IP shadows the equal full-length
- * CIDR. Overruled claims are kept and come into force when the stronger one goes, unless `retainOverruled` is
+ * CIDR. Overruled claims are kept, and promoted when the stronger one goes, unless `retainOverruled` is
  * false: then there is one claim a key, and what is overruled or overwritten is forgotten.
  *
  * Synchronous and single-threaded: when a write returns, reads show it and listeners have received it, except
@@ -274,7 +274,7 @@ export class IPCache extends EntryView {
     return this.#waiting.list();
   }
 
-  /** Counts and refused input, as plain data. */
+  /** Counts and rejections, as plain data. */
   status(): IPCacheStatus {
     return {
       entries: this.size,
@@ -347,7 +347,7 @@ export class IPCache extends EntryView {
     return this.#waiting.remove(formatKey(this.#key), by) ? 'applied' : outcome;
   }
 
-  /** A writer that has claims in force was checked when it got the first one. */
+  /** A writer with effective claims was checked when it wrote the first one. */
   #writerFault(writer: Writer, key: string): Rejection | undefined {
     return this.#state.rows.writers.find(writer) >= 0 ? undefined : writerFault(writer, key);
   }

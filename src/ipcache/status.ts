@@ -6,7 +6,7 @@ import type { DeleteOutcome, UpsertOutcome } from './types.ts';
 /** How an `IPCache` is made. */
 export interface IPCacheOptions {
   /**
-   * Keep claims that a stronger one overrules, and reveal them when it goes (the default). `false` gives the
+   * Keep claims that a stronger one overrules, and promote them when it goes (the default). `false` gives the
    * classic single slot: what is overruled or overwritten is forgotten, the last writer of equal rank wins.
    */
   readonly retainOverruled?: boolean | undefined;
@@ -41,13 +41,13 @@ export interface FamilyCounts {
   readonly cidrs: Readonly<Record<string, number>>;
 }
 
-/** Counts and refused input of an `IPCache`, as plain data (I12). */
+/** Counts and rejections of an `IPCache`, as plain data (I12). */
 export interface IPCacheStatus {
   /** Keys held, shadowed ones included. */
   readonly entries: number;
   /** Full-length CIDRs that an endpoint IP hides. */
   readonly shadowed: number;
-  /** Claims kept while a stronger one is in force. */
+  /** Claims kept while a stronger one is effective. */
   readonly overruledClaims: number;
   readonly maxEntries: number | 'unlimited';
   /** The most keys that were ever held at once. */

@@ -79,7 +79,7 @@ export interface IPCacheChange {
  * It may read, write, subscribe and unsubscribe, also in its replay. What it writes applies at once, and is delivered to
  * everybody after the delivery under way; a replay is one delivery (SEMANTICS 9). It may not be asynchronous: a promise
  * that it returns is not awaited. What it throws, and the rejection of such a promise, is counted, reported to
- * `onListenerFault` and reaches nobody else (I7).
+ * `onListenerFault` and reaches no other listener (I7).
  */
 export interface IPCacheListener {
   onChanges(changes: readonly IPCacheChange[]): void;
@@ -110,7 +110,7 @@ export interface OwnerListener {
 
 /**
  * What became of a write. `applied` and `unchanged`: the writer's claim is the effective one of its key.
- * `overruled`: a stronger claim is. `invalid`: refused, nothing changed, counted and described in `status()`.
+ * `overruled`: a stronger claim is. `invalid`: rejected, nothing changed, counted and described in `status()`.
  * `capacity`: there was no room.
  */
 export type UpsertOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 'capacity';

@@ -3,11 +3,11 @@ import { ObjectColumn } from '../base/object-column.ts';
 import type { Source } from '../identity/source.ts';
 import type { ClaimWriter, Writer } from './types.ts';
 
-/** A small number above 0 that stands for a (source, owner) pair while any claim of that writer is in force. */
+/** A small number above 0 that stands for a (source, owner) pair while any claim of that writer is effective. */
 export type WriterID = number;
 
 /**
- * Numbers the writers that have claims in force, and counts the claims of each. A number is used again once its
+ * Numbers the writers that have effective claims, and counts the claims of each. A number is used again once its
  * writer has none, so writers that come and go (nodes, clusters) leave nothing behind.
  */
 export class WriterTable {
@@ -24,7 +24,7 @@ export class WriterTable {
   #lastOwner = '';
   #lastID: WriterID = -1;
 
-  /** The number of a writer that has claims in force, or -1. */
+  /** The number of a writer that has effective claims, or -1. */
   find(writer: Writer): WriterID {
     const owner = writer.owner ?? '';
     if (this.#lastOwner !== owner || this.#lastSource !== writer.source) {
@@ -66,7 +66,7 @@ export class WriterTable {
     return writer;
   }
 
-  /** Claims in force per source. */
+  /** Effective claims per source. */
   entriesBySource(): Readonly<Partial<Record<Source, number>>> {
     const counts: Partial<Record<Source, number>> = {};
     for (const [source, ids] of this.#ids) {

@@ -90,7 +90,7 @@ function readIngressIPs(fields: ObjectFields): ImmutableSet<string> {
   return ImmutableSet(ingress.items((list, index) => read(list.item(index))));
 }
 
-/** A rejected range is left out. That never widens who is let in: when all are rejected, nobody is. */
+/** A rejected range is left out. That never admits more clients: when all are rejected, none is admitted. */
 function readSourceRanges(spec: ObjectFields): Service['sourceRanges'] {
   const given = spec.value('loadBalancerSourceRanges') ?? [];
   if (Array.isArray(given) && given.length === 0) return undefined;

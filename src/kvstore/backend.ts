@@ -49,7 +49,7 @@ export interface KvstoreLock {
   readonly revision: number;
   /** Fires when the lock is known to be lost before it was released. */
   readonly lost: AbortSignal;
-  /** Gives the lock back. Idempotent; never rejects: what an unreachable server misses is told to it later. */
+  /** Gives the lock back. Idempotent; never rejects: what an unreachable server misses is sent later. */
   release(): Promise<void>;
 }
 
@@ -57,7 +57,7 @@ export interface KvstoreLock {
 export interface WatchEvent {
   /**
    * `create`: this watch did not know the key; `modify`: it did; `delete`: it did, and the key is gone.
-   * `list-done`, without key, comes once in the life of a watch: what existed at its start has been told.
+   * `list-done`, without key, comes once in the life of a watch: what existed at its start has been delivered.
    */
   readonly type: 'create' | 'modify' | 'delete' | 'list-done';
   readonly key: string;
@@ -119,15 +119,15 @@ export interface WatchStatus {
 /**
  * A list-and-watch of one prefix (SEMANTICS 5). Iterate it once; each item is a batch that is never empty.
  *
- * Promises: events of a key are in order; after `list-done` what was told equals the prefix at some revision,
+ * Promises: events of a key are in order; after `list-done` what was delivered equals the prefix at some revision,
  * and goes on to equal later and later ones; nothing is lost and nothing is invented over disconnects,
  * compactions and restores; writes of one transaction are in one batch unless one of them was overwritten
- * before it was read. After a fault a key may be told again as it is, where the server could not prove that
+ * before it was read. After a fault a key may be delivered again as it is, where the server could not prove that
  * nothing had changed. A slow reader sees the last of several writes of a key only, and holds back the server
  * instead of filling memory.
  *
  * It never fails: what goes wrong is retried and shown in `status()`. It ends when its signal fires or its
- * reader leaves the loop, and then tells no deletes.
+ * reader leaves the loop, and then delivers no deletes.
  */
 export interface Watch extends AsyncIterable<readonly WatchEvent[]> {
   status(): WatchStatus;

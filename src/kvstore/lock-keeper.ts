@@ -95,7 +95,7 @@ export class LockKeeper {
     await this.#leases.close(true);
   }
 
-  /** Waits until nobody in this process holds or wants the path before us; gives the function that ends our turn. */
+  /** Waits for those in this process that asked for the path earlier; gives the function that ends our turn. */
   async #turn(path: string, signal: AbortSignal): Promise<() => void> {
     const before = this.#turns.get(path) ?? Promise.resolve();
     let done: () => void = () => {};

@@ -37,7 +37,7 @@ class Line {
     });
   }
 
-  /** Lets the first one go; false when nobody waits. */
+  /** Lets the first one go; false when none waits. */
   letGo(): boolean {
     const [first] = this.#waiting;
     if (first === undefined) return false;

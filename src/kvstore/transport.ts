@@ -51,7 +51,7 @@ export interface RangeRequest extends KeyRange {
   readonly limit?: number;
   /** Read as of this revision; 0 (the default) means now, by quorum. */
   readonly revision?: number;
-  /** Leave out keys last written before this revision. `count` does not heed it. */
+  /** Leave out keys last written before this revision. `count` includes them. */
   readonly minModRevision?: number;
   /** Values come back empty. */
   readonly keysOnly?: boolean;
@@ -158,7 +158,7 @@ export interface EndpointStatus {
 export interface Transport {
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse>;
-  /** Never throws: what goes wrong is told to `observer.onEnd`, asynchronously. */
+  /** Never throws: what goes wrong is passed to `observer.onEnd`, asynchronously. */
   watch(request: WatchRequest, observer: WatchObserver): WatchStream;
   /** A new lease of `ttlSeconds`. */
   grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID>;

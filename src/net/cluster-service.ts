@@ -17,7 +17,7 @@ export interface ClusterServiceKey {
 
 /**
  * A service as its cluster shares it: the value at `cilium/state/services/v1/…` (WIRE, "ClusterService"). Decoders give
- * canonical addresses and ports in range; nobody checks again. Not to be changed once it was handed in.
+ * canonical addresses and ports in range; they are not checked again. Not to be changed once it was handed in.
  */
 export interface ClusterService extends ClusterServiceKey {
   /** Ports by name, by frontend address. */

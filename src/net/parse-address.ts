@@ -20,7 +20,7 @@ function hexDigit(code: number): number {
 
 /**
  * Scans four decimal octets from `from` on, up to a slash or the end of the text, into `out.w0`, and returns
- * where it stopped; -1 when they are not there. Leading zeros are refused: some readers take `010` for octal 8,
+ * where it stopped; -1 when they are not there. Leading zeros are rejected: some readers take `010` for octal 8,
  * and an address must not mean two things.
  */
 function scanOctets(text: string, from: number, out: AddressWords): number {
@@ -79,7 +79,7 @@ function spreadGap(count: number, gap: number): boolean {
 
 /**
  * Colon-separated groups, at most one `::`, optionally a dotted tail; fills `groups`, which takes no more than eight.
- * Zone ids are refused. Never reads behind the text: that would be slow.
+ * Zone ids are rejected. Never reads behind the text: that would be slow.
  */
 function scanGroups(text: string, to: number, tail: AddressWords): boolean {
   let count = 0;

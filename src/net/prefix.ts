@@ -192,7 +192,7 @@ export function comparePrefixes(
 
 /**
  * The canonical text of a bare address (`::ffff:10.0.0.1` → `10.0.0.1`), or `undefined` when `text` is not one.
- * CIDRs are refused.
+ * CIDRs are none.
  */
 export function canonicalAddress(text: string): string | undefined {
   return parsePrefix(text, scratch) && scratch.form === 'endpoint' ? formatKeyOf(text, scratch) : undefined;

@@ -233,8 +233,8 @@ export class NodeAddresses {
   }
 
   /**
-   * Looks at the addresses that changed hands, and at those that do so meanwhile. A node is told once for all of
-   * its addresses: what it is told is a look at all of them.
+   * Looks at the addresses that changed hands, and at those that do so meanwhile. A node is reviewed once for
+   * all of its addresses.
    */
   #review(): void {
     while (!this.#writing && this.#ownerChanges.length > 0) {

@@ -63,16 +63,16 @@ export class NodeIDs implements NodeHandler {
 
   /**
    * Takes the ids of an earlier run over. They count as unused until a node has their address. A pair that is wrong
-   * or contradicts what is known is refused; gives the refusals.
+   * or contradicts what is known is rejected; gives the rejections.
    */
   restore(pairs: Iterable<NodeIDPair>): readonly Rejection[] {
-    const refused: Rejection[] = [];
+    const rejected: Rejection[] = [];
     for (const pair of pairs) {
       const fault = this.#faultOf(pair);
       if (fault === undefined) this.#assign(pair.ip, pair.id);
-      else refused.push(fault);
+      else rejected.push(fault);
     }
-    return refused;
+    return rejected;
   }
 
   nodeAdd(node: Node): void {

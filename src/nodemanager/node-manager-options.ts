@@ -16,7 +16,7 @@ export interface NodeManagerOptions extends Partial<NodeConfiguration> {
   readonly clusterName: string;
   readonly localNodeName: string;
   /**
-   * Keep claims that a stronger source overrules, and reveal them when it goes (the default). `false` gives the
+   * Keep claims that a stronger source overrules, and promote them when it goes (the default). `false` gives the
    * classic single slot: a weaker update is ignored, a stronger or equal one replaces the node.
    */
   readonly retainOverruled?: boolean | undefined;

@@ -77,7 +77,7 @@ export interface NodeManagerStatus {
   readonly nodes: number;
   /** Effective nodes per source. */
   readonly nodesBySource: Readonly<Partial<Record<Source, number>>>;
-  /** Claims kept while a stronger one is in force. */
+  /** Claims kept while a stronger one is effective. */
   readonly overruledClaims: number;
   readonly revision: number;
   /** Full names of the nodes whose last change is held back from handlers. */

@@ -25,7 +25,7 @@ function sameZones(backend: Backend, { zone, forZones = NONE }: BackendZone): bo
 }
 
 /**
- * Whether an offer says what `known`, made of an earlier offer of that cluster, says. Costs the size of the
+ * Whether an offer gives the backends `known`, which an earlier offer of that cluster gave. Costs the size of the
  * offer and builds nothing.
  */
 export function isSameOffer(known: readonly Backend[], service: ClusterService): boolean {

@@ -29,7 +29,7 @@ export interface ServiceEvent {
  * It may read, write, subscribe and unsubscribe, also in its replay. What it writes applies at once, and is delivered to
  * everybody after the delivery under way; a replay is one delivery (SEMANTICS 9). It may not be asynchronous: a promise
  * that it returns is not awaited. What it throws, and the rejection of such a promise, is counted, reported to
- * `onListenerFault` and reaches nobody else (I7).
+ * `onListenerFault` and reaches no other listener (I7).
  */
 export interface ServiceListener {
   onEvents(events: readonly ServiceEvent[]): void;

@@ -6,8 +6,8 @@ import { cpuTime } from './support/cpu-time.ts';
 
 describe('a rejection', () => {
   it('names the place, the field, the value and the reason in one sentence', () => {
-    const refused = rejection('invalid-prefix', 'ip', '10.1.2', 'not an IP address', 'mesh.jsonl:7');
-    expect(refused).toEqual({
+    const rejected = rejection('invalid-prefix', 'ip', '10.1.2', 'not an IP address', 'mesh.jsonl:7');
+    expect(rejected).toEqual({
       reason: 'invalid-prefix',
       field: 'ip',
       value: '"10.1.2"',
@@ -17,8 +17,13 @@ describe('a rejection', () => {
   });
 
   it('does without a place when there is none', () => {
-    const refused = rejection('invalid-prefix', 'ip', 7, 'not text');
-    expect(refused).toEqual({ reason: 'invalid-prefix', field: 'ip', value: '7', message: 'ip 7: not text' });
+    const rejected = rejection('invalid-prefix', 'ip', 7, 'not text');
+    expect(rejected).toEqual({
+      reason: 'invalid-prefix',
+      field: 'ip',
+      value: '7',
+      message: 'ip 7: not text',
+    });
   });
 
   it('repeats at most 256 characters of a field, of a place and of a reason, and 120 of a value', () => {

@@ -98,7 +98,7 @@ describe('a remote cluster', () => {
 });
 
 describe('what a remote cluster says wrongly', () => {
-  it('is refused, counted and reported with its key; the rest goes on', async () => {
+  it('is rejected, counted and reported with its key; the rest goes on', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     writeIP(server, '10.1.0.2', 0x2_0200);
@@ -115,7 +115,7 @@ describe('what a remote cluster says wrongly', () => {
       ['cilium/state/services/v1/a/ns/s0', 'invalid-json'],
     ]);
     expect(statusOf('a').rejections.total).toBe(4);
-    expect(statusOf('a').resources.ip).toMatchObject({ keys: 2, refused: 1 });
+    expect(statusOf('a').resources.ip).toMatchObject({ keys: 2, rejected: 1 });
     expect(agent.ipcache.get('10.1.0.3')?.identity).toBe(2);
     expect(agent.nodes.exists('a/n2')).toBe(true);
   });
@@ -130,7 +130,7 @@ describe('what a remote cluster says wrongly', () => {
     writeIP(server, '10.1.0.1', 0x1_0300);
     await settle(4);
     expect(agent.ipcache.get('10.1.0.1')?.identity).toBe(0x1_0300);
-    expect(statusOf('a').resources.ip).toMatchObject({ keys: 1, refused: 0 });
+    expect(statusOf('a').resources.ip).toMatchObject({ keys: 1, rejected: 0 });
   });
 
   it('in its configuration fails the handshake, until it is mended', async () => {

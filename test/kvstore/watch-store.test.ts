@@ -73,7 +73,7 @@ describe('a watch store', () => {
     await backend.delete(`${P}b`);
     await settle(4);
     expect(story).toEqual(['a=1', 'b=2', 'a=3', 'b gone']);
-    expect(store.status()).toMatchObject({ keys: 1, synced: true, updates: 3, deletes: 1, refused: 0 });
+    expect(store.status()).toMatchObject({ keys: 1, synced: true, updates: 3, deletes: 1, rejected: 0 });
     expect(store.isSynced).toBe(true);
     expect(store.cursor).toBe(backend.server.header.revision + 1);
   });
@@ -85,13 +85,13 @@ describe('a watch store', () => {
     await put('a', 'bad');
     await put('b', 'bad');
     expect(story).toEqual(['a=1', 'a gone']);
-    expect(store.status()).toMatchObject({ keys: 0, refused: 2 });
+    expect(store.status()).toMatchObject({ keys: 0, rejected: 2 });
     expect(rejections.status().total).toBe(2);
     await put('a', '2');
     await backend.delete(`${P}b`);
     await settle(4);
     expect(story).toEqual(['a=1', 'a gone', 'a=2']);
-    expect(store.status()).toMatchObject({ keys: 1, refused: 0 });
+    expect(store.status()).toMatchObject({ keys: 1, rejected: 0 });
   });
 
   it('deletes in its next run what that one’s complete list does not show', async () => {
@@ -114,7 +114,7 @@ describe('a watch store', () => {
     await stop();
     await backend.delete(`${P}a`);
     await start(store);
-    expect(store.status().refused).toBe(0);
+    expect(store.status().rejected).toBe(0);
   });
 
   describe('with many keys behind a gate', () => {
@@ -311,7 +311,7 @@ describe('a watch store', () => {
     await put('b', '1');
     await start(store);
     expect(story).toEqual(['b=1']);
-    expect(store.status()).toMatchObject({ refused: 1, faults: 1 });
+    expect(store.status()).toMatchObject({ rejected: 1, faults: 1 });
     expect(rejections.status().recent[0]).toMatchObject({ reason: 'decoder-fault', at: `${P}a` });
   });
 });

@@ -30,7 +30,7 @@ describe('an address', () => {
     );
   });
 
-  it('is accepted or refused as two independent parsers do it, when it is nearly right', () => {
+  it('is accepted or rejected as two independent parsers do it, when it is nearly right', () => {
     fc.assert(
       fc.property(almostAddressText, (text) => {
         expect(canonicalAddress(text)).toBe(byOthers(text));
@@ -132,11 +132,11 @@ describe('an address', () => {
     ['10.1.2.3%eth0', 'a zone id on IPv4'],
     ['::1/128', 'a CIDR, where an address is wanted'],
     [`${'0'.repeat(2000)}::`, 'far too much text'],
-  ])('%j is refused: %s', (text) => {
+  ])('%j is rejected: %s', (text) => {
     expect(canonicalAddress(text)).toBeUndefined();
   });
 
-  it('with a dotted tail near its start was refused, being taken for IPv4', () => {
+  it('with a dotted tail near its start was rejected, being taken for IPv4', () => {
     expect(canonicalAddress('::1.2.3.4')).toBe('::102:304');
     expect(canonicalAddress('::0.0.0.0')).toBe('::');
   });

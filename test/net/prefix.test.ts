@@ -205,13 +205,13 @@ describe('a prefix', () => {
     ['10.1.2.3/:', 'the character after the digits for a length'],
     ['10.1.2.3:8', 'a port'],
     ['10.1.2.3 8', 'white space for a slash'],
-  ])('%j is refused: %s', (text) => {
+  ])('%j is rejected: %s', (text) => {
     expect(Prefix.parse(text)).toBeUndefined();
   });
 });
 
 describe('a key', () => {
-  it('is accepted or refused as address and length are, when it is nearly right', () => {
+  it('is accepted or rejected as address and length are, when it is nearly right', () => {
     const almostLength = fc.string({ unit: fc.constantFrom(...'0123689ax:/'), maxLength: 3 });
     const almostKey = fc.oneof(
       almostAddressText,

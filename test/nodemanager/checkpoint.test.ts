@@ -75,7 +75,7 @@ describe('a checkpoint', () => {
     ['no object', null],
     ['another version', { version: 2, nodes: [] }],
     ['no list', { version: 1, nodes: {} }],
-  ])('that is %s is refused and counted', (_, value) => {
+  ])('that is %s is rejected and counted', (_, value) => {
     const { manager } = fresh();
     expect(manager.restore(value)).toBe(0);
     expect(manager.status().rejections.byReason['invalid-checkpoint']).toBe(1);

@@ -66,17 +66,17 @@ describe('node ids', () => {
     expect(manager.status().handlers[0]?.failing).toEqual([]);
   });
 
-  it('of an earlier run are taken over; what is wrong is refused', () => {
+  it('of an earlier run are taken over; what is wrong is rejected', () => {
     const { manager } = fresh();
     const ids = new NodeIDs();
-    const refused = ids.restore([
+    const rejected = ids.restore([
       { ip: '10.0.0.2', id: 1 },
       { ip: '10.0.0.3', id: 1 },
       { ip: '10.0.0.2', id: 2 },
       { ip: '10.0.0.4', id: 0 },
       { ip: '010.0.0.5', id: 5 },
     ]);
-    expect(refused.map(({ reason }) => reason)).toEqual([
+    expect(rejected.map(({ reason }) => reason)).toEqual([
       'duplicate-node-id',
       'duplicate-node-id',
       'invalid-node-id',

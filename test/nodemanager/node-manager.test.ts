@@ -91,7 +91,7 @@ describe('a node', () => {
     ['encryptionKey', node('a', { encryptionKey: 256 })],
     ['clusterID', node('a', { clusterID: -1 })],
     ['nodeIdentity', node('a', { nodeIdentity: 1.5 })],
-  ])('is refused as a whole when its %s is wrong', (field, spec) => {
+  ])('is rejected as a whole when its %s is wrong', (field, spec) => {
     const { manager } = fresh();
     expect(manager.nodeUpdated(spec)).toBe('invalid');
     expect(manager.size).toBe(0);

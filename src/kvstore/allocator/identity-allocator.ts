@@ -153,7 +153,7 @@ export class IdentityAllocator {
     unsubscribe();
   }
 
-  /** The replay, then changes. A fault of a listener reaches nobody else; one in its replay ends the subscription. */
+  /** The replay, then changes. A fault of a listener reaches no other one; one in its replay ends the subscription. */
   subscribe(listener: IdentityListener): Unsubscribe {
     const steps = (): IterableIterator<(one: IdentityListener) => void> =>
       [...this.cache.entries()]
@@ -174,7 +174,7 @@ export class IdentityAllocator {
     };
   }
 
-  /** The labels of an identity of this cluster or another; undefined when nobody is known to have it. */
+  /** The labels of an identity of this cluster or another; undefined when it is not known. */
   lookupByID(id: number): Labels | undefined {
     const own = this.cache.lookupByID(id);
     if (own !== undefined) return own;

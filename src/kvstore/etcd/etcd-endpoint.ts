@@ -164,7 +164,7 @@ export class EtcdEndpoint {
     return this.#client.connections as unknown as PoolInternals; // private names of the pinned version
   }
 
-  /** What etcd3 cannot be told: to take any server, or to trust the system and still show a certificate. */
+  /** What etcd3 has no option for: to accept any server, or to trust the system and still present a certificate. */
   #refineCredentials({ ca, key, certificate, insecureSkipVerify }: EtcdTLS): void {
     if (!insecureSkipVerify && (ca !== undefined || certificate === undefined)) return;
     const verify = insecureSkipVerify

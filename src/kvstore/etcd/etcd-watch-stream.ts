@@ -37,7 +37,7 @@ export class EtcdWatchStream implements WatchStream {
   /** Ends the wait for the server's consent: it may wait itself, with a token from before a restore for ever. */
   readonly #acceptance: NodeJS.Timeout;
   #stream: EtcdStream<Buffer> | undefined;
-  /** The answer whose events are being told. */
+  /** The answer whose events are being delivered. */
   #telling: WatchAnswer | undefined;
   #turn: NodeJS.Immediate | undefined;
   #paused = false;

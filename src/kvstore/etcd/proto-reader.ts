@@ -9,7 +9,7 @@ function malformed(what: string): never {
 
 /**
  * A cursor over a protobuf message. One is made per answer, and moved over all of it: nothing is allocated per
- * field. Fields that nobody asks for are skipped, so newer servers may say more.
+ * field. Fields that are not asked for are skipped, so newer servers may send more.
  *
  *     while (reader.next(end)) switch (reader.field) { case 1: reader.bytes() … default: reader.skip() }
  */
@@ -41,7 +41,7 @@ export class ProtoReader {
 
   /**
    * A varint as a number. Exact below 2⁵³, which every revision, count and size is; above it the value is
-   * rounded, and nobody who reads it with this method cares.
+   * rounded, which does no harm in the fields that are read with this method.
    */
   number(): number {
     const { buffer } = this;

@@ -53,7 +53,7 @@ export class MemoryStore {
   readonly #clusterID: string;
   readonly #onLeaseChange: (key: string, from: LeaseID, to: LeaseID) => void;
 
-  /** @param onLeaseChange told when a key is bound to another lease than before (`'0'` for none) */
+  /** @param onLeaseChange called when a key is bound to another lease than before (`'0'` for none) */
   constructor(clusterID: string, onLeaseChange: (key: string, from: LeaseID, to: LeaseID) => void) {
     this.#clusterID = clusterID;
     this.#onLeaseChange = onLeaseChange;

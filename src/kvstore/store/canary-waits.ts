@@ -28,13 +28,13 @@ export class CanaryWaits {
     return [...this.#waits].filter(({ names }) => names.size === 0);
   }
 
-  /** Lets go those of `due` who do not wait for more meanwhile. False when that is nobody: it was not true. */
+  /** Resolves those of `due` that do not wait for more by now. False when there is none: the canary was premature. */
   landed(due: readonly CanaryWait[]): boolean {
-    const told = due.filter(({ names }) => names.size === 0);
-    for (const wait of told) {
+    const over = due.filter(({ names }) => names.size === 0);
+    for (const wait of over) {
       this.#waits.delete(wait);
       wait.resolve();
     }
-    return told.length > 0;
+    return over.length > 0;
   }
 }

@@ -109,7 +109,7 @@ export class SharedStore<T> {
   }
 
   /**
-   * Writes and follows until the signal fires. Local keys stay; deletes that are held back are not told, unless it is
+   * Writes and follows until the signal fires. Local keys stay; deletes that are held back are not delivered, unless it is
    * run again and the keys do not come back.
    */
   async run(signal: AbortSignal): Promise<void> {

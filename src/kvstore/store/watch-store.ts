@@ -101,7 +101,7 @@ export interface WatchStoreStatus {
   /** Whether the content has been complete once, and not drained since. */
   readonly synced: boolean;
   /** Keys whose present value is rejected. */
-  readonly refused: number;
+  readonly rejected: number;
   readonly updates: number;
   readonly deletes: number;
   /** What the observer and the decoder have thrown. */
@@ -131,7 +131,7 @@ export class WatchStore<T> {
   readonly #observer: Required<StoreObserver<T>>;
   /** Names that the observer holds → the run that last showed them. */
   readonly #held = new Map<string, number>();
-  readonly #refused = new Set<string>();
+  readonly #rejected = new Set<string>();
   readonly #synced: Promise<void>;
   #markSynced: () => void = () => {};
   #isSynced = false;
@@ -165,8 +165,8 @@ export class WatchStore<T> {
   }
 
   /** Keys whose present value is rejected. */
-  get refused(): number {
-    return this.#refused.size;
+  get rejected(): number {
+    return this.#rejected.size;
   }
 
   /** Everything that was written before this revision, on the backend of this run, has been applied. */
@@ -178,7 +178,7 @@ export class WatchStore<T> {
     return {
       keys: this.#held.size,
       synced: this.#isSynced,
-      refused: this.#refused.size,
+      rejected: this.#rejected.size,
       updates: this.#updates,
       deletes: this.#deletes,
       faults: this.#guard.faults,
@@ -192,7 +192,7 @@ export class WatchStore<T> {
     const { backend, prefix, signal, endOnDivergence, onState } = run;
     this.#run++;
     this.#cursor = 0;
-    this.#refused.clear();
+    this.#rejected.clear();
     const { gate = OPEN_GATE, onApplied } = this.#options;
     const watch = backend.watch(prefix, {
       signal,
@@ -226,7 +226,7 @@ export class WatchStore<T> {
    */
   drain(signal?: AbortSignal): Promise<boolean> {
     assert(this.#watch === undefined, 'a running store cannot be drained');
-    this.#refused.clear();
+    this.#rejected.clear();
     this.#isSynced = false;
     return this.#sweep(Number.POSITIVE_INFINITY, signal);
   }
@@ -281,10 +281,10 @@ export class WatchStore<T> {
     if (!decoded.ok) {
       this.#options.rejections.add(decoded.rejection);
       this.#drop(name);
-      this.#refused.add(name);
+      this.#rejected.add(name);
       return;
     }
-    if (this.#refused.size > 0) this.#refused.delete(name);
+    if (this.#rejected.size > 0) this.#rejected.delete(name);
     this.#held.set(name, this.#run);
     this.#updates++;
     this.#observer.onUpdate(name, decoded.value);
@@ -304,7 +304,7 @@ export class WatchStore<T> {
   }
 
   #delete(name: string): void {
-    this.#refused.delete(name);
+    this.#rejected.delete(name);
     this.#drop(name);
   }
 

@@ -123,7 +123,7 @@ export class EventQueue {
 
   /**
    * Keeps the last event of each key, in its place. Nothing moves over `list-done`: what was listed has to be
-   * told before it. A key that came and went unseen leaves nothing.
+   * delivered before it. A key that came and went unseen leaves nothing.
    */
   #coalesce(): void {
     const kept: Pending[] = [];

@@ -28,7 +28,7 @@ export interface ListAndWatchOptions {
   readonly onState?: ((state: WatchState) => void) | undefined;
   /** Called when the store turns out to be another one, or another past of the same. */
   readonly onDiverged?: (() => void) | undefined;
-  /** Called when the watch begins to be read, and once more when it has ended; never if nobody reads it. */
+  /** Called when the watch begins to be read, and once more when it has ended; never if it is not read. */
   readonly onBegin?: (() => void) | undefined;
   readonly onEnd?: (() => void) | undefined;
   /** Default: {@link WATCH_LIMITS}. */

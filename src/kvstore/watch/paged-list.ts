@@ -61,7 +61,7 @@ class Pager {
     return { ...page, upTo: this.#from };
   }
 
-  /** Whether all pages are of one store can be told for certain only by whoever keeps a stream of it open. */
+  /** Finds most replacements of the store. Only a stream that was open all the while proves that there was none. */
   #check({ revision, clusterID }: ResponseHeader): void {
     this.#revision ||= revision;
     this.#clusterID ??= clusterID;

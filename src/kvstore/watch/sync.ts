@@ -35,7 +35,7 @@ export class CannotResumeError extends KvstoreError {
  * Proves, by quorum reads **as of the cursor**, that the server has the history that was followed up to the last event:
  * after a restore from a backup nothing but its history tells a store from the one before, and once it has grown past
  * the cursor not even its revisions do. Throws {@link DivergedError} if it has another one, and
- * {@link CannotResumeError} if that cannot be told any more or the stream would be too far behind.
+ * {@link CannotResumeError} if that cannot be proven any more or the stream would be too far behind.
  */
 export async function proveHistory({ cursor, read, limits }: SyncOptions): Promise<void> {
   const last = cursor.next - 1;
@@ -114,7 +114,7 @@ class Sync {
     return answer;
   }
 
-  /** The revision up to which the server provably has the history that was followed; 0 when that cannot be told. */
+  /** The revision up to which the server provably has the history that was followed; 0 when nothing is proven. */
   async #trusted(): Promise<number> {
     const [latest, ...older] = this.#cursor.known.anchors.newestFirst;
     if (latest === undefined) return 0;

@@ -334,7 +334,7 @@ export const LAWS: readonly { readonly name: string; readonly law: Law }[] = [
   { name: 'I7 isolation: a listener that throws harms nobody', law: I7_isolation },
   { name: 'I8 batches: told once per service, or leaving nothing behind', law: I8_batches },
   { name: 'I10 no orphans: a withdrawn cluster takes all its claims with it', law: I10_noOrphans },
-  { name: 'I12 nothing silent: what is refused is counted', law: I12_nothingSilent },
+  { name: 'I12 nothing silent: what is rejected is counted', law: I12_nothingSilent },
   {
     name: 'affinity: with an active backend on the preferred side, the other side gets nothing',
     law: affinityPrefersOneSide,
