@@ -236,10 +236,7 @@ export class Agent implements Knowledge, PlayStage {
   /** The own cluster's kvstore, and the id that it gives to the cluster. */
   async #openOwn(signal: AbortSignal): Promise<{ backend: KvstoreBackend; id: number }> {
     const { clusterName, clusterID, kvstore, kvstoreConfig, rateLimit } = this.#options;
-    if (kvstore === 'memory') {
-      const backend = this.#recorded.open(clusterName);
-      return { backend, id: clusterID ?? (await this.#recorded.clusterID(clusterName)) };
-    }
+    if (kvstore === 'memory') return this.#recorded.openOwn(clusterName, clusterID);
     if (kvstoreConfig === undefined)
       throw new InputError('--kvstore etcd: name its configuration with --kvstore-config <file>');
     const onProblem = (why: string | undefined): void => {

@@ -1,7 +1,11 @@
 import type { Clock, Random } from '../base/clock.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { bytesOfText } from '../kvstore/bytes.ts';
-import { type ClusterConfig, decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import {
+  type ClusterConfig,
+  decodeClusterConfig,
+  encodeClusterConfig,
+} from '../kvstore/codec/cluster-config.ts';
 import {
   clusterConfigKey,
   DEFAULT_ADDRESS_SPACE,
@@ -52,8 +56,23 @@ export class RecordedMesh {
     return this.#stores.get(cluster);
   }
 
+  /**
+   * The own cluster's kvstore, and its id: `id`, else the recorded one, else 0. It gets a configuration where none was
+   * recorded: what it holds is all there is, and not what is left after a loss.
+   */
+  async openOwn(
+    cluster: string,
+    id: number | undefined,
+  ): Promise<{ readonly backend: MemoryBackend; readonly id: number }> {
+    const backend = this.#open(cluster);
+    const known = id ?? (await this.#configOf(cluster))?.id ?? 0;
+    const capabilities = { syncedCanaries: false, cached: false };
+    await backend.createOnly(clusterConfigKey(cluster), encodeClusterConfig({ id: known, capabilities }));
+    return { backend, id: known };
+  }
+
   /** The kvstore of a cluster, empty if it has not been mentioned. */
-  open(cluster: string): MemoryBackend {
+  #open(cluster: string): MemoryBackend {
     const known = this.#stores.get(cluster);
     if (known !== undefined) return known;
     const store = new MemoryBackend({ clock: this.#clock, random: this.#random });
@@ -83,18 +102,13 @@ export class RecordedMesh {
       keys++;
       const stray = strayKey(recorded);
       if (stray === undefined)
-        await this.open(recorded.store).update(recorded.key, bytesOfText(recorded.value));
+        await this.#open(recorded.store).update(recorded.key, bytesOfText(recorded.value));
       else onReject(stray);
     }
     if (keys === 0 && lines > 0)
       throw new InputError(
         `--load ${path}: none of its ${lines} lines can be read; 'dpcache record' writes such files`,
       );
-  }
-
-  /** The id that a cluster's kvstore gives to it; 0 when it says none that can be read. */
-  async clusterID(cluster: string): Promise<number> {
-    return (await this.#configOf(cluster))?.id ?? 0;
   }
 
   /**

@@ -69,10 +69,10 @@ export function shownState(state: ClusterState, standing: ClusterStanding): Remo
 }
 
 function shownWatching(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
-  const { own, found, unproven } = state;
+  const { found, unproven, failStatic } = state;
   const { complete, connected, known, keys } = standing;
   if (found === 'gone' || found === 'others') return 'no-configuration';
   if (known && !connected) return 'unreachable';
   if (!complete || !connected || unproven) return 'watching';
-  return found === 'none' && keys === 0 && !own ? 'no-configuration' : 'ready';
+  return found === 'none' && keys === 0 && failStatic ? 'no-configuration' : 'ready';
 }

@@ -353,6 +353,15 @@ function ownCluster(): MemoryServer {
 }
 
 describe('the own kvstore', () => {
+  it.each([
+    [undefined, 'no-configuration'],
+    [false, 'ready'],
+  ])('that is empty from the start, with failStatic %s, is %s (before: ready)', async (failStatic, state) => {
+    const status = followOwn(new MemoryServer({ clock }), { failStatic });
+    await settle(8);
+    expect(status()).toMatchObject({ state, ready: state === 'ready', connected: true });
+  });
+
   it('that restarts empty takes nothing away, until it is filled again (freeze: everything withdrawn)', async () => {
     const server = ownCluster();
     const status = followOwn(server);

@@ -1,0 +1,41 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { dpcache } from '../cli/support/run.ts';
+import { until } from '../kvstore/support/until.ts';
+import { mixed, PublishedMesh } from './support/published-mesh.ts';
+
+it('publishers that are killed, and their leases with everything, take nothing away; what they publish next holds', async () => {
+  const mesh = await PublishedMesh.start(1);
+  onTestFinished(() => mesh.close());
+  const before = mesh.known;
+  expect(mesh.standing()).toEqual({ own: 'connected, complete', remote: 'connected, complete' });
+
+  await mesh.kill();
+  await mesh.untilEmpty();
+  const stale = 'no configuration in its kvstore, serving what was known at TIME';
+  await mesh.untilAll(stale);
+  expect(mesh.takeSeen()).toEqual([]);
+  expect(mesh.known).toEqual(before);
+
+  const { status, stderr } = await dpcache('clustermesh', 'status', ...mesh.words);
+  expect(status).toBe(1);
+  for (const name of ['own', 'remote'])
+    expect(stderr).toContain(`cluster ${name} is not complete, no configuration in its kvstore`);
+  await until('it is logged', () => mesh.logged.length >= 2);
+  for (const name of ['own', 'remote'])
+    expect(mesh.logged.join('\n')).toMatch(
+      new RegExp(`cluster ${name}: no configuration in its kvstore, serving what was known at 2\\S+Z`),
+    );
+  expect(mesh.takeSeen()).toEqual([]);
+
+  await mesh.publish(2);
+  await mesh.untilAll('connected, complete');
+  const after = await mesh.coldStart();
+  await until('it holds what a fresh agent does', () => mixed(mesh.known, after, after).length === 0);
+  for (const held of mesh.takeSeen()) expect(mixed(held, before, after)).toEqual([]);
+  for (const kind of ['ip 10.9.', 'ip 10.1.', 'node own', 'node remote', 'service', 'identity'])
+    expect(pick(after, kind), kind).not.toEqual(pick(before, kind));
+});
+
+function pick(known: ReadonlyMap<string, string>, kind: string): unknown {
+  return [...known].filter(([key]) => key.startsWith(kind));
+}
