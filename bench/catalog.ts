@@ -3,6 +3,8 @@ export interface BenchOptions {
   readonly n?: number;
   readonly json: boolean;
   readonly peers: boolean;
+  /** A file with the figures of another program, to compare with. */
+  readonly peer?: string;
 }
 
 /** A bench that can be asked for by its name. */
@@ -15,7 +17,8 @@ export interface Bench {
 /** Every bench, by name. */
 export const BENCHES: Readonly<Record<string, Bench>> = {
   ipcache: {
-    summary: 'IPCache: writes, reads, memory, stalls, removal, snapshots; --n entries (1,000,000), --peers',
+    summary:
+      'IPCache: writes, reads, memory, stalls, removal, snapshots; --n entries (1,000,000), --peers, --peer',
     run: async (options) => (await import('./ipcache.ts')).benchIPCache(options),
   },
   churn: {

@@ -10,12 +10,14 @@ export type BenchCommand =
 /** How the command is used. */
 export function usage(): string {
   const names = Object.entries(BENCHES).map(([name, { summary }]) => `  ${name.padEnd(10)}${summary}`);
-  return `usage: npm run -s bench -- NAME… [--n N] [--peers] [--json]
+  return `usage: npm run -s bench -- NAME… [--n N] [--peers] [--peer FILE] [--json]
 
 ${names.join('\n')}
 
   --n N      how large
   --peers    measure the peers too: the original's five maps, immutable.Map, the npm trie
+  --peer FILE  compare with what another program measured in the same minutes:
+             {"n": 1000000, "fresh": ns, "unchanged": ns, …, "bytesPerEntry": bytes}
   --json     one line of JSON for each NAME instead of tables
   --help     this text
 `;
@@ -25,6 +27,7 @@ const OPTIONS = {
   n: { type: 'string' },
   json: { type: 'boolean', default: false },
   peers: { type: 'boolean', default: false },
+  peer: { type: 'string' },
   help: { type: 'boolean', short: 'h', default: false },
 } as const;
 
@@ -50,9 +53,10 @@ export function parseCommandLine(words: readonly string[]): BenchCommand {
   if (names.length === 0) return { kind: 'wrong', reason: 'no NAME given' };
   const unknown = names.find((name) => !Object.hasOwn(BENCHES, name));
   if (unknown !== undefined) return { kind: 'wrong', reason: `unknown bench '${unknown}'` };
-  const { json, peers } = values;
-  if (values.n === undefined) return { kind: 'run', names, options: { json, peers } };
+  const { json, peers, peer } = values;
+  const given = { json, peers, ...(peer !== undefined && { peer }) };
+  if (values.n === undefined) return { kind: 'run', names, options: given };
   const n = Number(values.n.replaceAll('_', ''));
   if (!Number.isSafeInteger(n) || n < 1) return { kind: 'wrong', reason: `--n ${values.n}: not a count` };
-  return { kind: 'run', names, options: { n, json, peers } };
+  return { kind: 'run', names, options: { n, ...given } };
 }

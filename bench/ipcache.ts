@@ -10,10 +10,11 @@ import {
   timeMatches,
 } from './ipcache/lives.ts';
 import { type LookupKind, Lookups } from './ipcache/lookups.ts';
-import { bytesPerEntry } from './ipcache/memory.ts';
+import { bytesPerEntry, bytesPerPrefix } from './ipcache/memory.ts';
+import { readOtherProgram, timesFaster } from './ipcache/other-program.ts';
 import { measurePeers } from './ipcache/peer-rows.ts';
 import type { IPCacheReport, Row } from './ipcache/report.ts';
-import { rowsOf } from './ipcache/rows.ts';
+import { rowsOf, SORTED } from './ipcache/rows.ts';
 import { measureStalls, timerResolution } from './ipcache/stalls.ts';
 import { renderIPCache } from './ipcache/table.ts';
 import { measureTurns } from './ipcache/turns.ts';
@@ -25,67 +26,94 @@ import { NativeMapSubject } from './peers/native-map.ts';
 export interface IPCacheBenchOptions {
   /** Entries; default 1,000,000. */
   readonly n?: number | undefined;
-  /** Rounds that medians are taken over; default 5 (writes of other workloads 3), from 5,000,000 entries on 3. */
+  /** Rounds that medians are taken over; default 5 (writes of other workloads 3), 3 below 500,000 and from 5,000,000 entries on. */
   readonly rounds?: number | undefined;
   /** Measures the peers too. */
   readonly peers?: boolean | undefined;
+  /** A file with the figures of another program: see {@link readOtherProgram}. */
+  readonly peer?: string | undefined;
   /** Prints nothing when true: the caller shows the result. */
   readonly json?: boolean | undefined;
 }
 
 const DEFAULT_N = 1_000_000;
 const ROUNDS = 5;
-/** Of the lives with shadowed keys, IPv6, or in another order; one in a quick look at a small cache. */
-const ROUNDS_OF_OTHERS = 3;
+/** Of a quick look at a small cache: it is to be had within a minute. */
+const ROUNDS_OF_QUICK = 3;
 const QUICK = 500_000;
+/** Of the lives with shadowed keys, IPv6, or in another order; one in a quick look. */
+const ROUNDS_OF_OTHERS = 3;
 /** From here on a round of all workloads takes minutes. */
 const HUGE = 5_000_000;
 const ROUNDS_OF_HUGE = 3;
 /** Enough for V8 to have compiled everything that is timed. */
 const WARM_UP = 10_000;
 
+function defaultRounds(n: number): number {
+  if (n < QUICK) return ROUNDS_OF_QUICK;
+  return n < HUGE ? ROUNDS : ROUNDS_OF_HUGE;
+}
+
 /** The workloads of one size. */
 interface Workloads {
   readonly entries: ReadonlyMap<EntryKind, Entries>;
   readonly lookups: ReadonlyMap<LookupKind, Lookups>;
   /** What the yardsticks are measured with. */
-  readonly plain: { readonly entries: Entries; readonly lookups: Lookups };
+  readonly plain: { readonly entries: Entries; readonly sorted: Entries; readonly lookups: Lookups };
 }
 
-function workloads(n: number, reordered: boolean): Workloads {
-  const plain = { entries: new Entries(n, 'ipv4'), lookups: new Lookups(n, 'ipv4') };
-  const entries = new Map<EntryKind, Entries>([['ipv4', plain.entries]]);
-  const lookups = new Map<LookupKind, Lookups>([['ipv4', plain.lookups]]);
-  for (const kind of ['shadowed', 'ipv6'] as const) {
-    entries.set(kind, new Entries(n, kind));
-    lookups.set(kind, new Lookups(n, kind));
-  }
-  if (reordered) entries.set('reordered', new Entries(n, 'reordered'));
-  return { entries, lookups, plain };
+function workloads(n: number, peers: boolean): Workloads {
+  const entriesOf = (kind: EntryKind): Entries => new Entries(n, kind);
+  const plain = {
+    entries: entriesOf('ipv4'),
+    sorted: entriesOf('sorted'),
+    lookups: new Lookups(n, 'ipv4'),
+  };
+  const kinds: readonly EntryKind[] = [
+    ...(['shadowed', 'ipv6'] as const),
+    ...(n >= QUICK || peers ? (['ipv6Sorted'] as const) : []),
+    ...(peers ? (['reordered'] as const) : []),
+  ];
+  return {
+    entries: new Map(kinds.map((kind) => [kind, entriesOf(kind)])),
+    lookups: new Map([
+      ['ipv4', plain.lookups],
+      ['shadowed', new Lookups(n, 'shadowed')],
+      ['ipv6', new Lookups(n, 'ipv6')],
+    ]),
+    plain,
+  };
 }
 
-/** Rows of other workloads than the plain one carry its name in front: `ipv6.fresh`. */
+/**
+ * Rows of other workloads than the plain one carry its name in front, those in the order of texts an ending:
+ * `ipv6.fresh`, `freshSorted`, `ipv6.freshSorted`.
+ */
 function named(kind: EntryKind, costs: Costs): Costs {
-  if (kind === 'ipv4') return costs;
-  return Object.fromEntries(Object.entries(costs).map(([name, cost]) => [`${kind}.${name}`, cost]));
+  const workload = kind.replace(/sorted$/i, '');
+  const front = workload === '' || workload === 'ipv4' ? '' : `${workload}.`;
+  const end = workload === kind ? '' : SORTED;
+  return Object.fromEntries(Object.entries(costs).map(([name, cost]) => [front + name + end, cost]));
 }
 
-/** Lives of all kinds, a `Map`'s among them; those of other workloads than the plain one in the first rounds only. */
+/** Lives of all kinds, a `Map`'s among them; those of other workloads than the plain ones in the first rounds only. */
 async function writeRounds(
   pauses: PauseLog,
   { entries, plain }: Workloads,
   rounds: number,
 ): Promise<readonly Costs[]> {
   const life = (kind: EntryKind, some: Entries) => async (): Promise<Costs> => {
-    const told = kind === 'ipv4' ? 'tells' : undefined;
+    const told = kind === 'ipv4' || kind === 'sorted' ? 'tells' : undefined;
     return named(kind, await timeLife(pauses, some, new EngineSubject(), told));
   };
   const main = [
     life('ipv4', plain.entries),
     () => timeMap(pauses, plain.entries),
+    life('sorted', plain.sorted),
+    async () => named('sorted', await timeMap(pauses, plain.sorted)),
     () => timeBatches(pauses, plain.entries),
   ];
-  const others = [...entries].filter(([kind]) => kind !== 'ipv4').map(([kind, some]) => life(kind, some));
+  const others = Array.from(entries, ([kind, some]) => life(kind, some));
   const together = Math.min(rounds, plain.entries.n < QUICK ? 1 : ROUNDS_OF_OTHERS);
   const first = await interleave(together, [...main, ...others]);
   return [...first, ...(await interleave(rounds - together, main))];
@@ -138,17 +166,20 @@ async function allRows(
  */
 export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<IPCacheReport> {
   const { n = DEFAULT_N, json = false, peers = false } = options;
-  const rounds = options.rounds ?? (n >= HUGE ? ROUNDS_OF_HUGE : ROUNDS);
+  const rounds = options.rounds ?? defaultRounds(n);
+  const other = options.peer === undefined ? undefined : readOtherProgram(options.peer);
   const pauses = new PauseLog();
   await allRows(pauses, workloads(Math.min(n, WARM_UP), peers), 1);
   const work = workloads(n, peers);
   const { entries } = work.plain;
-  const report: IPCacheReport = {
+  const measured = {
     n,
     rounds,
     bytesPerEntry: await bytesPerEntry(entries, () => new EngineSubject()),
     mapBytesPerEntry: await bytesPerEntry(entries, () => new NativeMapSubject()),
     bytesPerEntryIPv6: await bytesPerEntry(work.entries.get('ipv6') ?? entries, () => new EngineSubject()),
+    bytesPerEntrySparse: await bytesPerEntry(new Entries(n, 'sparse'), () => new EngineSubject()),
+    bytesPerPrefix: await bytesPerPrefix(work.plain.lookups),
     rows: await allRows(pauses, work, rounds),
     stalls: await measureStalls(pauses, entries),
     turns: await measureTurns(entries),
@@ -156,6 +187,12 @@ export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<I
     peers: peers ? await measurePeers(pauses, n, rounds) : {},
   };
   pauses.stop();
+  const report: IPCacheReport = {
+    ...measured,
+    ...(other && {
+      otherProgram: { n: other['n'] ?? Number.NaN, timesFaster: timesFaster(other, measured) },
+    }),
+  };
   if (!json) process.stdout.write(renderIPCache(report));
   return report;
 }

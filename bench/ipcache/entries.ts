@@ -3,10 +3,16 @@ import { FreshStrings } from '../fresh-strings.ts';
 import { RandomOrder } from '../random-order.ts';
 
 /**
- * Which keys there are: bare IPv4, with a tenth of full-length CIDRs among them, or IPv6. `reordered` is bare IPv4
- * where everything after the insertion comes in another random order.
+ * Which keys there are, and in which order: bare IPv4, with a tenth of full-length CIDRs among them, or IPv6, all in
+ * random order; `sorted` and `ipv6Sorted` by text, as a kvstore lists them; `reordered` is bare IPv4 where everything
+ * after the insertion comes in another random order; `sparse` is bare IPv4 without neighbours.
  */
-export type EntryKind = 'ipv4' | 'shadowed' | 'ipv6' | 'reordered';
+export type EntryKind = 'ipv4' | 'shadowed' | 'ipv6' | 'sorted' | 'ipv6Sorted' | 'reordered' | 'sparse';
+
+/** Which entry comes at which place. */
+interface Order {
+  at(place: number): number;
+}
 
 /** A piece of the workload, as if it had just been decoded. */
 export interface EntryChunk {
@@ -20,6 +26,8 @@ const NAMESPACES = 200;
 const SHADOW_EVERY = 10;
 /** 10.0.0.0/8 is what there is room for. */
 const MOST_ADDRESS_BITS = 24;
+/** Of sparse addresses: the lower half of all, so that next to none has a neighbour in its /26. */
+const SPARSE_BITS = 30;
 
 function ipv4(word: number): string {
   return `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`;
@@ -30,8 +38,16 @@ function ipv6(word: number): string {
   return `fd00:10:0:${((word >>> 8) + 1).toString(16)}::${((word & 255) + 1).toString(16)}`;
 }
 
+/** The numbers 0 to `n` − 1 by their texts. */
+function sortedOrder(n: number, textOf: (index: number) => string): Order {
+  const texts = Array.from({ length: n }, (_, index) => ({ index, text: textOf(index) }));
+  texts.sort((a, b) => (a.text < b.text ? -1 : 1));
+  const order = Uint32Array.from(texts, ({ index }) => index);
+  return { at: (place) => order[place] ?? 0 };
+}
+
 /**
- * `n` entries in random order: pods of nodes that have a /24 each, about half full, with host IP, namespace and pod
+ * `n` entries: pods of nodes that have a /24 each, about half full, with host IP, namespace and pod
  * name. They come in the order of insertion every time, but for `reordered`.
  */
 export class Entries {
@@ -39,8 +55,8 @@ export class Entries {
   readonly #kind: EntryKind;
   readonly #addresses: RandomOrder;
   /** Which entry comes when: the CIDR over an endpoint may come before it. */
-  readonly #order: RandomOrder;
-  readonly #laterOrder: RandomOrder;
+  readonly #order: Order;
+  readonly #laterOrder: Order;
   readonly #inserted: FreshStrings;
   readonly #later: FreshStrings;
   readonly #laterKeys: FreshStrings;
@@ -48,11 +64,12 @@ export class Entries {
   constructor(n: number, kind: EntryKind) {
     this.n = n;
     this.#kind = kind;
-    const bits = Math.min(MOST_ADDRESS_BITS, Math.ceil(Math.log2(n)) + 1);
+    const dense = Math.min(MOST_ADDRESS_BITS, Math.ceil(Math.log2(n)) + 1);
+    const bits = kind === 'sparse' ? SPARSE_BITS : dense;
     this.#addresses = new RandomOrder(2 ** bits, 1);
-    this.#order = new RandomOrder(n, 2);
+    this.#order = kind.endsWith('orted') ? sortedOrder(n, (at) => this.#key(at)) : new RandomOrder(n, 2);
     this.#laterOrder = kind === 'reordered' ? new RandomOrder(n, 3) : this.#order;
-    const all = (order: RandomOrder): FreshStrings =>
+    const all = (order: Order): FreshStrings =>
       new FreshStrings(n, 4, (at, out) => this.#write(order.at(at), out));
     this.#inserted = all(this.#order);
     this.#later = kind === 'reordered' ? all(this.#laterOrder) : this.#inserted;
@@ -74,6 +91,10 @@ export class Entries {
     for (const { texts } of this.#laterKeys.chunks()) yield texts;
   }
 
+  get #isIPv6(): boolean {
+    return this.#kind.startsWith('ipv6');
+  }
+
   #address(index: number): number {
     const counterpart = this.#kind === 'shadowed' && index % SHADOW_EVERY === SHADOW_EVERY - 1;
     return this.#addresses.at(counterpart ? index - 1 : index);
@@ -81,8 +102,8 @@ export class Entries {
 
   #key(index: number): string {
     const word = this.#address(index);
-    if (this.#kind === 'ipv6') return ipv6(word);
-    const address = ipv4(0x0a00_0000 | word);
+    if (this.#isIPv6) return ipv6(word);
+    const address = ipv4(this.#kind === 'sparse' ? word : 0x0a00_0000 | word);
     return this.#kind === 'shadowed' && index % SHADOW_EVERY === SHADOW_EVERY - 1 ? `${address}/32` : address;
   }
 
@@ -90,7 +111,7 @@ export class Entries {
     const node = this.#address(index) >>> 8;
     out.push(
       this.#key(index),
-      this.#kind === 'ipv6' ? `fd00:172:16::${(node + 1).toString(16)}` : ipv4(0xac10_0000 | node),
+      this.#isIPv6 ? `fd00:172:16::${(node + 1).toString(16)}` : ipv4(0xac10_0000 | (node & 0xffff)),
       `namespace-${index % NAMESPACES}`,
       `workload-${index % IDENTITIES}-6d4b75cb6d-${(36 ** 4 + index).toString(36)}`,
     );

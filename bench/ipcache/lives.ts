@@ -1,4 +1,5 @@
 import { expect } from '../expect.ts';
+import type { FreshStrings } from '../fresh-strings.ts';
 import { type Cost, collectGarbage, Meter, type PauseLog } from '../meter.ts';
 import { EngineSubject } from '../peers/engine.ts';
 import { NativeMapSubject } from '../peers/native-map.ts';
@@ -104,7 +105,7 @@ export async function timeBatches(pauses: PauseLog, entries: Entries): Promise<C
   return { batch256 };
 }
 
-function* texts(strings: Lookups['keys']): Generator<readonly string[]> {
+function* texts(strings: FreshStrings): Generator<readonly string[]> {
   for (const chunk of strings.chunks()) yield chunk.texts;
 }
 
@@ -131,12 +132,16 @@ export async function timeMatches(
   lookups: Lookups,
   subject: { matchAll(addresses: readonly string[]): number },
 ): Promise<Costs> {
-  const match = (keys: readonly string[]): number => subject.matchAll(keys);
-  const { exact, hits, misses } = lookups;
+  const { sorted } = lookups;
+  const time = (keys: FreshStrings, expected: number): Promise<Cost> =>
+    timeReads(pauses, texts(keys), { expected }, (addresses) => subject.matchAll(addresses));
   return {
-    lpmHitExact: await timeReads(pauses, texts(exact), { expected: exact.size }, match),
-    lpmHit: await timeReads(pauses, texts(hits), { expected: hits.size }, match),
-    lpmMiss: await timeReads(pauses, texts(misses), { expected: 0 }, match),
+    lpmHitExact: await time(lookups.exact, lookups.exact.size),
+    lpmHit: await time(lookups.hits, lookups.hits.size),
+    lpmMiss: await time(lookups.misses, 0),
+    lpmHitExactSorted: await time(sorted.exact, sorted.exact.size),
+    lpmHitSorted: await time(sorted.hits, sorted.hits.size),
+    lpmMissSorted: await time(sorted.misses, 0),
   };
 }
 
@@ -146,10 +151,12 @@ export async function timeMapMatches(
   lookups: Lookups,
   map: NativeMapSubject,
 ): Promise<Costs> {
-  const get = (keys: readonly string[]): number => map.getAll(keys);
-  const { exact, misses } = lookups;
+  const { exact, misses, sorted } = lookups;
+  const time = (keys: FreshStrings, expected: number): Promise<Cost> =>
+    timeReads(pauses, texts(keys), { expected }, (addresses) => map.getAll(addresses));
   return {
-    lpmMapGet: await timeReads(pauses, texts(exact), { expected: exact.size }, get),
-    lpmMapGetMiss: await timeReads(pauses, texts(misses), { expected: 0 }, get),
+    lpmMapGet: await time(exact, exact.size),
+    lpmMapGetMiss: await time(misses, 0),
+    lpmMapGetSorted: await time(sorted.exact, sorted.exact.size),
   };
 }

@@ -67,6 +67,10 @@ function numberOf(words: Readonly<AddressWords>, length: number): number {
   return ((high ^ (high >>> 16)) >>> 11) * 2 ** 32 + ((low ^ (low >>> 16)) >>> 0);
 }
 
+function fresh(texts: readonly string[]): FreshStrings {
+  return new FreshStrings(texts.length, 1, (at, out) => out.push(texts[at] ?? ''));
+}
+
 /**
  * A table of `n` prefixes for longest-prefix match, and look-ups in it. One third are addresses, one third subnets
  * (/24; IPv6 /64), and one third CIDRs of all lengths (/8 to /31; IPv6 /32 to /127), as many of each length as of
@@ -84,6 +88,8 @@ export class Lookups {
   readonly exact: FreshStrings;
   readonly hits: FreshStrings;
   readonly misses: FreshStrings;
+  /** The same by text. */
+  readonly sorted: { readonly [K in 'exact' | 'hits' | 'misses']: FreshStrings };
   readonly #space: Space;
   readonly #random: () => number;
   readonly #known = new Set<number>();
@@ -109,11 +115,19 @@ export class Lookups {
     this.#shuffle(keys);
     const sample = Math.min(n, SAMPLE);
     this.keys = new FreshStrings(keys.length, 1, (at, out) => out.push(keys[at] ?? ''));
-    const look = (address: () => Readonly<AddressWords>): FreshStrings =>
-      new FreshStrings(sample, 1, (_, out) => out.push(formatAddress(address())));
-    this.exact = look(() => this.#pick(addresses).words);
-    this.hits = look(() => this.#inside(this.#pick(cidrs)));
-    this.misses = look(() => this.#miss(nets));
+    const look = (address: () => Readonly<AddressWords>): readonly string[] =>
+      Array.from({ length: sample }, () => formatAddress(address()));
+    const exact = look(() => this.#pick(addresses).words);
+    const hits = look(() => this.#inside(this.#pick(cidrs)));
+    const misses = look(() => this.#miss(nets));
+    this.exact = fresh(exact);
+    this.hits = fresh(hits);
+    this.misses = fresh(misses);
+    this.sorted = {
+      exact: fresh(exact.toSorted()),
+      hits: fresh(hits.toSorted()),
+      misses: fresh(misses.toSorted()),
+    };
   }
 
   #nets(n: number): readonly Net[] {

@@ -1,7 +1,10 @@
 import type { Claim, K8sMetadata } from '../../src/ipcache/types.ts';
 import { liveBytes } from '../meter.ts';
+import { EngineSubject } from '../peers/engine.ts';
 import type { Subject } from '../peers/subject.ts';
 import type { Entries } from './entries.ts';
+import { fill } from './lives.ts';
+import type { Lookups } from './lookups.ts';
 
 /**
  * Bytes on the heap and in array buffers for one entry, beyond the metadata objects handed in: those are made and
@@ -20,4 +23,12 @@ export async function bytesPerEntry(entries: Entries, make: () => Subject): Prom
   const after = await liveBytes();
   if (subject.size !== entries.n || metadata.length !== entries.n) throw new Error('entries were lost');
   return (after - before) / entries.n;
+}
+
+/** The same for the table of longest matches, whose entries have no metadata. */
+export async function bytesPerPrefix(lookups: Lookups): Promise<number> {
+  const before = await liveBytes();
+  const subject = new EngineSubject();
+  fill(subject, lookups);
+  return ((await liveBytes()) - before) / subject.size;
 }

@@ -37,6 +37,10 @@ export interface IPCacheReport {
   readonly rounds: number;
   readonly bytesPerEntry: number;
   readonly bytesPerEntryIPv6: number;
+  /** Of addresses that are nowhere near each other. */
+  readonly bytesPerEntrySparse: number;
+  /** Of the table for longest matches. */
+  readonly bytesPerPrefix: number;
   readonly mapBytesPerEntry: number;
   readonly rows: Readonly<Record<string, Row>>;
   readonly stalls: Readonly<Record<string, Stall>>;
@@ -45,4 +49,6 @@ export interface IPCacheReport {
   /** Time between two readings of the clock that stalls are taken with. */
   readonly timerNs: number;
   readonly peers: Readonly<Record<string, PeerReport>>;
+  /** How many times faster than another program, by row, and of how many entries that one was. */
+  readonly otherProgram?: { readonly n: number; readonly timesFaster: Readonly<Record<string, number>> };
 }

@@ -11,6 +11,9 @@ const WRITES: ReadonlySet<string> = new Set([
   'mapSet',
 ]);
 
+/** What rows of work in the order of texts end with; their yardsticks do, too. */
+export const SORTED = 'Sorted';
+
 /** Which rows of the same rounds are the yardsticks. */
 export interface Yardsticks {
   readonly writes: string;
@@ -21,11 +24,11 @@ export interface Yardsticks {
 export function rowsOf(rounds: readonly Costs[], yardsticks: Yardsticks): Record<string, Row> {
   const median = (name: string): ReturnType<typeof medianCost> =>
     medianCost(rounds.flatMap((costs) => costs[name] ?? []));
-  const [writes, reads] = [median(yardsticks.writes), median(yardsticks.reads)];
   const rows: Record<string, Row> = {};
   for (const name of Object.keys(rounds[0] ?? {})) {
     const { cpuNs, wallNs, gcNs } = median(name);
-    const yardstick = WRITES.has(name.replace(/^.*\./, '')) ? writes : reads;
+    const [, , plain = '', order = ''] = /^(.*\.)?(.*?)(Sorted)?$/.exec(name) ?? [];
+    const yardstick = median((WRITES.has(plain) ? yardsticks.writes : yardsticks.reads) + order);
     const [ratio, wallRatio] = [cpuNs / yardstick.cpuNs, wallNs / yardstick.wallNs];
     rows[name] = { ns: cpuNs, ratio, wallNs, wallRatio, gcNs };
   }

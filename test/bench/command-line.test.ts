@@ -11,6 +11,14 @@ describe('the command line of the benches', () => {
     });
   });
 
+  it('compares with the figures of another program in a file', () => {
+    expect(parseCommandLine(['ipcache', '--peer', 'go.json'])).toEqual({
+      kind: 'run',
+      names: ['ipcache'],
+      options: { json: false, peers: false, peer: 'go.json' },
+    });
+  });
+
   it('leaves the size to the bench when none is given', () => {
     expect(parseCommandLine(['--peers', 'ipcache'])).toEqual({
       kind: 'run',

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import type { IPCacheReport } from '../../bench/ipcache/report.ts';
 import { renderIPCache } from '../../bench/ipcache/table.ts';
@@ -9,23 +12,36 @@ describe('the bench of the ipcache', () => {
   beforeAll(async () => {
     vi.stubGlobal('gc', () => {}); // figures need `--expose-gc`, their form does not
     // The bench checks by itself that every look-up finds, or misses, what it should, and what listeners are told.
-    report = await benchIPCache({ n: 2000, rounds: 2, peers: true, json: true });
+    const folder = mkdtempSync(join(tmpdir(), 'bench-'));
+    const peer = join(folder, 'peer.json');
+    writeFileSync(
+      peer,
+      '{"n": 2000, "program": "other", "fresh": 1e9, "freshSorted": 1e9, "bytesPerEntry": 1e9}',
+    );
+    report = await benchIPCache({ n: 2000, rounds: 2, peers: true, peer, json: true });
+    rmSync(folder, { recursive: true });
   }, 60_000);
 
   it('gives time and ratio of every operation of the budget table', () => {
     const operations = ['fresh', 'unchanged', 'identityChange', 'delete', 'exact'];
     const matches = ['lpmHitExact', 'lpmHit', 'lpmMiss'];
-    const names = [...operations, ...matches].flatMap((name) => [name, `shadowed.${name}`, `ipv6.${name}`]);
-    for (const name of [...names, 'batch256', 'mapSet', 'mapGet']) {
+    const all = [...operations, ...matches];
+    const names = all.flatMap((name) => [name, `${name}Sorted`, `shadowed.${name}`, `ipv6.${name}`]);
+    for (const name of [...names, 'ipv6.freshSorted', 'batch256', 'mapSet', 'mapGet']) {
       expect(report.rows[name], name).toMatchObject({ ns: expect.any(Number), ratio: expect.any(Number) });
       expect(report.rows[name]?.ns, name).toBeGreaterThan(0);
     }
-    for (const name of ['mapSet', 'mapGet', 'lpmMapGet']) expect(report.rows[name]?.ratio).toBe(1);
+    for (const name of ['mapSet', 'mapGet', 'lpmMapGet']) {
+      expect(report.rows[name]?.ratio).toBe(1);
+      expect(report.rows[`${name}Sorted`]?.ratio).toBe(1);
+    }
   });
 
   it('gives memory, stalls and peers', () => {
     expect(report.n).toBe(2000);
-    expect(report.bytesPerEntry).toEqual(expect.any(Number));
+    for (const bytes of ['bytesPerEntry', 'bytesPerEntrySparse', 'bytesPerPrefix'] as const) {
+      expect(report[bytes], bytes).toEqual(expect.any(Number));
+    }
     expect(Object.keys(report.stalls)).toEqual(['fresh', 'unchanged', 'identityChange', 'delete', 'mapSet']);
     expect(Object.keys(report.peers)).toEqual(['five maps', 'immutable.Map', 'longest-prefix-match']);
     const { 'five maps': fiveMaps, 'longest-prefix-match': trie } = report.peers;
@@ -42,6 +58,14 @@ describe('the bench of the ipcache', () => {
       const delay = { p50: expect.any(Number), p99: expect.any(Number), max: expect.any(Number) };
       expect(report.turns[name], name).toEqual({ ms: expect.any(Number), delay });
     }
+  });
+
+  it('says how many times faster it is than another program, for what that has measured', () => {
+    const { n, timesFaster } = report.otherProgram ?? expect.fail();
+    expect([n, Object.keys(timesFaster)]).toEqual([2000, ['fresh', 'freshSorted', 'bytesPerEntry']]);
+    expect(timesFaster['fresh']).toBeCloseTo(1e9 / (report.rows['fresh']?.wallNs ?? 0));
+    expect(timesFaster['bytesPerEntry']).toBeCloseTo(1e9 / report.bytesPerEntry);
+    expect(renderIPCache(report)).toContain('| beside the other program, 2,000 entries ');
   });
 
   it('survives JSON, and reads as a table', () => {
