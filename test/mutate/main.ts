@@ -71,7 +71,7 @@ async function main(words: readonly string[]): Promise<number> {
     console.error(`${error instanceof Error ? error.message : error}\n\n${USAGE}`);
     return 2;
   }
-  const threshold = ROOMS[command.room]?.threshold ?? 100;
+  const threshold = ROOMS[command.room] ?? 100;
   const score = await mutate(command);
   print(score, command.room, threshold);
   return score.percent >= threshold && score.stale.length === 0 ? 0 : 1;

@@ -18,20 +18,19 @@ export function strykerOptions({
 }: MutateCommand): ConstructorParameters<typeof Stryker>[0] {
   return {
     mutate: files.length > 0 ? [...files] : [`src/${room}/**/*.ts`],
-    testRunner: 'vitest',
+    testRunner: 'in-process',
     plugins: [
-      import.meta.resolve('@stryker-mutator/vitest-runner'),
+      new URL('in-process-plugin.mjs', import.meta.url).href,
       new URL('message-texts.mjs', import.meta.url).href,
     ],
     ignorers: ['message-texts'],
-    vitest: { configFile: 'test/mutate/vitest.config.ts', related: false },
     coverageAnalysis: 'perTest',
     concurrency,
     incremental: true,
     incrementalFile: incrementalFile(room),
     force: fresh,
     // An endless loop is noticed by its count of rounds; the time is for what hangs, on a machine that is busy.
-    timeoutMS: 10_000,
+    timeoutMS: 5_000,
     timeoutFactor: 3,
     reporters: ['progress-append-only'],
     tempDirName: `${CACHE}/sandbox`,

@@ -1,0 +1,205 @@
+import { performance } from 'node:perf_hooks';
+import { fileURLToPath } from 'node:url';
+import { RunTimers } from './run-timers.ts';
+import { TestBundle, testFilesOf } from './test-bundle.ts';
+import { type TestCase, TestTree } from './test-tree.ts';
+
+/** What instrumented sources read and write, as `globalThis.__stryker__`. */
+interface Instrumentation {
+  activeMutant?: string;
+  currentTestId?: string | undefined;
+  hitCount?: number;
+  hitLimit?: number;
+  mutantCoverage?: object;
+}
+
+interface MutantRun {
+  readonly activeMutant: { readonly id: string };
+  readonly testFilter?: readonly string[];
+  readonly hitLimit?: number;
+}
+
+/** How long nothing may be under way before a test that has not ended counts as hung. */
+const IDLE_MS = 20;
+/** How long a test may take, and how many times as long as without a mutant. The machine may be busy. */
+const TEST_MS = 5_000;
+const TEST_FACTOR = 10;
+
+/** Vitest's `expect` and `vi`, which look for a worker that belongs to them. */
+async function loadVitest(): Promise<typeof import('vitest')> {
+  const config = { snapshotOptions: {}, chaiConfig: {}, expect: {}, fakeTimers: {} };
+  Object.assign(globalThis, { __vitest_worker__: { config, environment: { name: 'node' } } });
+  return import('vitest');
+}
+
+/** How many resources keep the process busy, but for timers, which a run counts itself. */
+function resourcesInUse(): number {
+  return process.getActiveResourcesInfo().filter((type) => type !== 'Timeout').length;
+}
+
+/** One evaluation of the bundle. */
+class Run {
+  readonly #timers = new RunTimers();
+  readonly #tree = new TestTree();
+  readonly #namespace: Instrumentation;
+  readonly #baseline = resourcesInUse();
+  #strayFailure: ((reason: unknown) => void) | undefined;
+
+  constructor(bundle: TestBundle, files: readonly string[], vitest: object, namespace: Instrumentation) {
+    this.#namespace = namespace;
+    const ownGlobal = Object.assign(Object.create(globalThis), { __stryker__: namespace });
+    const loaded = bundle.evaluate(
+      { ...this.#timers.functions, globalThis: ownGlobal },
+      { ...vitest, ...this.#tree.declarations },
+    );
+    for (const file of files) this.#tree.collect(file, () => loaded.load(file));
+  }
+
+  get tests(): readonly TestCase[] {
+    return this.#tree.tests;
+  }
+
+  matchesFile(text: unknown, path: string): boolean {
+    return this.#tree.matchesFile(text, path);
+  }
+
+  /** Runs a test; rejects when it fails, hangs, takes longer than `limitMs` or lets an error escape. */
+  async runTest(test: TestCase, limitMs: number): Promise<void> {
+    this.#namespace.currentTestId = test.id;
+    const begun = performance.now();
+    let idleSince = begun;
+    let watch: NodeJS.Timeout | undefined;
+    const disturbed = new Promise<never>((_, reject) => {
+      this.#strayFailure = reject;
+      watch = setInterval(() => {
+        const now = performance.now();
+        if (this.#timers.pending > 0 || resourcesInUse() > this.#baseline) idleSince = now;
+        if (now - idleSince > IDLE_MS) reject(new Error('the test hangs'));
+        if (now - begun > limitMs) reject(new Error(`the test takes longer than ${limitMs} ms`));
+      }, IDLE_MS / 2);
+    });
+    try {
+      await Promise.race([this.#tree.run(test), disturbed]);
+    } finally {
+      clearInterval(watch);
+      this.#namespace.currentTestId = undefined;
+    }
+  }
+
+  /** Says that an error has escaped from code of the run. */
+  strayed(reason: unknown): void {
+    this.#strayFailure?.(reason);
+  }
+
+  async end(): Promise<void> {
+    await this.#tree.end();
+    // Rejections that nobody handles are reported in a later turn.
+    await new Promise((resolve) => setImmediate(resolve));
+    this.#timers.end();
+  }
+}
+
+/**
+ * A test runner for Stryker that keeps the compiled tests of a room in its process: a mutant costs the tests that
+ * cover it, not the start of a worker and the loading of all modules, which take ten times as long.
+ */
+export class InProcessRunner {
+  readonly #durations = new Map<string, number>();
+  #bundle: TestBundle | undefined;
+  #vitest: typeof import('vitest') | undefined;
+  #current: Run | undefined;
+
+  capabilities(): object {
+    return { reloadEnvironment: true };
+  }
+
+  async init(): Promise<void> {
+    const { MUTATED_ROOM = '' } = process.env;
+    Error.stackTraceLimit = 5;
+    const names = [...Object.keys(new RunTimers().functions), 'globalThis'];
+    this.#bundle = await TestBundle.of(
+      testFilesOf(`test/${MUTATED_ROOM}`),
+      fileURLToPath(new URL('property-setup.ts', import.meta.url)),
+      names,
+    );
+    this.#vitest = await loadVitest();
+    this.#vitest.expect.extend({
+      toMatchFileSnapshot: (received: unknown, path: string) => ({
+        pass: this.#current?.matchesFile(received, path) ?? false,
+        message: () => `differs from ${path}`,
+      }),
+    });
+    const strayed = (reason: unknown): void => this.#current?.strayed(reason);
+    process.on('unhandledRejection', strayed);
+    process.on('uncaughtException', strayed);
+  }
+
+  #begin(files: readonly string[] | undefined, namespace: Instrumentation): Run {
+    if (this.#bundle === undefined || this.#vitest === undefined) throw new Error('not initialized');
+    this.#current = new Run(this.#bundle, files ?? this.#bundle.files, this.#vitest, namespace);
+    return this.#current;
+  }
+
+  async dryRun(): Promise<object> {
+    const namespace: Instrumentation = {};
+    const run = this.#begin(undefined, namespace);
+    const tests: object[] = [];
+    for (const test of run.tests) {
+      const begun = performance.now();
+      const { id, name, file: fileName } = test;
+      let failureMessage: string | undefined;
+      try {
+        await run.runTest(test, 60_000);
+      } catch (error) {
+        failureMessage = String(error);
+      }
+      const timeSpentMs = performance.now() - begun;
+      this.#durations.set(id, timeSpentMs);
+      const status = failureMessage === undefined ? 0 : 1;
+      tests.push({ id, name, fileName, timeSpentMs, status, failureMessage });
+    }
+    await run.end();
+    return { status: 'complete', tests, mutantCoverage: namespace.mutantCoverage };
+  }
+
+  async mutantRun({ activeMutant, testFilter, hitLimit: generous = Infinity }: MutantRun): Promise<object> {
+    // Stryker allows a hundred times the hits without a mutant; with slow loops that takes minutes.
+    const hitLimit = generous / 10 + 1_000;
+    const namespace: Instrumentation = { activeMutant: activeMutant.id, hitCount: 0, hitLimit };
+    const filter = testFilter === undefined ? undefined : new Set(testFilter);
+    const files =
+      testFilter === undefined ? undefined : [...new Set(testFilter.map((id) => id.replace(/#.*/s, '')))];
+    const result = await this.#runUntilFailure(files, filter, namespace);
+    if ((namespace.hitCount ?? 0) > hitLimit) {
+      return { status: 'timeout', reason: `hit more than ${hitLimit} times` };
+    }
+    return result;
+  }
+
+  async #runUntilFailure(
+    files: readonly string[] | undefined,
+    filter: ReadonlySet<string> | undefined,
+    namespace: Instrumentation,
+  ): Promise<object> {
+    let nrOfTests = 0;
+    let killer = 'loading';
+    let run: Run | undefined;
+    const msOf = ({ id }: TestCase): number => this.#durations.get(id) ?? 0;
+    try {
+      run = this.#begin(files, namespace);
+      const chosen = run.tests.filter(({ id }) => filter?.has(id) ?? true);
+      for (const test of chosen.toSorted((a, b) => msOf(a) - msOf(b))) {
+        nrOfTests += 1;
+        killer = test.id;
+        await run.runTest(test, TEST_MS + TEST_FACTOR * msOf(test));
+      }
+      await run.end();
+      return { status: 'survived', nrOfTests };
+    } catch (error) {
+      return { status: 'killed', killedBy: [killer], failureMessage: String(error), nrOfTests };
+    } finally {
+      await run?.end().catch(() => {});
+      this.#vitest?.vi.restoreAllMocks();
+    }
+  }
+}

@@ -1,0 +1,89 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { constants, Script } from 'node:vm';
+import { build, type Plugin } from 'esbuild';
+
+/** Loads test files by name; what they import is evaluated once. */
+export interface LoadedBundle {
+  readonly load: (file: string) => void;
+}
+
+/** What a bundle is given from outside, by the name under which it is visible in it. */
+export type Surroundings = Readonly<Record<string, unknown>>;
+
+/** `import.meta.url`, which a script does not have, is written into each file. */
+const FILE_URLS: Plugin = {
+  name: 'file-urls',
+  setup({ onLoad }) {
+    onLoad({ filter: /\.ts$/ }, ({ path }) => {
+      const url = JSON.stringify(pathToFileURL(path).href);
+      return { contents: readFileSync(path, 'utf8').replaceAll('import.meta.url', url), loader: 'ts' };
+    });
+  },
+};
+
+/**
+ * The test files of a folder, without those that are about broken engines, which cannot notice one more, and those that are
+ * about the cost of many things, which take longer than all others together.
+ */
+export function testFilesOf(folder: string): readonly string[] {
+  const files = readdirSync(folder).filter((file) => /^(?!many-).*(?<!mutants)\.test\.ts$/.test(file));
+  return files.map((file) => join(folder, file));
+}
+
+/**
+ * Test files and all that they import, as one script: compiled once, evaluated for each run, so that runs share no state.
+ * Packages are not in it: they are loaded once for all.
+ */
+export class TestBundle {
+  readonly files: readonly string[];
+  readonly #script: Script;
+  readonly #names: readonly string[];
+
+  private constructor(files: readonly string[], code: string, names: readonly string[]) {
+    this.files = files;
+    this.#names = names;
+    this.#script = new Script(`(function (${names.join(', ')}) { ${code}\n})`, {
+      filename: 'tests.cjs',
+      importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+    });
+  }
+
+  /** Bundles from the current directory; `setup` is loaded before each file, `names` are those of its surroundings. */
+  static async of(files: readonly string[], setup: string, names: readonly string[]): Promise<TestBundle> {
+    const entries = files.map(
+      (file) => `${JSON.stringify(file)}: () => require(${JSON.stringify(resolve(file))})`,
+    );
+    const { outputFiles } = await build({
+      stdin: {
+        contents: `require(${JSON.stringify(resolve(setup))}); module.exports = { ${entries.join(', ')} };`,
+        resolveDir: process.cwd(),
+      },
+      bundle: true,
+      platform: 'node',
+      format: 'cjs',
+      target: 'node20',
+      packages: 'external',
+      write: false,
+      logLevel: 'silent',
+      plugins: [FILE_URLS],
+    });
+    return new TestBundle(files, outputFiles[0]?.text ?? '', ['require', 'module', 'exports', ...names]);
+  }
+
+  /** Evaluates it anew. `vitest` is what the test files import under that name. */
+  evaluate(surroundings: Surroundings, vitest: object): LoadedBundle {
+    const fromHere = createRequire(join(process.cwd(), 'package.json'));
+    const module: { exports: Record<string, (() => void) | undefined> } = { exports: {} };
+    const given: Surroundings = {
+      ...surroundings,
+      require: (name: string): unknown => (name === 'vitest' ? vitest : fromHere(name)),
+      module,
+      exports: module.exports,
+    };
+    this.#script.runInThisContext()(...this.#names.map((name) => given[name]));
+    return { load: (file) => module.exports[file]?.() };
+  }
+}
