@@ -1,8 +1,6 @@
 import { compareSources, mayOverwrite, type Source } from '../identity/source.ts';
 import type { Node } from './node.ts';
 
-const NONE: readonly never[] = [];
-
 /**
  * Everything the manager knows of one node: the claims of its sources, what the IPCache and the handlers have.
  *
@@ -22,7 +20,7 @@ export class NodeEntry {
   written: Node | undefined;
   /** Addresses of `written` that another writer holds in the IPCache. */
   lost: Set<string> | undefined;
-  #overruled: readonly Node[] = NONE;
+  #overruled: readonly Node[] = [];
 
   constructor(fullName: string) {
     this.fullName = fullName;
@@ -34,9 +32,7 @@ export class NodeEntry {
   }
 
   claimOf(source: Source): Node | undefined {
-    return this.effective?.source === source
-      ? this.effective
-      : this.#overruled.find((claim) => claim.source === source);
+    return this.#claims().find((claim) => claim.source === source);
   }
 
   /**
@@ -45,24 +41,14 @@ export class NodeEntry {
    */
   put(node: Node, retain: boolean): void {
     const current = this.effective;
-    if (!retain) {
-      if (current === undefined || mayOverwrite(current.source, node.source)) this.effective = node;
-      return;
-    }
-    if (this.#overruled === NONE && (current === undefined || current.source === node.source)) {
-      this.effective = node;
-      return;
-    }
-    const claims = this.#without(node.source);
-    claims.push(node);
-    this.#rank(claims);
+    if (retain) this.#rank([...this.#without(node.source), node]);
+    else if (current === undefined || mayOverwrite(current.source, node.source)) this.effective = node;
   }
 
   /** Withdraws a source's claim; the next one, if there is one, becomes effective. Whether there was one. */
   remove(source: Source): boolean {
     if (this.claimOf(source) === undefined) return false;
-    if (this.#overruled === NONE) this.effective = undefined;
-    else this.#rank(this.#without(source));
+    this.#rank(this.#without(source));
     return true;
   }
 
@@ -72,15 +58,17 @@ export class NodeEntry {
     return true;
   }
 
-  #without(source: Source): Node[] {
-    const claims = this.effective === undefined ? [] : [this.effective, ...this.#overruled];
-    return claims.filter((claim) => claim.source !== source);
+  #claims(): readonly Node[] {
+    return this.effective === undefined ? [] : [this.effective, ...this.#overruled];
   }
 
-  #rank(claims: Node[]): void {
-    claims.sort((a, b) => compareSources(a.source, b.source));
-    const [effective, ...overruled] = claims;
+  #without(source: Source): readonly Node[] {
+    return this.#claims().filter((claim) => claim.source !== source);
+  }
+
+  #rank(claims: readonly Node[]): void {
+    const [effective, ...overruled] = claims.toSorted((a, b) => compareSources(a.source, b.source));
     this.effective = effective;
-    this.#overruled = overruled.length === 0 ? NONE : overruled;
+    this.#overruled = overruled;
   }
 }

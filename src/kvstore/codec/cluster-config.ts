@@ -1,7 +1,7 @@
 import type { Decoded, Fields } from '../../net/fields.ts';
 import { bytesOfText } from '../bytes.ts';
 import { jsonObject } from './go-json.ts';
-import { decodeJson, VALUE_LIMITS } from './value.ts';
+import { decodeJson, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** The configuration of a cluster, at `cilium/cluster-config/<cluster>` (since 1.13). */
 export interface ClusterConfig {
@@ -23,6 +23,9 @@ export interface ClusterCapabilities {
 }
 
 const MAX_CLUSTER_ID = 511;
+
+/** It has 100 bytes, and is decoded at once. */
+const LIMITS: ValueLimits = { ...VALUE_LIMITS, bytes: 64 * 1024 };
 
 function readMaxConnected(capabilities: Fields<never>): 255 | 511 | undefined {
   const name = 'maxConnectedClusters';
@@ -47,7 +50,7 @@ function readCapabilities(fields: Fields<never>): ClusterCapabilities {
 
 /** Decodes a cluster config. Reasons of rejection: `too-large`, `invalid-json`, `wrong-type`, `out-of-range`. */
 export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<ClusterConfig> {
-  return decodeJson(value, at, VALUE_LIMITS, (fields) => ({
+  return decodeJson(value, at, LIMITS, (fields) => ({
     id: fields.integer('id', 0, MAX_CLUSTER_ID) ?? 0,
     capabilities: readCapabilities(fields),
   }));
