@@ -4,11 +4,11 @@ import { KvstoreError, type KvstoreErrorCode } from '../errors.ts';
 /** What etcd says in words, where its code alone is not enough. */
 const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] = [
   ['invalid auth token', 'invalid-token'],
+  ['user name is empty', 'invalid-token'], // there was no token: authentication has been switched on
   ['auth: revision in header is old', 'invalid-token'],
   ['revision of auth store is old', 'invalid-token'],
   ['permission denied', 'forbidden'],
   ['invalid user ID or password', 'forbidden'],
-  ['user name is empty', 'forbidden'],
   ['required revision has been compacted', 'compacted'],
   ['required revision is a future revision', 'future-revision'],
   ['requested lease not found', 'lease-not-found'],

@@ -2,7 +2,7 @@ import { CompareResult, CompareTarget } from 'etcd3';
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
 import { bytesOfKey } from '../bytes.ts';
-import { asKvstoreError, deadlineError, KvstoreError } from '../errors.ts';
+import { abortedError, asKvstoreError, deadlineError, KvstoreError } from '../errors.ts';
 import type {
   CallOptions,
   Compare,
@@ -18,7 +18,8 @@ import type {
   WatchStream,
   WriteOperation,
 } from '../transport.ts';
-import { DEADLINE_MS, type EtcdConfig } from './etcd-config.ts';
+import type { EtcdConfig } from './etcd-config.ts';
+import type { EtcdStream } from './etcd-connection.ts';
 import { EtcdEndpoint } from './etcd-endpoint.ts';
 import { etcdError } from './etcd-errors.ts';
 import { EtcdWatchStream } from './etcd-watch-stream.ts';
@@ -89,7 +90,6 @@ const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-toke
  * and streams alike. Nothing is retried: the driver above does that, and meets the next endpoint.
  */
 export class EtcdTransport implements Transport {
-  #config: EtcdConfig;
   #endpoints: readonly EtcdEndpoint[];
   #current: number;
   #closed = false;
@@ -98,7 +98,6 @@ export class EtcdTransport implements Transport {
 
   constructor(config: EtcdConfig, random: Random) {
     assert(config.endpoints.length > 0, 'an etcd configuration without endpoints');
-    this.#config = config;
     this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));
     this.#current = Math.floor(random() * this.#endpoints.length);
   }
@@ -115,7 +114,6 @@ export class EtcdTransport implements Transport {
   reconfigure(config: EtcdConfig): void {
     assert(config.endpoints.length > 0, 'an etcd configuration without endpoints');
     const old = this.#endpoints;
-    this.#config = config;
     this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));
     this.#current = 0;
     for (const endpoint of old) endpoint.close();
@@ -147,13 +145,17 @@ export class EtcdTransport implements Transport {
 
   watch(request: WatchRequest, observer: WatchObserver): WatchStream {
     const endpoint = this.#endpoint();
+    const begun = performance.now();
     return new EtcdWatchStream(endpoint, request, observer, {
       fragment: this.#fragmented.has(request.prefix),
-      deadlineMs: this.#config.deadlineMs ?? DEADLINE_MS,
       range: (read, options) => this.#range(read, options, endpoint),
-      onEnd: (error) => {
+      onEnd: (ended) => {
+        const error = endpoint.explain(ended, begun);
         if (error.code === 'too-large') this.#fragmented.add(request.prefix);
         this.#failed(endpoint, error, performance.now());
+        // What is refused although the token is new is decided at once the next time: with a new one again.
+        if (error.code === 'forbidden') endpoint.invalidateToken(performance.now());
+        return error;
       },
     });
   }
@@ -225,30 +227,35 @@ export class EtcdTransport implements Transport {
   }
 
   /** A stream for one question: a keepalive comes every few minutes. */
-  async #keepAlive(endpoint: EtcdEndpoint, lease: LeaseID, options: CallOptions = {}): Promise<number> {
-    const deadlineMs = options.deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS;
-    const stream = await endpoint.stream('Lease', 'LeaseKeepAlive', decodeKeepAlive);
-    return new Promise<number>((resolve, reject) => {
-      const timer = setTimeout(() => failed(deadlineError()), deadlineMs);
-      const abort = (): void => stream.cancel();
-      const done = (): void => {
-        clearTimeout(timer);
-        options.signal?.removeEventListener('abort', abort);
-        stream.cancel();
-      };
-      options.signal?.addEventListener('abort', abort);
-      const failed = (error: unknown): void => {
-        done();
-        reject(etcdError(error));
-      };
-      stream.on('error', failed);
-      stream.on('end', () => failed(new KvstoreError('unavailable', 'the server has ended the stream')));
-      stream.on('data', ({ ttlSeconds }: { ttlSeconds: number }) => {
-        done();
-        resolve(ttlSeconds);
+  async #keepAlive(
+    endpoint: EtcdEndpoint,
+    lease: LeaseID,
+    { signal, deadlineMs }: CallOptions = {},
+  ): Promise<number> {
+    const over = new AbortController();
+    const atEnd = (act: () => void): void => over.signal.addEventListener('abort', act);
+    try {
+      const answer = await new Promise<Buffer>((resolve, reject) => {
+        atEnd(endpoint.deadline(deadlineMs, () => reject(deadlineError())));
+        signal?.addEventListener('abort', () => reject(abortedError()), { signal: over.signal });
+        if (signal?.aborted === true) reject(abortedError());
+        const begin = (stream: EtcdStream): void => {
+          atEnd(() => stream.cancel());
+          if (over.signal.aborted) stream.cancel();
+          stream.write(encodeKeepAlive(lease));
+          stream.read();
+        };
+        endpoint
+          .stream('Lease', 'LeaseKeepAlive', { onMessage: resolve, onEnd: reject })
+          .then(begin)
+          .catch(reject);
       });
-      stream.write(encodeKeepAlive(lease));
-    });
+      return decodeKeepAlive(answer).ttlSeconds;
+    } catch (error) {
+      throw etcdError(error);
+    } finally {
+      over.abort();
+    }
   }
 }
 

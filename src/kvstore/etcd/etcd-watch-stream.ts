@@ -9,25 +9,22 @@ import type {
   WatchRequest,
   WatchStream,
 } from '../transport.ts';
-import type { EtcdEndpoint, EtcdStream } from './etcd-endpoint.ts';
+import type { EtcdStream } from './etcd-connection.ts';
+import type { EtcdEndpoint } from './etcd-endpoint.ts';
 import { codeOfMessage, etcdError } from './etcd-errors.ts';
 import { decodeWatch, encodeWatchCreate, encodeWatchProgress, type WatchAnswer } from './messages.ts';
 
 // About a millisecond of decoding, between which others get their turn.
 const SLICE_EVENTS = 512;
 
-const asIs = (bytes: Buffer): Buffer => bytes;
-
 /** How an {@link EtcdWatchStream} is opened, and what it needs of its transport. */
 export interface EtcdWatchOptions {
   /** Let the server split an answer that would be too large. */
   readonly fragment: boolean;
-  /** The stream ends with `deadline` when the server has not accepted it by then. */
-  readonly deadlineMs: number;
   /** Reads from the endpoint of the stream. */
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
-  /** Receives why it has ended, before the observer does. */
-  onEnd(error: KvstoreError): void;
+  /** Receives why it has ended, and gives what the observer receives. */
+  onEnd(error: KvstoreError): KvstoreError;
 }
 
 /** One watch on a stream of its own, so that it can be paused without holding back others. */
@@ -35,12 +32,15 @@ export class EtcdWatchStream implements WatchStream {
   readonly #observer: WatchObserver;
   readonly #options: EtcdWatchOptions;
   /** Ends the wait for the server's consent: it may wait itself, with a token from before a restore for ever. */
-  readonly #acceptance: NodeJS.Timeout;
-  #stream: EtcdStream<Buffer> | undefined;
+  readonly #accepted: () => void;
+  #stream: EtcdStream | undefined;
   /** The answer whose events are being delivered. */
   #telling: WatchAnswer | undefined;
   #turn: NodeJS.Immediate | undefined;
   #paused = false;
+  /** A message was asked for and has not come. */
+  #reading = false;
+  #arrived: Buffer | undefined;
   #ended = false;
   #progressRequested = 0;
 
@@ -52,11 +52,19 @@ export class EtcdWatchStream implements WatchStream {
   ) {
     this.#observer = observer;
     this.#options = options;
-    this.#acceptance = setTimeout(() => {
+    this.#accepted = endpoint.deadline(undefined, () => {
       this.#end(new KvstoreError('deadline', 'the watch was not accepted in time'));
-    }, options.deadlineMs);
+    });
     const create = encodeWatchCreate(prefixRange(request.prefix), request.startRevision, options.fragment);
-    endpoint.stream('Watch', 'Watch', asIs).then(
+    const receiver = {
+      onMessage: (answer: Buffer) => {
+        this.#reading = false;
+        this.#arrived = answer;
+        this.#next();
+      },
+      onEnd: (error: KvstoreError) => this.#end(error),
+    };
+    endpoint.stream('Watch', 'Watch', receiver).then(
       (stream) => this.#begin(stream, create),
       (error: unknown) => this.#end(etcdError(error)),
     );
@@ -71,12 +79,11 @@ export class EtcdWatchStream implements WatchStream {
 
   pause(): void {
     this.#paused = true;
-    this.#stream?.pause();
   }
 
   resume(): void {
     this.#paused = false;
-    if (this.#telling === undefined) this.#stream?.resume();
+    if (this.#telling === undefined) this.#next();
     else this.#turn ??= setImmediate(this.#tell);
   }
 
@@ -87,7 +94,9 @@ export class EtcdWatchStream implements WatchStream {
 
   cancel(): void {
     this.#ended = true;
-    clearTimeout(this.#acceptance);
+    this.#accepted();
+    this.#telling = undefined;
+    this.#arrived = undefined;
     this.#stream?.cancel();
   }
 
@@ -95,25 +104,34 @@ export class EtcdWatchStream implements WatchStream {
     if (this.#ended) throw new KvstoreError('unavailable', 'the stream has ended');
   }
 
-  #begin(stream: EtcdStream<Buffer>, create: Buffer): void {
-    // First of all: a stream without this handler would end the process.
-    stream.on('error', (error) => this.#end(etcdError(error)));
-    stream.on('end', () => this.#end(new KvstoreError('unavailable', 'the server has ended the stream')));
+  #begin(stream: EtcdStream, create: Buffer): void {
     if (this.#ended) {
       stream.cancel();
       return;
     }
     this.#stream = stream;
-    stream.on('data', (answer: Buffer) => this.#guarded(() => this.#take(decodeWatch(answer))));
-    if (this.#paused) stream.pause();
     stream.write(create);
+    this.#next();
+  }
+
+  /** One message after the other is asked for and delivered: what is not asked for stays with the server. */
+  #next(): void {
+    if (this.#ended || this.#paused || this.#reading || this.#telling !== undefined) return;
+    const answer = this.#arrived;
+    if (answer === undefined) {
+      this.#reading = true;
+      this.#stream?.read();
+      return;
+    }
+    this.#arrived = undefined;
+    this.#guarded(() => this.#take(decodeWatch(answer)));
+    this.#next();
   }
 
   #end(error: KvstoreError): void {
     if (this.#ended) return;
     this.cancel();
-    this.#options.onEnd(error);
-    this.#observer.onEnd(error);
+    this.#observer.onEnd(this.#options.onEnd(error));
   }
 
   #take(answer: WatchAnswer): void {
@@ -129,7 +147,7 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   #created(header: ResponseHeader): void {
-    clearTimeout(this.#acceptance);
+    this.#accepted();
     this.#observer.onCreated(header);
   }
 
@@ -142,10 +160,9 @@ export class EtcdWatchStream implements WatchStream {
       const events = answer.events.take(SLICE_EVENTS);
       const isLast = answer.events.isEmpty;
       if (isLast) this.#telling = undefined;
-      else this.#stream?.pause();
       this.#observer.onEvents(events, answer.header, isLast && answer.fragment);
-      if (!isLast) this.#turn ??= setImmediate(this.#tell);
-      else if (!this.#paused) this.#stream?.resume();
+      if (isLast) this.#next();
+      else this.#turn ??= setImmediate(this.#tell);
     });
   };
 

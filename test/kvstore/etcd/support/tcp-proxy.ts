@@ -4,13 +4,20 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 /** `refuse`: no connection; `black-hole`: what is sent is lost; `stalled`: it arrives once the link is open again. */
 export type LinkMode = 'open' | 'refuse' | 'black-hole' | 'stalled';
 
-/** A TCP link that a test can cut, close, stall, and turn into a black hole. */
+// A slow link carries what it carries in so long at a time.
+const TICK_MS = 10;
+
+/** A TCP link that a test can cut, close, stall, slow down, and turn into a black hole. */
 export class TcpProxy {
   readonly #target: number;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   #mode: LinkMode = 'open';
   #cutAfterBytes = Number.POSITIVE_INFINITY;
+  #bytesPerSecond = Number.POSITIVE_INFINITY;
+  /** When a slow link has carried what it was given. */
+  #freeAt = 0;
+  #received = 0;
   #port = 0;
 
   constructor(targetPort: number) {
@@ -44,6 +51,17 @@ export class TcpProxy {
     this.#cutAfterBytes = bytes;
   }
 
+  /** Bytes that have come from the server. */
+  get received(): number {
+    return this.#received;
+  }
+
+  /** From now on all connections together carry so much from the server. */
+  set bytesPerSecond(rate: number) {
+    this.#bytesPerSecond = rate;
+    this.#freeAt = 0;
+  }
+
   set mode(mode: LinkMode) {
     const before = this.#mode;
     this.#mode = mode;
@@ -67,16 +85,18 @@ export class TcpProxy {
       return;
     }
     const server = connect(this.#target, '127.0.0.1');
-    this.#join(client, server, () => {});
-    this.#join(server, client, (bytes) => this.#count(bytes));
+    this.#join(client, server, (chunk) => void server.write(chunk));
+    this.#join(server, client, (chunk) => {
+      this.#count(chunk.length);
+      if (Number.isFinite(this.#bytesPerSecond)) void this.#trickle(server, client, chunk);
+      else client.write(chunk);
+    });
   }
 
-  #join(from: Socket, to: Socket, onBytes: (bytes: number) => void): void {
+  #join(from: Socket, to: Socket, carry: (chunk: Buffer) => void): void {
     this.#sockets.add(from);
-    from.on('data', (chunk) => {
-      if (this.#mode === 'black-hole') return;
-      to.write(chunk);
-      onBytes(chunk.length);
+    from.on('data', (chunk: Buffer) => {
+      if (this.#mode !== 'black-hole') carry(chunk);
     });
     if (this.#mode === 'stalled') from.pause();
     from.on('error', () => {});
@@ -86,7 +106,21 @@ export class TcpProxy {
     });
   }
 
+  /** Carries a chunk piece by piece; takes nothing more from the server meanwhile. */
+  async #trickle(from: Socket, to: Socket, chunk: Buffer): Promise<void> {
+    from.pause();
+    const piece = Math.max(1, Math.floor((this.#bytesPerSecond * TICK_MS) / 1000));
+    for (let at = 0; at < chunk.length && !to.destroyed; at += piece) {
+      const begin = Math.max(this.#freeAt, performance.now());
+      this.#freeAt = begin + TICK_MS;
+      await new Promise((resolve) => setTimeout(resolve, this.#freeAt - performance.now()));
+      to.write(chunk.subarray(at, at + piece));
+    }
+    if (this.#mode === 'open') from.resume();
+  }
+
   #count(bytes: number): void {
+    this.#received += bytes;
     this.#cutAfterBytes -= bytes;
     if (this.#cutAfterBytes > 0) return;
     this.#cutAfterBytes = Number.POSITIVE_INFINITY;
