@@ -23,7 +23,7 @@ import { LeaseKeeper } from './lease-keeper.ts';
 import { LockKeeper } from './lock-keeper.ts';
 import { ObservedTransport } from './observed-transport.ts';
 import type { RateLimit } from './rate-limit.ts';
-import { sharedSignal, untilClosed } from './shared-signal.ts';
+import { sharedSignal } from './shared-signal.ts';
 import {
   type CallOptions,
   type Compare,
@@ -200,7 +200,8 @@ export class KvstoreClient implements KvstoreBackend {
       prefix,
       clock: this.#options.clock,
       random: this.#options.random,
-      signal: untilClosed(signal, this.#closed.signal),
+      signal,
+      closed: this.#closed.signal,
       endOnDivergence,
       onState,
       limits: this.#options.watchLimits,

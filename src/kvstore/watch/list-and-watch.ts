@@ -7,6 +7,7 @@ import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
 import { asKvstoreError, KvstoreError } from '../errors.ts';
+import { sharedSignal } from '../shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../transport.ts';
 import { Cursor } from './cursor.ts';
 import { PageSize } from './page-size.ts';
@@ -22,6 +23,8 @@ export interface ListAndWatchOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly signal?: AbortSignal | undefined;
+  /** Ends the watch as well. Neither knows of a watch that is not read. */
+  readonly closed?: AbortSignal | undefined;
   /** See `WatchOptions`. */
   readonly endOnDivergence?: boolean | undefined;
   /** See `WatchOptions`. */
@@ -105,11 +108,13 @@ export class ListAndWatch implements Watch {
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[]> {
     assert(!this.#started, 'a watch can be read only once');
     this.#started = true;
-    const { signal, onBegin, onEnd } = this.#options;
-    onBegin?.();
+    const { signal, closed, onBegin, onEnd } = this.#options;
+    this.#guard.call(onBegin);
     const abort = (): void => this.#end('ended');
-    signal?.addEventListener('abort', abort);
-    if (signal?.aborted === true) abort();
+    for (const source of [signal, closed]) {
+      sharedSignal(source)?.addEventListener('abort', abort);
+      if (source?.aborted === true) abort();
+    }
     const running = this.#run();
     try {
       for (;;) {
@@ -119,10 +124,10 @@ export class ListAndWatch implements Watch {
         if (!this.#queue.events.isEmpty) await eventLoopTurn(); // let others run between two batches
       }
     } finally {
-      signal?.removeEventListener('abort', abort);
+      for (const source of [signal, closed]) source?.removeEventListener('abort', abort);
       this.#end('ended');
       await running;
-      onEnd?.();
+      this.#guard.call(onEnd);
     }
   }
 
