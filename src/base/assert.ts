@@ -1,4 +1,4 @@
-/** Thrown when something that can never happen has happened: a bug here or a caller's programming error. */
+/** A bug: a broken invariant here, or a caller's programming error, such as an argument of the wrong type. */
 export class AssertionError extends Error {
   override readonly name = 'AssertionError';
 }

@@ -1,3 +1,4 @@
+import { checkArguments, objectWith, TEXT } from './arguments.ts';
 import { CallbackGuard } from './guard.ts';
 import { cutText, showValue } from './show-value.ts';
 
@@ -75,3 +76,5 @@ export class RejectionLog {
     return { total: this.#total, byReason: Object.fromEntries(this.#byReason), recent: this.#recent };
   }
 }
+
+checkArguments(RejectionLog, { add: { item: objectWith({ reason: TEXT }) } });

@@ -1,3 +1,4 @@
+import { checkArguments, FUNCTION, ITERABLE, NUMBER, optional, SIGNAL } from './arguments.ts';
 import type { Clock } from './clock.ts';
 
 /** What a {@link TurnGate} takes from its process, and how much it lets through. */
@@ -133,6 +134,12 @@ export class TurnGate {
     }
   }
 }
+
+checkArguments(TurnGate, {
+  pass: { weight: NUMBER, signal: optional(SIGNAL) },
+  run: { weight: NUMBER, work: FUNCTION, signal: optional(SIGNAL) },
+  runSteps: { steps: ITERABLE, signal: optional(SIGNAL) },
+});
 
 /** Lets everything through at once, in one slice: each piece is a turn of its own. The gate of those who were given none. */
 export const OPEN_GATE: TurnGate = new TurnGate({

@@ -1,3 +1,4 @@
+import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
@@ -163,7 +164,8 @@ export class ClusterMesh implements SyncingClusters {
    */
   identitiesFor(clusterID: number): readonly RemoteIdentityCache[] {
     const known = this.#byID.get(clusterID);
-    if (known?.clusterID === clusterID && this.#clusters.get(known.name) === known) return [known.identities];
+    if (known !== undefined && known.clusterID === clusterID && this.#clusters.get(known.name) === known)
+      return [known.identities];
     const clusters = [...this.#clusters.values()];
     const found = clusters.find((cluster) => cluster.clusterID === clusterID && clusterID !== 0);
     if (found === undefined) {
@@ -255,6 +257,13 @@ export class ClusterMesh implements SyncingClusters {
     return undefined;
   }
 }
+
+checkArguments(ClusterMesh, {
+  add: { name: TEXT, connect: FUNCTION },
+  remove: { name: TEXT },
+  clustersSynced: { deadline: objectWith({ deadlineMs: NUMBER, signal: optional(SIGNAL) }) },
+  onChange: { callback: FUNCTION },
+});
 
 /** A cluster with an id may say nothing of others. */
 function limitsOf(config: ClusterConfig | undefined, max: MaxConnectedClusters): ClusterLimits {

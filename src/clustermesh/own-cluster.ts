@@ -1,3 +1,4 @@
+import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL } from '../base/arguments.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -121,3 +122,8 @@ export class OwnCluster implements SyncingClusters {
     return this.#cluster.stop();
   }
 }
+
+checkArguments(OwnCluster, {
+  syncedWithin: { deadline: objectWith({ deadlineMs: NUMBER, signal: optional(SIGNAL) }) },
+  onChange: { callback: FUNCTION },
+});

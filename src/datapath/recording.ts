@@ -1,3 +1,4 @@
+import { checkArguments, ITERABLE } from '../base/arguments.ts';
 import type { IPCacheChange, IPCacheListener } from '../ipcache/types.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 import type { Node } from '../nodemanager/node.ts';
@@ -27,6 +28,8 @@ export class RecordingIPCacheListener implements IPCacheListener {
   }
 }
 
+checkArguments(RecordingIPCacheListener, { onChanges: { changes: ITERABLE } });
+
 /** One call of a listener of a service cache, as plain data. */
 export type ServiceRecord =
   | { readonly kind: 'event'; readonly event: ServiceEvent }
@@ -53,6 +56,8 @@ export class RecordingServiceHandler implements ServiceHandler {
     this.#record({ kind: 'inputs-complete' });
   }
 }
+
+checkArguments(RecordingServiceHandler, { onEvents: { events: ITERABLE } });
 
 /** One call of a node handler, as plain data. */
 export type NodeRecord =

@@ -35,6 +35,8 @@ function metadataFault(k8s: K8sMetadata, key: string): Rejection | undefined {
 
 /** What is wrong with a writer, if anything. `key` only names the place. */
 export function writerFault(writer: Writer, key: string): Rejection | undefined {
+  if (typeof writer !== 'object' || writer === null)
+    return rejection('invalid-writer', 'writer', writer, 'is not an object', key);
   if (!isSource(writer.source))
     return rejection('unknown-source', 'source', writer.source, 'no such source', key);
   if (writer.owner !== undefined && typeof writer.owner !== 'string') {
@@ -47,7 +49,7 @@ export function writerFault(writer: Writer, key: string): Rejection | undefined 
  * checked where they are interned. */
 export function claimFault(claim: Claim, key: string): Rejection | undefined {
   if (typeof claim !== 'object' || claim === null)
-    return rejection('invalid-claim', 'claim', claim, 'not an object', key);
+    return rejection('invalid-claim', 'claim', claim, 'is not an object', key);
   if (!isNumericIdentity(claim.identity)) {
     return rejection('invalid-identity', 'identity', claim.identity, 'not an integer in [0, 2^32)', key);
   }

@@ -1,3 +1,4 @@
+import { checkArguments, OBJECT, optional } from '../base/arguments.ts';
 import { addressBits } from '../net/address-words.ts';
 import {
   comparePrefixes,
@@ -114,3 +115,5 @@ export class EntryView {
     return { key, identity, hostIP, encryptKey, k8s, source, owner, shadowed };
   }
 }
+
+checkArguments(EntryView, { entries: { options: optional(OBJECT) } });

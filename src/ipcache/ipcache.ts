@@ -1,3 +1,4 @@
+import { checkArguments, FUNCTION, objectWith, optional, SIGNAL } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
@@ -298,7 +299,7 @@ export class IPCache extends EntryView {
   }
 
   #upsert(key: string, claim: Claim): UpsertOutcome {
-    if (typeof key !== 'string' || !parsePrefix(key, this.#key)) return this.#reject(keyFault(key));
+    if (!parsePrefix(key, this.#key)) return this.#reject(keyFault(key));
     const fault = claimFault(claim, key) ?? this.#writerFault(claim, key);
     if (fault !== undefined) return this.#reject(fault);
     const host = this.#state.rows.hosts.resolve(claim.hostIP);
@@ -339,7 +340,7 @@ export class IPCache extends EntryView {
   }
 
   #delete(key: string, by: DeleteOptions): DeleteOutcome {
-    if (typeof key !== 'string' || !parsePrefix(key, this.#key)) return this.#reject(keyFault(key));
+    if (!parsePrefix(key, this.#key)) return this.#reject(keyFault(key));
     const fault = this.#writerFault(by, key);
     if (fault !== undefined) return this.#reject(fault);
     const outcome = this.#state.remove(this.#key, by);
@@ -349,7 +350,8 @@ export class IPCache extends EntryView {
 
   /** A writer with effective claims was checked when it wrote the first one. */
   #writerFault(writer: Writer, key: string): Rejection | undefined {
-    return this.#state.rows.writers.find(writer) >= 0 ? undefined : writerFault(writer, key);
+    const known = typeof writer === 'object' && writer !== null && this.#state.rows.writers.find(writer) >= 0;
+    return known ? undefined : writerFault(writer, key);
   }
 
   #reject(rejection: Rejection): 'invalid' {
@@ -401,6 +403,14 @@ export class IPCache extends EntryView {
     ];
   }
 }
+
+checkArguments(IPCache, {
+  batch: { write: FUNCTION },
+  onNamedPortsChange: { listener: FUNCTION },
+  subscribe: { listener: objectWith({ onChanges: FUNCTION }) },
+  subscribeOwners: { listener: objectWith({ onOwnerChanges: FUNCTION }) },
+  changes: { options: optional(objectWith({ signal: optional(SIGNAL) })) },
+});
 
 function familyCounts(table: PrefixTable, family: Family): FamilyCounts {
   const bits = addressBits(family);

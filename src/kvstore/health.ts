@@ -1,3 +1,4 @@
+import { checkArguments, optional, SIGNAL } from '../base/arguments.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
@@ -83,6 +84,8 @@ export class KvstoreHealth {
   }
 }
 
+checkArguments(KvstoreHealth, { run: { signal: SIGNAL }, look: { signal: optional(SIGNAL) } });
+
 /** What a {@link Heartbeat} has done. */
 export interface HeartbeatStatus {
   readonly beats: number;
@@ -134,3 +137,5 @@ export class Heartbeat {
     this.#beats++;
   }
 }
+
+checkArguments(Heartbeat, { run: { signal: SIGNAL } });

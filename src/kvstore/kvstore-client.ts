@@ -1,3 +1,14 @@
+import {
+  BYTES,
+  checkArguments,
+  FUNCTION,
+  NUMBER,
+  OBJECT,
+  objectWith,
+  optional,
+  SIGNAL,
+  TEXT,
+} from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
@@ -322,6 +333,29 @@ export class KvstoreClient implements KvstoreBackend {
     return new KvstoreError('closed', 'the client was closed');
   }
 }
+
+const CALL = { signal: optional(SIGNAL), deadlineMs: optional(NUMBER) };
+const OPTIONS = optional(objectWith(CALL));
+const WRITE = optional(
+  objectWith({ ...CALL, ifLocked: optional(objectWith({ key: TEXT, revision: NUMBER })) }),
+);
+
+checkArguments(KvstoreClient, {
+  get: { key: TEXT, options: OPTIONS },
+  read: { key: TEXT, options: OPTIONS },
+  listPrefix: { prefix: TEXT, options: OPTIONS },
+  update: { key: TEXT, value: BYTES, options: WRITE },
+  updateIfDifferent: { key: TEXT, value: BYTES, options: WRITE },
+  createOnly: { key: TEXT, value: BYTES, options: WRITE },
+  createIfExists: { condition: TEXT, key: TEXT, value: BYTES, options: WRITE },
+  delete: { key: TEXT, options: WRITE },
+  deletePrefix: { prefix: TEXT, options: OPTIONS },
+  lock: { path: TEXT, options: OPTIONS },
+  watch: { prefix: TEXT, options: OPTIONS },
+  onLeaseLost: { listener: objectWith({ onLeaseLost: FUNCTION }) },
+  endpoints: { options: OPTIONS },
+  close: { options: optional(OBJECT) },
+});
 
 function isHeld({ key, revision }: KvstoreLock): Compare {
   return { key, target: 'create-revision', equals: revision };

@@ -1,3 +1,4 @@
+import { checkArguments, NUMBER, objectWith } from '../base/arguments.ts';
 import { type AddressWords, addressBits, type Family, maskWords, wordMask } from './address-words.ts';
 import { formatAddress, formatPrefix } from './format-address.ts';
 import { isMapped, scanIPv4, scanIPv6, unmap } from './parse-address.ts';
@@ -66,10 +67,11 @@ function scanLength(text: string, from: number): number {
 /**
  * Parses an endpoint IP or a CIDR into `out` in canonical form (SEMANTICS 2.1): host bits are zeroed, an
  * IPv4-mapped address becomes IPv4, and so does a mapped CIDR of 96 bits or more. Strict: no zone id, no
- * leading zero, no sign, no white space, all of the text is used. Returns false when it is neither; `out` is
+ * leading zero, no sign, no white space, all of the text is used. Returns false when it is neither, or no text; `out` is
  * then undefined. Allocates nothing; about 50 ns for IPv4.
  */
 export function parsePrefix(text: string, out: PrefixRegister): boolean {
+  if (typeof text !== 'string') return false;
   const end = scanIPv4(text, out);
   if (end < 0) return parseIPv6Prefix(text, out);
   if (end === text.length) {
@@ -159,6 +161,10 @@ export class Prefix implements Readonly<AddressWords> {
     return formatPrefix(this, this.length);
   }
 }
+
+const PREFIX = objectWith({ family: NUMBER, length: NUMBER });
+
+checkArguments(Prefix, { contains: { other: PREFIX }, equals: { other: PREFIX } });
 
 /** Whether the address `words` lies in the prefix `net`/`length` of the same family. */
 export function containsWords(

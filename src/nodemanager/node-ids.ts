@@ -1,4 +1,6 @@
+import { checkArguments, ITERABLE, objectWith } from '../base/arguments.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
+import { isObject } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import type { Node } from './node.ts';
 import type { NodeHandler } from './node-handler.ts';
@@ -142,7 +144,9 @@ export class NodeIDs implements NodeHandler {
     this.#unused.add(ip);
   }
 
-  #faultOf({ ip, id }: NodeIDPair): Rejection | undefined {
+  #faultOf(pair: NodeIDPair): Rejection | undefined {
+    if (!isObject(pair)) return rejection('wrong-type', 'pair', pair, 'must be an object', 'node ids');
+    const { ip, id } = pair;
     if (typeof ip !== 'string' || canonicalAddress(ip) !== ip) {
       return rejection('invalid-address', 'ip', ip, 'is no canonical IP address', 'node ids');
     }
@@ -161,6 +165,15 @@ export class NodeIDs implements NodeHandler {
     return undefined;
   }
 }
+
+const NODE = objectWith({ fields: objectWith({ addresses: ITERABLE }) });
+
+checkArguments(NodeIDs, {
+  restore: { pairs: ITERABLE },
+  nodeAdd: { node: NODE },
+  nodeUpdate: { old: NODE, node: NODE },
+  nodeDelete: { node: NODE },
+});
 
 function addressesOf(node: Node): ReadonlySet<string> {
   return new Set(node.fields.addresses.map(({ ip }) => ip));

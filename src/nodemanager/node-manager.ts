@@ -1,4 +1,5 @@
 import { Map as ImmutableMap } from 'immutable';
+import { checkArguments, FUNCTION, NUMBER, OBJECT, objectWith, optional, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Random } from '../base/clock.ts';
 import { CallbackGuard } from '../base/guard.ts';
@@ -389,3 +390,24 @@ export class NodeManager {
     );
   }
 }
+
+checkArguments(NodeManager, {
+  nodeUpdated: { spec: OBJECT },
+  nodeDeleted: { node: OBJECT },
+  withdraw: { by: OBJECT },
+  configure: { changes: OBJECT },
+  subscribe: {
+    handler: objectWith({
+      name: optional(TEXT),
+      nodeAdd: FUNCTION,
+      nodeUpdate: FUNCTION,
+      nodeDelete: FUNCTION,
+    }),
+    options: optional(objectWith({ concurrency: optional(NUMBER) })),
+  },
+  startValidation: { baseMs: optional(NUMBER) },
+  get: { fullName: TEXT },
+  exists: { fullName: TEXT },
+  explain: { fullName: TEXT },
+  clusterSizeDependantInterval: { base: NUMBER },
+});

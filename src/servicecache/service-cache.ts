@@ -1,4 +1,15 @@
 import type { Map as ImmutableMap } from 'immutable';
+import {
+  type Check,
+  checkArguments,
+  FUNCTION,
+  isObject,
+  objectWith,
+  optional,
+  SIGNAL,
+  shaped,
+  TEXT,
+} from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
@@ -373,6 +384,52 @@ export class ServiceCache {
     });
   }
 }
+
+function isName({ namespace, name }: Partial<ServiceID>): boolean {
+  return typeof namespace === 'string' && typeof name === 'string';
+}
+
+const ID: Check = shaped<ServiceID>('must have a namespace and a name', isName);
+const OFFER: Check = shaped<ClusterService>(
+  'must have a cluster, a namespace, a name and backends',
+  (offer) => isName(offer) && typeof offer.cluster === 'string' && isObject(offer.backends),
+);
+const SERVICE: Check = shaped<Service>(
+  'must be what createService gives',
+  ({ id, clusterIPs, ports, externalIPs, ingressIPs, labels, selector }) =>
+    ID(id) === undefined &&
+    isObject(clusterIPs) &&
+    isObject(ports) &&
+    isObject(externalIPs) &&
+    isObject(ingressIPs) &&
+    isObject(labels) &&
+    isObject(selector),
+);
+const SLICE: Check = shaped<EndpointSlice>(
+  'must be what createEndpointSlice gives',
+  ({ service, name, backends, notReady }) =>
+    ID(service) === undefined && typeof name === 'string' && isObject(backends) && isObject(notReady),
+);
+
+checkArguments(ServiceCache, {
+  updateService: { service: SERVICE },
+  deleteService: { id: ID },
+  updateEndpoints: { slice: SLICE },
+  deleteEndpoints: { id: ID, sliceName: TEXT },
+  mergeExternalServiceUpdate: { offer: OFFER },
+  mergeExternalServiceDelete: { offer: objectWith({ cluster: TEXT, namespace: TEXT, name: TEXT }) },
+  withdrawCluster: { cluster: TEXT },
+  batch: { write: FUNCTION },
+  subscribe: { listener: objectWith({ onEvents: FUNCTION }) },
+  stream: { signal: optional(SIGNAL) },
+  reject: { rejection: objectWith({ reason: TEXT }) },
+  get: { id: ID },
+  explain: { id: ID },
+  getServiceIP: { id: ID },
+  lookupFrontend: { ip: TEXT },
+  select: { id: ID },
+  resolve: { id: ID },
+});
 
 function deliverEvents(listener: ServiceListener, events: readonly ServiceEvent[]): unknown {
   return listener.onEvents(events);

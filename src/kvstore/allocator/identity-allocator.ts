@@ -1,3 +1,12 @@
+import {
+  checkArguments,
+  FUNCTION,
+  listOf,
+  objectWith,
+  optional,
+  SIGNAL,
+  TEXT,
+} from '../../base/arguments.ts';
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { DeliveryQueue } from '../../base/delivery-queue.ts';
@@ -316,3 +325,13 @@ export class IdentityAllocator {
     }
   }
 }
+
+const LABELS = listOf(objectWith({ source: TEXT, key: TEXT, value: TEXT }));
+
+checkArguments(IdentityAllocator, {
+  run: { signal: SIGNAL },
+  subscribe: { listener: objectWith({ onIdentity: FUNCTION, onIdentityGone: FUNCTION }) },
+  lookupByLabels: { labels: LABELS },
+  allocate: { labels: LABELS, signal: optional(SIGNAL) },
+  release: { labels: LABELS },
+});

@@ -1,3 +1,4 @@
+import { checkArguments, ITERABLE, objectWith } from '../../base/arguments.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
@@ -108,6 +109,8 @@ export class EtcdBackend extends KvstoreClient {
     }
   }
 }
+
+checkArguments(EtcdBackend, { reconfigure: { config: objectWith({ endpoints: ITERABLE }) } });
 
 function sameParts({ parts: a }: LoadedEtcdConfig, { parts: b }: LoadedEtcdConfig): boolean {
   return (

@@ -1,3 +1,4 @@
+import { checkArguments, SIGNAL } from '../../base/arguments.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
@@ -100,3 +101,5 @@ export class GarbageCollector {
     }
   }
 }
+
+checkArguments(GarbageCollector, { run: { signal: SIGNAL }, round: { signal: SIGNAL } });

@@ -1,3 +1,4 @@
+import { checkArguments, NUMBER, OBJECT, objectWith, optional } from '../../base/arguments.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
 import { KvstoreError } from '../errors.ts';
 import { keyRange } from '../key-range.ts';
@@ -197,3 +198,8 @@ export class MemoryServer {
     for (const stream of this.#streams) stream.wake();
   }
 }
+
+checkArguments(MemoryServer, {
+  compact: { revision: optional(NUMBER) },
+  restore: { snapshot: objectWith({ store: OBJECT, leases: OBJECT }) },
+});

@@ -1,3 +1,4 @@
+import { BYTES, checkArguments, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { CallbackGuard } from '../../base/guard.ts';
@@ -145,3 +146,9 @@ export class SharedStore<T> {
     }
   }
 }
+
+checkArguments(SharedStore, {
+  updateLocalKey: { name: TEXT, value: BYTES },
+  deleteLocalKey: { name: TEXT },
+  run: { signal: SIGNAL },
+});

@@ -1,3 +1,4 @@
+import { BYTES, checkArguments, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
@@ -238,3 +239,10 @@ export class SyncStore {
     if (!write.signal.aborted && this.#canaries.landed(due)) this.#isCanaryTrue = true;
   }
 }
+
+checkArguments(SyncStore, {
+  upsert: { name: TEXT, value: BYTES },
+  delete: { name: TEXT },
+  touch: { name: TEXT },
+  run: { signal: SIGNAL },
+});

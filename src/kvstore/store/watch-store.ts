@@ -1,3 +1,4 @@
+import { checkArguments, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { assert } from '../../base/assert.ts';
 import type { Failure } from '../../base/failure.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
@@ -354,6 +355,11 @@ export class WatchStore<T> {
     return false;
   }
 }
+
+checkArguments(WatchStore, {
+  run: { run: objectWith({ backend: objectWith({ watch: FUNCTION }), prefix: TEXT, signal: SIGNAL }) },
+  drain: { signal: optional(SIGNAL) },
+});
 
 /** The first revision that is known not to have what a batch takes away. */
 function removalRevision(batch: readonly WatchEvent[], watch: Watch): number {

@@ -1,0 +1,225 @@
+import { describe, expect, it } from 'vitest';
+import * as formats from '../src/formats.ts';
+import * as api from '../src/index.ts';
+import { systemClock } from '../src/index.ts';
+import { ManualClock } from './base/support/manual-clock.ts';
+
+const clock = new ManualClock();
+const random = (): number => 0.5;
+const ID = { namespace: 'shop', name: 'checkout' };
+const NODE = { cluster: 'a', name: 'n', source: 'k8s' };
+
+function ipcache(): api.IPCache {
+  const cache = new api.IPCache();
+  cache.upsert('10.1.2.3', { identity: 1234, source: 'kvstore' });
+  return cache;
+}
+
+function services(): api.ServiceCache {
+  const cache = new api.ServiceCache({ clusterName: 'a' });
+  cache.updateService(api.createService({ id: ID, addressing: 'assigned', clusterIPs: ['172.16.0.1'] }));
+  cache.updateEndpoints(api.createEndpointSlice({ service: ID, backends: [] }));
+  return cache;
+}
+
+function nodes(): api.NodeManager {
+  const manager = new api.NodeManager({ ipcache: ipcache(), clock, clusterName: 'a', localNodeName: 'here' });
+  manager.nodeUpdated({ ...NODE, source: 'k8s', addresses: [] });
+  return manager;
+}
+
+const backend = new api.MemoryBackend({ clock, random });
+const rejections = new api.RejectionLog();
+const store = { backend, prefix: 'p/', clock, random, rejections };
+const decode = (): api.Decoded<string> => ({ ok: true, value: 'x' });
+const observer = { onUpdate: (): void => {}, onDelete: (): void => {} };
+const none = (): void => {};
+const unsubscribe = Object.assign((): void => {}, { [Symbol.dispose]: none });
+
+function mesh(): api.ClusterMesh {
+  return new api.ClusterMesh({ clusterName: 'a', clusterID: 1, clock, random, ipcache: ipcache() });
+}
+
+function ownCluster(): api.OwnCluster {
+  return new api.OwnCluster({ clusterName: 'a', engines: {}, backend, clock, random });
+}
+
+/** An object of each public class, made anew for each call. */
+const SUBJECTS: Readonly<Record<string, () => object>> = {
+  ClusterMesh: mesh,
+  ConfigFolder: () => new api.ConfigFolder('/nowhere', () => backend),
+  ConfigFollower: () =>
+    new api.ConfigFollower({
+      source: { list: async () => new Map(), watch: () => unsubscribe },
+      mesh: mesh(),
+      clock,
+    }),
+  EtcdBackend: () => new api.EtcdBackend({ endpoints: ['http://127.0.0.1:1'] }, { clock, random }),
+  GarbageCollector: () =>
+    new api.GarbageCollector({ collection: api.lockCollection(backend), clock, intervalMs: 1000 }),
+  Heartbeat: () => new api.Heartbeat(backend, clock, { random }),
+  IPCache: ipcache,
+  IPCacheSnapshot: () => ipcache().snapshot(),
+  IdentityAllocator: () =>
+    new api.IdentityAllocator({
+      ...{ backend, clock, random, rejections, nodeSuffix: 'n' },
+      range: api.clusterIdentityRange(1, 255),
+    }),
+  IdentityResolver: () => new api.IdentityResolver({ own: ownCluster(), clusterID: 1, mesh: mesh() }),
+  KvstoreHealth: () => new api.KvstoreHealth({ backend, clock }),
+  MemoryBackend: () => new api.MemoryBackend({ clock, random }),
+  MemoryServer: () => new api.MemoryServer({ clock }),
+  NodeIDs: () => new api.NodeIDs(),
+  NodeManager: nodes,
+  OwnCluster: ownCluster,
+  Prefix: () => api.Prefix.parse('10.1.0.0/16') ?? {},
+  RecordingIPCacheListener: () => new api.RecordingIPCacheListener(none),
+  RecordingNodeHandler: () => new api.RecordingNodeHandler(none),
+  RecordingServiceHandler: () => new api.RecordingServiceHandler(none),
+  RejectionLog: () => new api.RejectionLog(),
+  ServiceCache: services,
+  ServiceStream: () => services().stream(),
+  SharedStore: () => new api.SharedStore({ ...store, decode, observer }),
+  SyncStore: () => new api.SyncStore(store),
+  TurnGate: () => new api.TurnGate({ clock: systemClock, nextTurn: setImmediate }),
+  WatchStore: () => new api.WatchStore({ decode, observer, rejections }),
+};
+
+/** Reachable at run time, and not part of what is declared: protected, or `@internal`. */
+const UNDECLARED = new Set([
+  ...['IPCache', 'IPCacheSnapshot'].flatMap((name) => [
+    `${name}.visible`,
+    `${name}.entryAt`,
+    `${name}.keyAt`,
+  ]),
+  ...['range', 'txn', 'watch', 'grantLease', 'keepLeaseAlive', 'revokeLease'].map(
+    (name) => `MemoryServer.${name}`,
+  ),
+]);
+
+const VALUES = [
+  ...[
+    undefined,
+    null,
+    true,
+    7,
+    Number.NaN,
+    'x',
+    '10.1.2.3',
+    'p/',
+    none,
+    [],
+    {},
+    [null],
+    new Map(),
+    new Uint8Array(1),
+  ],
+  ...[ID, NODE, { id: ID }, { service: ID }, { signal: 7 }, { source: 'k8s' }, { ...NODE, shared: true }],
+];
+
+const FURTHER = [null, 7, 'x', none, {}, { signal: 7 }];
+
+/** Nothing, one value alone, and each with another in the place of all that follow. */
+const ARGUMENTS: readonly (readonly unknown[])[] = [
+  [],
+  ...VALUES.map((value) => [value]),
+  ...VALUES.flatMap((first) => FURTHER.map((second) => [first, second, second, second])),
+];
+
+function methodsOf(subject: object): readonly string[] {
+  const methods = new Set<string>();
+  for (let owner = subject; owner !== Object.prototype; owner = Object.getPrototypeOf(owner)) {
+    for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors(owner)))
+      if (typeof value === 'function' && name !== 'constructor') methods.add(name);
+  }
+  return [...methods];
+}
+
+function isClass(value: unknown): value is { readonly prototype: object } {
+  return typeof value === 'function' && Function.prototype.toString.call(value).startsWith('class');
+}
+
+/** Errors that JavaScript itself makes, as for a property of `undefined`. */
+function isRaw(error: unknown): boolean {
+  return (
+    [TypeError, RangeError, SyntaxError, ReferenceError].some((kind) => error instanceof kind) ||
+    !(error instanceof Error)
+  );
+}
+
+/** Calls functions wrongly, follows what they give for some steps, and collects the raw errors. */
+class WrongCalls {
+  readonly raw = new Map<string, string>();
+  readonly #pending: Promise<unknown>[] = [];
+
+  call(name: string, subject: () => object, method: string): void {
+    for (const args of ARGUMENTS) {
+      const one = subject();
+      this.#guard(name, args, () => {
+        this.#follow(name, args, Reflect.apply(Reflect.get(one, method), one, args));
+        if ('status' in one && typeof one.status === 'function') JSON.stringify(one.status());
+      });
+    }
+  }
+
+  /** What has become known of what is still under way. */
+  async settle(): Promise<void> {
+    const turns = async (): Promise<void> => {
+      for (let i = 0; i < 50; i++) await new Promise((resolve) => setImmediate(resolve));
+    };
+    await Promise.race([Promise.all(this.#pending), turns()]);
+  }
+
+  #guard(name: string, args: readonly unknown[], run: () => unknown): void {
+    try {
+      run();
+    } catch (error) {
+      this.#seen(name, args, error);
+    }
+  }
+
+  #seen(name: string, args: readonly unknown[], error: unknown): void {
+    if (isRaw(error) && !this.raw.has(name))
+      this.raw.set(
+        name,
+        `${args.map((arg) => JSON.stringify(arg) ?? String(arg)).join(', ')}: ${String(error)}`,
+      );
+  }
+
+  #follow(name: string, args: readonly unknown[], result: unknown): void {
+    if (typeof result !== 'object' || result === null) return;
+    const note = (error: unknown): void => this.#seen(name, args, error);
+    if (result instanceof Promise) this.#pending.push(result.then(none, note));
+    else if (Symbol.asyncIterator in result && Symbol.iterator in Object(result) === false) {
+      const iterable = result as AsyncIterable<unknown>;
+      const iterator = iterable[Symbol.asyncIterator]();
+      this.#pending.push(
+        iterator
+          .next()
+          .then(() => iterator.return?.())
+          .then(none, note),
+      );
+    } else if ('next' in result && typeof result.next === 'function') {
+      for (let i = 0; i < 3; i++) result.next();
+    }
+  }
+}
+
+const CLASSES = Object.entries({ ...api, ...formats }).filter(
+  ([, value]) => isClass(value) && !(value.prototype instanceof Error),
+);
+
+describe('a public method that is called with wrong arguments', () => {
+  it('is tried on every public class', () => {
+    expect(CLASSES.map(([name]) => name).sort()).toEqual(Object.keys(SUBJECTS).sort());
+  });
+
+  it.each(Object.entries(SUBJECTS))('gives an outcome or an error of ours: %s', async (name, subject) => {
+    const calls = new WrongCalls();
+    for (const method of methodsOf(subject())) {
+      if (!UNDECLARED.has(`${name}.${method}`)) calls.call(`${name}.${method}`, subject, method);
+    }
+    await calls.settle();
+    expect(Object.fromEntries(calls.raw)).toEqual({});
+  });
+});
