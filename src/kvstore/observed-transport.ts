@@ -30,13 +30,16 @@ const OWN: ReadonlySet<KvstoreErrorCode> = new Set(['aborted', 'closed']);
 export class ObservedTransport implements Transport {
   readonly #inner: Transport;
   readonly #clock: Clock;
+  readonly #onRefused: () => void;
   #connected = false;
   #clusterID: string | undefined;
   #lastFailure: Failure | undefined;
 
-  constructor(inner: Transport, clock: Clock) {
+  /** @param onRefused called when something was refused for want of a right */
+  constructor(inner: Transport, clock: Clock, onRefused: () => void) {
     this.#inner = inner;
     this.#clock = clock;
+    this.#onRefused = onRefused;
   }
 
   /** Whether the last that was heard of the server is not that it cannot be reached. */
@@ -136,5 +139,6 @@ export class ObservedTransport implements Transport {
     const { code } = asKvstoreError(thrown);
     if (!OWN.has(code)) this.#lastFailure = failureOf(thrown, this.#clock);
     if (code !== 'aborted') this.#connected = !OUT_OF_REACH.has(code);
+    if (code === 'forbidden') this.#onRefused();
   }
 }

@@ -51,6 +51,34 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect([...recorder.content.keys()]).toEqual([`${P}unheard`]);
   });
 
+  it('looks after some minutes whether it may still read, which the server does not say (trap: revoked rights end no stream)', async () => {
+    recorder = new WatchRecorder(backend.watch(P));
+    await settle();
+    backend.link.forbid(P);
+    await advance(clock, 9 * 60_000);
+    expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0 });
+    await advance(clock, 3 * 60_000);
+    expect(recorder.status()).toMatchObject({ state: 'forbidden', lastFailure: { code: 'forbidden' } });
+    backend.link.allow(P);
+    put('later');
+    await advance(clock, 60_000);
+    expect([...recorder.content.keys()]).toEqual([`${P}later`]);
+  });
+
+  it('asks for its rights once a minute at most, however often other calls are refused', async () => {
+    recorder = new WatchRecorder(backend.watch(P));
+    await settle();
+    backend.link.forbid('other/');
+    let reads = 0;
+    backend.link.onRead = ({ start }) => void (start === P && reads++);
+    for (let i = 0; i < 60; i++) {
+      await backend.get('other/key').catch(() => {});
+      await advance(clock, 1000);
+    }
+    expect(reads).toBe(1);
+    expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0 });
+  });
+
   /** What is to happen right before the read of that number, counted from 1. */
   const beforeRead = (number: number, happens: () => void): void => {
     let reads = 0;

@@ -41,6 +41,10 @@ export interface ListAndWatchOptions {
 const BACKOFF = { baseMs: 50, capMs: 5000 };
 // A right that is missing comes back when a person gives it: there is no hurry.
 const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
+// A server does not end the streams of a user whose rights were revoked: whether they are still there is asked after so
+// long, and when another call of the client was refused, but not again within a minute.
+const RIGHTS_MS = 10 * 60_000;
+const RIGHTS_AGAIN_MS = 60_000;
 // Watch events lost by the server's own bugs (etcd #17555, #18089, #19179) are found after so long.
 const RECONCILE_MS = 30 * 60_000;
 
@@ -73,6 +77,11 @@ export class ListAndWatch implements Watch {
   #reconcile = false;
   #seen = 0;
   #state: WatchState = 'listing';
+  /** The session whose stream is followed. */
+  #following: WatchSession | undefined;
+  /** When the rights were last shown, and asked for. */
+  #rightsShownAt = 0;
+  #rightsAskedAt = Number.NEGATIVE_INFINITY;
   #started = false;
   #listed = false;
   #listings = 0;
@@ -103,6 +112,16 @@ export class ListAndWatch implements Watch {
       lastFailure: this.#lastFailure,
       queuedBytes: this.#queue.events.bytes,
     };
+  }
+
+  /** Looks whether what is followed may still be read: other calls of the client have been refused. */
+  checkRights(): void {
+    const { prefix, clock } = this.#options;
+    const now = clock.now();
+    if (this.#following === undefined || now - this.#rightsAskedAt < RIGHTS_AGAIN_MS) return;
+    this.#rightsAskedAt = now;
+    this.#rightsShownAt = now;
+    void this.#following.checkRights(prefix);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[]> {
@@ -167,16 +186,22 @@ export class ListAndWatch implements Watch {
       this.#resumptions++;
       this.#succeeded();
       this.#enter('watching');
+      this.#following = session;
+      this.#rightsShownAt = clock.now();
       await session.follow({
         lifetimeMs: RECONCILE_MS * (0.5 + random()),
         onEvents: (events) => this.#received(events),
         onProgress: (header) => this.#progressed(header),
-        onAlive: () => this.#succeeded(),
+        onAlive: () => {
+          this.#succeeded();
+          if (clock.now() - this.#rightsShownAt >= RIGHTS_MS) this.checkRights();
+        },
         isFull: () => this.#queue.isFull,
         room: () => this.#queue.room(),
       });
       this.#reconcile = true;
     } finally {
+      this.#following = undefined;
       session.close();
     }
   }

@@ -1,6 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
-import { abortedError, KvstoreError } from '../errors.ts';
+import { abortedError, asKvstoreError, KvstoreError } from '../errors.ts';
+import { prefixRange } from '../key-range.ts';
 import type {
   RangeRequest,
   RangeResponse,
@@ -82,6 +83,14 @@ export class WatchSession {
     } catch (error) {
       throw signal.aborted ? this.#reason : error;
     }
+  }
+
+  /** Ends the session if the prefix may not be read any more. Other failures are the stream's to show. Never rejects. */
+  async checkRights(prefix: string): Promise<void> {
+    const refusal = await this.range({ ...prefixRange(prefix), limit: 1, keysOnly: true }).catch(
+      asKvstoreError,
+    );
+    if (refusal instanceof KvstoreError && refusal.code === 'forbidden') this.close(refusal);
   }
 
   /** Follows the stream until it has lasted `lifetimeMs` (resolves), fails, falls silent, or is closed (rejects). */

@@ -707,6 +707,21 @@ export function backendContract(
       await converged(secret, 'secret/');
     });
 
+    it('rights that are revoked while watching show when another call is refused, and all goes on when they are back', async () => {
+      await reopen({ auth: true });
+      await kvstore.load(numbered(5));
+      const recorder = await listed(watch());
+      await client.forbid(P);
+      await expect(client.backend.get(`${P}a`)).rejects.toMatchObject({ code: 'forbidden' });
+      await kvstore.until('forbidden', () => recorder.status().state === 'forbidden');
+      expect(client.backend.status()).toMatchObject({ connected: true, lastFailure: { code: 'forbidden' } });
+      expect(recorder.content.size).toBe(5);
+      await client.allow(P);
+      await kvstore.put(`${P}new`, 'new');
+      await converged(recorder);
+      expect(recorder.status().listings).toBe(1);
+    });
+
     it('a black hole is noticed, and nothing is lost', async () => {
       await kvstore.load(numbered(5));
       const recorder = await listed(watch());

@@ -158,10 +158,9 @@ export class FaultyLink implements Transport {
     for (const stream of this.#streams) stream.end(expired());
   }
 
-  /** Refuses reads and watches at or below `prefix`, as to a user without the right; streams break. */
+  /** Refuses reads and watches at or below `prefix`, as to a user without the right. Streams go on, as etcd's do. */
   forbid(prefix: string): void {
     this.#forbidden.add(prefix);
-    for (const stream of this.#streams) if (stream.prefix.startsWith(prefix)) stream.end(forbidden());
   }
 
   /** Takes {@link forbid} back. */
