@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { compareKeys, prefixRange } from '../../src/kvstore/key-range.ts';
+import { compareKeys, keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { NO_LEASE, type RangeRequest, type Transport } from '../../src/kvstore/transport.ts';
 import { PageBounds } from '../../src/kvstore/watch/page-bounds.ts';
 import { PageSize } from '../../src/kvstore/watch/page-size.ts';
-import { listPages, type Page } from '../../src/kvstore/watch/paged-list.ts';
+import { type ListRequest, listPages, type Page } from '../../src/kvstore/watch/paged-list.ts';
 import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyLink } from './support/faulty-link.ts';
@@ -14,10 +14,14 @@ import { FaultyLink } from './support/faulty-link.ts';
 const value = new Uint8Array(4);
 const { pageKeys: PAGE_KEYS } = WATCH_LIMITS;
 
-function pagesOf(transport: Transport, prefix: string): AsyncGenerator<Page> {
+function pagesOf(
+  transport: Transport,
+  prefix: string,
+  more: Partial<ListRequest> = {},
+): AsyncGenerator<Page> {
   const [size, clock] = [new PageSize(WATCH_LIMITS), new ManualClock()];
   const read = (request: RangeRequest) => transport.range(request);
-  return listPages({ range: prefixRange(prefix), prefix, revision: 0, read, size, clock });
+  return listPages({ range: prefixRange(prefix), prefix, revision: 0, read, size, clock, ...more });
 }
 
 function loaded(keys: Iterable<string>): { transport: FaultyLink; server: MemoryServer } {
@@ -118,5 +122,102 @@ describe('a paged listing', () => {
       break;
     }
     await new Promise((resolve) => setImmediate(resolve));
+  });
+
+  /** A store whose keys are `p/0`, `p/1` and so on, and a link to it. */
+  const numbered = (count: number): ReturnType<typeof loaded> =>
+    loaded(Array.from({ length: count }, (_, i) => `p/${i}`));
+
+  const put = (server: MemoryServer, key: string): void => {
+    server.txn({ compare: [], writes: [{ op: 'put', key, value, lease: NO_LEASE }] });
+  };
+
+  /** What a listing shows while the store is written to before each read. */
+  async function shownDuring(writes: readonly number[], revision: number): Promise<readonly string[]> {
+    const { server, transport } = numbered(9);
+    const left = [...writes];
+    transport.onRead = () => {
+      const n = left.shift();
+      if (n === undefined) return;
+      if (n < 9) server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`p/${n}`) }] });
+      else put(server, `p/${n}`);
+    };
+    const size = new PageSize({ firstPageKeys: 2, pageKeys: 3 });
+    const shown: string[] = [];
+    for await (const { kvs } of pagesOf(transport, 'p/', { size, revision })) {
+      shown.push(...kvs.map(({ key, modRevision }) => `${key} of ${modRevision}`));
+    }
+    return shown;
+  }
+
+  it('is of one revision, whatever is written between its pages', async () => {
+    const write = fc.nat(17); // deletes one of the nine keys, or adds one behind, or between them
+    await fc.assert(
+      fc.asyncProperty(fc.array(write, { maxLength: 8 }), fc.boolean(), async (writes, isGiven) => {
+        const { server } = numbered(9);
+        const { revision } = server.range(prefixRange('p/')).header;
+        const [first] = isGiven ? [] : writes; // what is written before the first read is seen by it
+        const whole = await shownDuring(first === undefined ? [] : [first], 0);
+        expect(await shownDuring(writes, isGiven ? revision : 0)).toEqual(whole);
+      }),
+    );
+  });
+
+  it('leaves out what was written before a revision, and values where only keys are wanted', async () => {
+    const { server, transport } = numbered(9);
+    put(server, 'p/3');
+    const { revision } = server.range(prefixRange('p/')).header;
+    const seen: unknown[] = [];
+    for await (const { kvs } of pagesOf(transport, 'p/', { minModRevision: revision, keysOnly: true })) {
+      seen.push(...kvs.map((kv) => [kv.key, kv.modRevision, kv.value.length]));
+    }
+    expect(seen).toEqual([['p/3', revision, 0]]);
+  });
+
+  it.each([
+    ['another cluster answers', { clusterID: 'other' }],
+    ['the store has gone back', { revision: 1 }],
+  ])('fails when %s between two pages', async (_, header) => {
+    const { transport } = numbered(9);
+    let pages = 0;
+    const pagesOfTwo = pagesOf(transport, 'p/', {
+      size: new PageSize({ firstPageKeys: 2, pageKeys: 2 }),
+      read: async (request) => {
+        const answer = await transport.range(request);
+        return ++pages < 3 ? answer : { ...answer, header: { ...answer.header, ...header } };
+      },
+    });
+    const read = async (): Promise<void> => {
+      for await (const { kvs } of pagesOfTwo) expect(kvs.length).toBeLessThanOrEqual(2);
+    };
+    await expect(read()).rejects.toMatchObject({ code: 'unavailable' });
+    expect(pages).toBe(3);
+  });
+
+  it('has smaller pages after one that failed or was slow, larger ones after one that was quick', async () => {
+    const { transport } = numbered(9);
+    const clock = new ManualClock();
+    const size = new PageSize({ firstPageKeys: 4, pageKeys: 100 });
+    const list = async (ms: number): Promise<number> => {
+      const read = async (request: RangeRequest) => {
+        clock.advance(ms);
+        return transport.range(request);
+      };
+      for await (const _page of pagesOf(transport, 'p/', { size, clock, read }));
+      return size.keys;
+    };
+    transport.down();
+    await expect(list(0)).rejects.toMatchObject({ code: 'unavailable' });
+    expect(size.keys).toBe(1);
+    transport.up();
+    const quick = await list(1);
+    expect(quick).toBeGreaterThan(4);
+    expect(await list(60_000)).toBeLessThan(quick);
+  });
+
+  it('gives up where even one key is too large', async () => {
+    const { transport } = numbered(9);
+    transport.limitResponses(1);
+    await expect(listed(transport, 'p/')).rejects.toMatchObject({ code: 'too-large' });
   });
 });

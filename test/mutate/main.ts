@@ -30,7 +30,7 @@ async function runStryker(command: MutateCommand): Promise<readonly Mutant[]> {
     .filter(({ file }) => isAskedFor(file, command));
 }
 
-/** Runs everything with few rounds of each property, then again what was not detected. */
+/** Runs everything with few rounds of each property, then again what was not detected, if more were asked for. */
 async function mutate(command: MutateCommand): Promise<Score> {
   const listed = EQUIVALENTS.filter(({ file }) => isAskedFor(file, command));
   const passes = [
@@ -41,7 +41,7 @@ async function mutate(command: MutateCommand): Promise<Score> {
   for (const pass of passes) {
     forgetSurvivors(incrementalFile(command.room), EQUIVALENTS);
     score = scoreOf(await runStryker(pass), listed);
-    if (score.survivors.length === 0) break;
+    if (score.survivors.length === 0 || pass.runs === command.runs) break;
   }
   return score;
 }
