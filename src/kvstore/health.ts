@@ -1,8 +1,8 @@
 import { checkArguments, optional, SIGNAL } from '../base/arguments.ts';
 import type { Clock, Random } from '../base/clock.ts';
-import { type Failure, failureOf } from '../base/failure.ts';
+import type { Failure } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
-import { Supervisor } from '../base/supervisor.ts';
+import { interruptible, Supervisor } from '../base/supervisor.ts';
 import type { KvstoreBackend } from './backend.ts';
 import { HEARTBEAT_KEY } from './codec/keys.ts';
 import { encodeTimestamp } from './codec/timestamp.ts';
@@ -18,6 +18,8 @@ export interface KvstoreHealthStatus {
    */
   readonly heartbeat: 'never' | 'fresh' | 'stale';
   readonly endpoints: readonly EndpointStatus[];
+  /** Looks that have failed. */
+  readonly failures: number;
   readonly lastFailure: Failure | undefined;
 }
 
@@ -25,6 +27,10 @@ export interface KvstoreHealthStatus {
 export interface KvstoreHealthOptions {
   readonly backend: Pick<KvstoreBackend, 'get' | 'endpoints'>;
   readonly clock: Clock;
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
+  /** Receives the failures of looks. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
 /** Heartbeats are written so often (SEMANTICS 5). */
@@ -35,27 +41,26 @@ const LOOK_MS = 15_000;
 /** Looks every 15 s whether a quorum answers, whether the heartbeat beats, and how each endpoint does. */
 export class KvstoreHealth {
   readonly #options: KvstoreHealthOptions;
+  readonly #tasks: Supervisor;
   #quorum: KvstoreHealthStatus['quorum'] = 'unknown';
   #endpoints: readonly EndpointStatus[] = [];
-  #lastFailure: Failure | undefined;
   #beat = 0;
   #beatAt = 0;
 
   constructor(options: KvstoreHealthOptions) {
+    const { clock, random = Math.random, onFailure } = options;
     this.#options = options;
+    this.#tasks = new Supervisor({ clock, random, onFailure });
   }
 
   status(): KvstoreHealthStatus {
     const age = this.#options.clock.now() - this.#beatAt;
     const heartbeat = this.#beat === 0 ? 'never' : age > STALE_MS ? 'stale' : 'fresh';
-    return {
-      quorum: this.#quorum,
-      heartbeat,
-      endpoints: this.#endpoints,
-      lastFailure: this.#lastFailure,
-    };
+    const { failures, lastFailure } = this.#tasks.status();
+    return { quorum: this.#quorum, heartbeat, endpoints: this.#endpoints, failures, lastFailure };
   }
 
+  /** Looks until the signal fires, whatever the backend does with it. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.look(signal);
@@ -65,22 +70,25 @@ export class KvstoreHealth {
 
   /** One look. Never rejects. */
   async look(signal?: AbortSignal): Promise<void> {
-    const { backend, clock } = this.#options;
+    const look = (until: AbortSignal): Promise<void> => interruptible(() => this.#look(until), until);
     try {
-      const [heartbeat, endpoints] = await Promise.all([
-        backend.get(HEARTBEAT_KEY, { signal }),
-        backend.endpoints({ signal }),
-      ]);
+      await this.#tasks.run('health', look, { signal });
       this.#quorum = 'ok';
-      this.#endpoints = endpoints;
-      if (heartbeat === undefined || heartbeat.modRevision === this.#beat) return;
-      this.#beat = heartbeat.modRevision;
-      this.#beatAt = clock.now();
-    } catch (error) {
-      if (signal?.aborted === true) return;
-      this.#quorum = 'failing';
-      this.#lastFailure = failureOf(error, clock);
+    } catch {
+      if (signal?.aborted !== true) this.#quorum = 'failing'; // why, is counted
     }
+  }
+
+  async #look(signal: AbortSignal): Promise<void> {
+    const { backend, clock } = this.#options;
+    const [heartbeat, endpoints] = await Promise.all([
+      backend.get(HEARTBEAT_KEY, { signal }),
+      backend.endpoints({ signal }),
+    ]);
+    this.#endpoints = endpoints;
+    if (heartbeat === undefined || heartbeat.modRevision === this.#beat) return;
+    this.#beat = heartbeat.modRevision;
+    this.#beatAt = clock.now();
   }
 }
 

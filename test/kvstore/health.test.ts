@@ -36,6 +36,35 @@ describe('the health of a kvstore', () => {
     expect(health.status().endpoints).toEqual([{ endpoint: 'memory', healthy: true, isLeader: true }]);
   });
 
+  it('a look that fails is counted and reported with its name, and the next one comes in time', async () => {
+    const reported: string[] = [];
+    const stop = new AbortController();
+    const onFailure = (_error: unknown, task: string): void => void reported.push(task);
+    const watched = new KvstoreHealth({ backend: reader, clock, onFailure });
+    reader.link.down();
+    const looking = watched.run(stop.signal);
+    await advance(clock, 16_000);
+    expect(watched.status()).toMatchObject({ quorum: 'failing', failures: 2 });
+    expect(watched.status().lastFailure?.message).toContain('refused');
+    expect(reported).toEqual(['health', 'health']);
+    reader.link.up();
+    await advance(clock, 15_000);
+    expect(watched.status()).toMatchObject({ quorum: 'ok', failures: 2 });
+    stop.abort();
+    await looking;
+  });
+
+  it('a backend that never answers does not keep it from ending', async () => {
+    const never = <T>(): Promise<T> => new Promise(() => {});
+    const stuck = new KvstoreHealth({ backend: { get: never, endpoints: never }, clock });
+    const stop = new AbortController();
+    const looking = stuck.run(stop.signal);
+    await advance(clock, 60_000);
+    stop.abort();
+    await looking;
+    expect(stuck.status()).toMatchObject({ quorum: 'unknown', failures: 0 });
+  });
+
   it('a heartbeat is fresh while it beats, and stale two minutes after the last beat', async () => {
     const stop = new AbortController();
     const heartbeat = new Heartbeat(writer, clock);

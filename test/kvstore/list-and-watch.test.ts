@@ -3,6 +3,7 @@ import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../../src/kvstore/transport.ts';
+import { ListAndWatch } from '../../src/kvstore/watch/list-and-watch.ts';
 import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
@@ -49,6 +50,26 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     backend.link.unstallWatch(P);
     await advance(clock, 1000);
     expect([...recorder.content.keys()]).toEqual([`${P}unheard`]);
+  });
+
+  it('callbacks that throw when it begins, changes its state and ends do it no harm (regression: those at both ends did)', async () => {
+    const raise = (): never => {
+      throw new Error('a fault');
+    };
+    const { link: transport } = backend;
+    const ended = new AbortController();
+    const { signal } = ended;
+    const callbacks = { onBegin: raise, onState: raise, onEnd: raise };
+    const watch = new ListAndWatch({ transport, prefix: P, clock, random: () => 0.5, signal, ...callbacks });
+    recorder = new WatchRecorder(watch);
+    put('a');
+    await settle();
+    expect(recorder.content.size).toBe(1);
+    backend.link.cut();
+    await advance(clock, 1000);
+    expect(recorder.status()).toMatchObject({ state: 'watching', failures: 1 });
+    ended.abort();
+    await recorder.done;
   });
 
   it('looks after some minutes whether it may still read, which the server does not say (trap: revoked rights end no stream)', async () => {
