@@ -6,7 +6,7 @@ export type { Failure } from './base/failure.ts';
 export type { CallbackGuard, FaultListener } from './base/guard.ts';
 export type { Rejection, RejectionStatus } from './base/rejection.ts';
 export { RejectionLog, rejection } from './base/rejection.ts';
-export type { Unsubscribe } from './base/subscription.ts';
+export type { ListenerResult, Unsubscribe } from './base/subscription.ts';
 export { systemClock } from './base/system-clock.ts';
 export type {
   IdentityRange,

@@ -21,3 +21,18 @@ export function unsubscribeOnce(release: () => void): Unsubscribe {
   };
   return Object.assign(end, { [Symbol.dispose]: end });
 }
+
+/**
+ * What a synchronous callback may return: anything, and nothing is made of it, but no promise. So an `async` function does
+ * not type-check; where one gets in all the same, its rejection counts as a fault.
+ */
+export type ListenerResult =
+  // biome-ignore lint/suspicious/noConfusingVoidType: only return types use it, and there it is not undefined
+  | void
+  | null
+  | boolean
+  | number
+  | string
+  | bigint
+  | symbol
+  | (object & { readonly then?: never });

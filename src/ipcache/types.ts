@@ -1,3 +1,4 @@
+import type { ListenerResult } from '../base/subscription.ts';
 import type { NumericIdentity } from '../identity/numeric-identity.ts';
 import type { Source } from '../identity/source.ts';
 import type { PortProtocol } from '../net/port.ts';
@@ -82,11 +83,11 @@ export interface IPCacheChange {
  * `onListenerFault` and reaches no other listener (I7).
  */
 export interface IPCacheListener {
-  onChanges(changes: readonly IPCacheChange[]): void;
+  onChanges(changes: readonly IPCacheChange[]): ListenerResult;
   /** The replay is complete. */
-  onSynced?(): void;
+  onSynced?(): ListenerResult;
   /** The replay was not completed, because a call of it threw: the subscription has ended. */
-  onEnded?(): void;
+  onEnded?(): ListenerResult;
 }
 
 /** The key that changed hands. */
@@ -105,7 +106,7 @@ export interface OwnerChange {
  * comes and goes is not notified, so a listener costs nothing on the common path. Ownership may change where no attribute does.
  */
 export interface OwnerListener {
-  onOwnerChanges(changes: readonly OwnerChange[]): void;
+  onOwnerChanges(changes: readonly OwnerChange[]): ListenerResult;
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { ListenerResult } from '../base/subscription.ts';
 import type { Endpoints } from './backend.ts';
 import type { Service } from './service.ts';
 import type { ServiceID } from './service-id.ts';
@@ -32,11 +33,11 @@ export interface ServiceEvent {
  * `onListenerFault` and reaches no other listener (I7).
  */
 export interface ServiceListener {
-  onEvents(events: readonly ServiceEvent[]): void;
+  onEvents(events: readonly ServiceEvent[]): ListenerResult;
   /** The replay is complete. */
-  onSynced?(): void;
+  onSynced?(): ListenerResult;
   /** The replay was not completed, because a call of it threw: the subscription has ended. */
-  onEnded?(): void;
+  onEnded?(): ListenerResult;
   /** The inputs of the cache are complete (`markSynced`); once, after the events of that. */
-  onInputsComplete?(): void;
+  onInputsComplete?(): ListenerResult;
 }

@@ -133,6 +133,15 @@ describe('the packed package, installed in another project', () => {
     expect(read.filter((path) => /@types\/|@grpc\/|\/etcd3\//.test(path))).toEqual([]);
   });
 
+  it('exports these names and no others: what is added or goes is public', async () => {
+    const declarations = new Declarations();
+    const report = ENTRIES.map((entry) => {
+      const names = [...declarations.exportsOf(declarationsOf(entry)).keys()].sort();
+      return `${entry}\n${names.map((name) => `  ${name}\n`).join('')}`;
+    });
+    await expect(report.join('\n')).toMatchFileSnapshot('../golden/public-names.txt');
+  });
+
   it('lets every type of a public signature be named, from the entry that needs it', () => {
     const declarations = new Declarations();
     for (const entry of ENTRIES) expect(unnamed(declarations, declarationsOf(entry)), entry).toEqual([]);
