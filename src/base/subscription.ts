@@ -28,11 +28,4 @@ export function unsubscribeOnce(release: () => void): Unsubscribe {
  */
 export type ListenerResult =
   // biome-ignore lint/suspicious/noConfusingVoidType: only return types use it, and there it is not undefined
-  | void
-  | null
-  | boolean
-  | number
-  | string
-  | bigint
-  | symbol
-  | (object & { readonly then?: never });
+  void | null | boolean | number | string | bigint | symbol | (object & { readonly then?: never });
