@@ -76,8 +76,8 @@ function readServicePort(fields: ObjectFields, type: ServiceType): [string, Serv
 function readServicePorts(spec: ObjectFields, type: ServiceType): ImmutableMap<string, ServicePort> {
   const ports = new Map<string, ServicePort>();
   for (const fields of spec.list('ports').items((list, index) => list.item(index))) {
-    const [name, port] = readServicePort(fields, type) ?? [];
-    if (name !== undefined && port !== undefined && !ports.has(name)) ports.set(name, port);
+    const port = readServicePort(fields, type);
+    if (port !== undefined && !ports.has(port[0])) ports.set(...port);
   }
   return ImmutableMap(ports);
 }

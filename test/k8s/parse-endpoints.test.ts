@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { showValue } from '../../src/base/show-value.ts';
 import { parseEndpointSlice, parseEndpointSliceID } from '../../src/k8s/parse-endpoint-slice.ts';
 import { parseEndpoints } from '../../src/k8s/parse-endpoints.ts';
 import type { Backend, EndpointSlice } from '../../src/servicecache/backend.ts';
@@ -62,6 +63,16 @@ describe('an Endpoints object', () => {
     expect(texts(slice)).toEqual(['10.0.0.1@n2 active dns=53/17 http=9090/6']);
   });
 
+  it('has the host names of its subsets; the last that is named counts', () => {
+    const slice = endpoints([
+      { addresses: [{ ip: '10.0.0.1', hostname: 'a' }, { ip: '10.0.0.2' }] },
+      { addresses: [{ ip: '10.0.0.1', hostname: 'b' }] },
+      { addresses: [{ ip: '10.0.0.1' }] },
+    ]);
+    const hostnames = [...(slice?.backends.values() ?? [])].map(({ hostname }) => hostname);
+    expect(hostnames.sort()).toEqual(['', 'b']);
+  });
+
   it('knows two spellings of one address for one', () => {
     expect(
       texts(endpoints([{ addresses: [{ ip: 'fd00::1' }, { ip: 'FD00:0::1' }], ports: HTTP }])),
@@ -86,6 +97,7 @@ describe('an Endpoints object', () => {
       ],
     });
     expect(texts(parsed.value)).toEqual(['10.0.0.2@ active http=8080/6']);
+    expect(parsed.rejections[0]?.message).toContain('Endpoints shop/checkout: subsets[0].ports[1] ');
     expect(parsed.rejections.map(({ field }) => field)).toEqual([
       'subsets[0].ports[1]',
       'subsets[1]',
@@ -118,6 +130,31 @@ describe('an EndpointSlice', () => {
       cluster: '',
     });
     expect([...(backend?.forZones ?? [])]).toEqual(['z1', 'z2']);
+  });
+
+  it('says nothing of node, zone and hints where it does not name them', () => {
+    const bare = { nodeName: '', zone: '', hostname: '' };
+    const [none, empty] =
+      sliceOf([
+        { addresses: ['10.0.0.1'] },
+        { addresses: ['10.0.0.2'], topology: {}, hints: { forZones: [] } },
+      ])?.backends.values() ?? [];
+    for (const backend of [none, empty]) {
+      expect(backend).toMatchObject(bare);
+      expect(backend?.forZones.size).toBe(0);
+    }
+  });
+
+  it('loses a bad hint alone', () => {
+    const hints = { forZones: [null, { name: 'z1' }, { name: 7 }] };
+    const slice = sliceOf([{ addresses: ['10.0.0.1'], hints }]);
+    expect([...(slice?.backends.get('10.0.0.1')?.forZones ?? [])]).toEqual(['z1']);
+  });
+
+  it('of v1 keeps what v1beta1 said as deprecated topology', () => {
+    const deprecatedTopology = { 'kubernetes.io/hostname': 'n1', 'topology.kubernetes.io/zone': 'z1' };
+    const backend = sliceOf([{ addresses: ['10.0.0.1'], deprecatedTopology }])?.backends.get('10.0.0.1');
+    expect(backend).toMatchObject({ nodeName: 'n1', zone: 'z1' });
   });
 
   it('of v1beta1 has node and zone in its topology', () => {
@@ -206,6 +243,19 @@ describe('an EndpointSlice', () => {
     const parsed = parseEndpointSlice(object);
     expect(parsed.value).toBeUndefined();
     expect(parsed.rejections).toHaveLength(1);
+  });
+
+  it.each([
+    [{}, 'missing', undefined],
+    [{ 'kubernetes.io/service-name': '' }, 'missing', ''],
+    [{ 'kubernetes.io/service-name': 7 }, 'wrong-type', 7],
+  ])('with the labels %j says once why it is rejected', (labels, reason, value) => {
+    const object = { metadata: { ...SLICE_METADATA, labels }, endpoints: [] };
+    for (const parse of [parseEndpointSlice, parseEndpointSliceID]) {
+      const { rejections } = parse(object);
+      expect(rejections.map((each) => [each.reason, each.value])).toEqual([[reason, showValue(value)]]);
+      expect(rejections[0]?.message).toContain('EndpointSlice shop/checkout-x7k: metadata.labels.');
+    }
   });
 
   it('is named by its metadata, which is all that a delete has to carry', () => {

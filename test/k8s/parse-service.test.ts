@@ -91,7 +91,9 @@ describe('a service is read', () => {
       type: 'ClusterIP',
       ports: { '': { port: 80, protocol: 6, nodePort: 0 } },
       externalTrafficPolicy: 'Cluster',
+      internalTrafficPolicy: 'Cluster',
       sessionAffinitySeconds: 0,
+      publishNotReady: false,
       global: false,
       shared: false,
       affinity: 'none',
@@ -127,6 +129,39 @@ describe('a service is read', () => {
       'service.cilium.io/shared': 'false',
     };
     expect(fieldsOf(manifest({}, { annotations }))).toMatchObject({ global: true, shared: false });
+  });
+
+  it('with the shared annotation also where it is not global', () => {
+    const annotations = { 'service.cilium.io/shared': 'True', 'service.cilium.io/affinity': 'Remote' };
+    expect(fieldsOf(manifest({}, { annotations }))).toMatchObject({
+      global: false,
+      shared: true,
+      affinity: 'remote',
+    });
+  });
+
+  it.each<[object, readonly string[]]>([
+    [{ clusterIP: '172.16.0.1' }, ['172.16.0.1']],
+    [{ clusterIP: 'garbage' }, []],
+    [{ clusterIPs: ['172.16.0.1', 'fd00::1'] }, ['172.16.0.1', 'fd00::1']],
+    [{}, []],
+    [{ clusterIP: 'None', clusterIPs: ['None'] }, []],
+  ])('with the cluster IPs of %j', (spec, clusterIPs) => {
+    expect(fieldsOf(manifest(spec))).toMatchObject({ clusterIPs });
+  });
+
+  it.each([
+    [undefined, 10_800],
+    [0, 10_800],
+    [77, 77],
+    [86_400, 86_400],
+    [86_401, 10_800],
+  ])('with the timeout of its session affinity: %j', (timeoutSeconds, seconds) => {
+    const sessionAffinityConfig = { clientIP: { timeoutSeconds } };
+    expect(fieldsOf(manifest({ sessionAffinity: 'ClientIP', sessionAffinityConfig }))).toMatchObject({
+      sessionAffinitySeconds: seconds,
+    });
+    expect(fieldsOf(manifest({ sessionAffinityConfig }))).toMatchObject({ sessionAffinitySeconds: 0 });
   });
 
   it.each(['none', '', 'sideways'])(
@@ -192,6 +227,7 @@ describe('bad fields are rejected alone, with their path and value, and the serv
     ['a port as text', { ports: [{ ...HTTP, port: '80' }] }, 'wrong-type spec.ports[0].port'],
     ['no port number', { ports: [{ name: 'http' }] }, 'missing spec.ports[0].port'],
     ['a protocol', { ports: [{ ...HTTP, protocol: 'tcp' }] }, 'unknown-value spec.ports[0].protocol'],
+    ['a port name', { ports: [{ ...HTTP, name: 7 }] }, 'wrong-type spec.ports[0].name'],
     ['a port that is none', { ports: [7] }, 'wrong-type spec.ports[0]'],
     ['a port that is null', { ports: [null, HTTP] }, 'wrong-type spec.ports[0]'],
     ['ports that are no list', { ports: { http: 80 } }, 'wrong-type spec.ports'],
@@ -202,6 +238,20 @@ describe('bad fields are rejected alone, with their path and value, and the serv
   ])('%s', (_what, spec, rejection) => {
     expect(rejected(manifest(spec))).toEqual([rejection]);
     expect(parseService(manifest(spec)).value?.id.name).toBe('checkout');
+  });
+
+  it.each([{ name: 7 }, { protocol: 'tcp' }, { port: 0 }])('a port with %j is none', (wrong) => {
+    const { value } = parseService(manifest({ ports: [{ ...HTTP, ...wrong }] }));
+    expect(value?.ports.size).toBe(0);
+  });
+
+  it('an ingress point that is none', () => {
+    const status = { loadBalancer: { ingress: [null, 7, { ip: '5.6.7.8' }] } };
+    expect(rejected({ ...manifest({}), status })).toEqual([
+      'wrong-type status.loadBalancer.ingress[0]',
+      'wrong-type status.loadBalancer.ingress[1]',
+    ]);
+    expect(fieldsOf({ ...manifest({}), status })).toMatchObject({ ingressIPs: ['5.6.7.8'] });
   });
 
   it('of source ranges the good ones count; when none is good nobody is let in, rather than everybody', () => {
@@ -219,6 +269,23 @@ describe('bad fields are rejected alone, with their path and value, and the serv
     expect(rejections[0]?.message).toBe(
       'services.yaml:12 Service shop/checkout: spec.externalIPs[0] "bogus": is not a valid IP address',
     );
+  });
+
+  it.each<[object, string]>([
+    [{ metadata: { name: 'a/b', namespace: 'shop' } }, 'Service shop/a/b: metadata.name "a/b": '],
+    [{ metadata: { namespace: 'shop' } }, 'Service shop/?: metadata.name '],
+    [{ metadata: { name: 'a', namespace: '' } }, 'Service /a: metadata.namespace "": '],
+    [{ metadata: 7 }, 'Service ?/?: metadata.name '],
+  ])('also where its name is not usable: %j', (object, beginning) => {
+    for (const parse of [parseService, parseServiceID]) {
+      const { value, rejections } = parse(object);
+      const last = rejections.at(-1);
+      expect([value, last?.reason, last?.message.slice(0, beginning.length)]).toEqual([
+        undefined,
+        'invalid-name',
+        beginning,
+      ]);
+    }
   });
 
   it('an unknown type is a service that is not served', () => {

@@ -260,6 +260,33 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(recorder.content.get(`${P}999`)).toHaveLength(100);
   });
 
+  it('resumes after the last event that it has seen, however far progress has gone', async () => {
+    const { link } = backend;
+    const watch = link.watch.bind(link);
+    const starts: number[] = [];
+    let progress = (): void => {};
+    link.watch = (request, observer) => {
+      starts.push(request.startRevision);
+      progress = () => {
+        const { header } = server.range(prefixRange(P));
+        observer.onProgress({ ...header, revision: header.revision + 5 }, false);
+      };
+      return watch(request, observer);
+    };
+    put('listed');
+    recorder = new WatchRecorder(backend.watch(P));
+    await settle();
+    put('told');
+    await settle();
+    const { nextRevision } = recorder.status();
+    progress();
+    expect(recorder.status().nextRevision).toBe(nextRevision + 5);
+    link.cut();
+    await advance(clock, 1000);
+    expect(starts).toEqual([0, nextRevision]);
+    expect(recorder.status()).toMatchObject({ state: 'watching', listings: 1 });
+  });
+
   it('keeps a quiet stream that answers', async () => {
     recorder = new WatchRecorder(backend.watch(P));
     await advance(clock, 14 * 60_000);
