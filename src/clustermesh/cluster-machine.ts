@@ -32,23 +32,14 @@ function ignore(state: ClusterState): ClusterStep {
   return { state, effects: [] };
 }
 
-function leave(
-  state: ClusterState,
-  next: Destination,
-  change: Partial<ClusterState> = {},
-  hangUp = next === 'connecting' || next === 'stopped' || next === 'removed',
-): ClusterStep {
+function leave(state: ClusterState, next: Destination, change: Partial<ClusterState> = {}): ClusterStep {
+  const hangUp = next === 'connecting' || next === 'stopped' || next === 'removed';
   const hasClient = state.hasClient && !hangUp;
   return enter(state, 'leaving', { do: 'leave', hangUp }, { ...change, next, hasClient });
 }
 
-function fail(
-  state: ClusterState,
-  message: string,
-  { unreachable = false, owed = state.owed }: { unreachable?: boolean; owed?: ClusterState['owed'] } = {},
-): ClusterStep {
-  const change = { ...failed(state, message), streak: state.streak + 1, owed };
-  return leave(state, 'failed', change, unreachable);
+function fail(state: ClusterState, message: string, owed: ClusterState['owed'] = state.owed): ClusterStep {
+  return leave(state, 'failed', { ...failed(state, message), streak: state.streak + 1, owed });
 }
 
 function failed({ failures }: ClusterState, message: string): Partial<ClusterState> {
@@ -142,9 +133,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return judge(state, input);
     case 'validated':
       if (phase !== 'validating') break;
-      return input.objection === undefined
-        ? accept(state)
-        : fail(state, input.objection, { owed: 'everything' });
+      return input.objection === undefined ? accept(state) : fail(state, input.objection, 'everything');
     case 'drained':
       if (phase !== 'draining') break;
       return drained(state);
@@ -159,7 +148,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return leave(state, 'handshake', { unproven: state.unproven || input.diverged });
     case 'failed':
       if (phase !== 'connecting' && phase !== 'handshake' && !follows) break;
-      return fail(state, input.message, input);
+      return fail(state, input.message);
     case 'left':
       if (phase !== 'leaving') break;
       return proceed(state, state.next ?? 'stopped');

@@ -102,13 +102,7 @@ export type ClusterInput =
   | { readonly type: 'refilled'; readonly attempt: number }
   /** The configuration is not the one that was read; or the kvstore is another one: `diverged`. */
   | { readonly type: 'outdated'; readonly attempt: number; readonly diverged: boolean }
-  /** `unreachable`: its kvstore did not answer; a client that goes on trying by itself is not worth its cost. */
-  | {
-      readonly type: 'failed';
-      readonly attempt: number;
-      readonly message: string;
-      readonly unreachable: boolean;
-    }
+  | { readonly type: 'failed'; readonly attempt: number; readonly message: string }
   | { readonly type: 'left'; readonly attempt: number }
   | { readonly type: 'retry'; readonly attempt: number }
   /** It has not been reached for longer than its services may live. */

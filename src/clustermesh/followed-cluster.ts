@@ -66,11 +66,6 @@ const CONNECT_WEIGHT = 1024;
 const CONNECT_MS = 30_000;
 /** A client that does not close is left alone after so long. */
 const CLOSE_MS = 5_000;
-/**
- * A remote cluster that was unreachable for so long is read anew when it is back. Until then each of its watches tries by
- * itself, to go on where it was; after that one attempt for all of them does, with a client of its own.
- */
-const UNREACHABLE_MS = 180_000;
 const BACKOFF = { baseMs: 200, capMs: 15_000 };
 /** A withdrawal that an engine fails so often is given up, and said: nothing may wait for it for ever. */
 const WITHDRAWALS = 5;
@@ -101,8 +96,6 @@ export class FollowedCluster {
   #leaving: Promise<void> = Promise.resolve();
   #whenOver: (() => void)[] = [];
   #expiry: Timer | undefined;
-  #giveUp: Timer | undefined;
-  #reachedAt: number;
   #shown: RemoteClusterState = 'connecting';
   #connected = false;
   #connectedSince: number;
@@ -127,7 +120,6 @@ export class FollowedCluster {
     });
     this.#connectedSince = clock.wallTime();
     this.#progressAt = clock.now();
-    this.#reachedAt = clock.now();
     this.#watchExpiry();
   }
 
@@ -256,10 +248,7 @@ export class FollowedCluster {
   /** Runs `work`, until it is left. */
   #begin(attempt: number, name: string, work: Work<void>): void {
     this.#tasks.run(name, work).catch((error: unknown) => {
-      const { clock } = this.#options;
-      if (this.#backend?.status().connected === true) this.#reachedAt = clock.now();
-      const unreachable = clock.now() - this.#reachedAt >= UNREACHABLE_MS;
-      this.#dispatch({ type: 'failed', attempt, message: messageOf(error), unreachable });
+      this.#dispatch({ type: 'failed', attempt, message: messageOf(error) });
     });
   }
 
@@ -289,6 +278,7 @@ export class FollowedCluster {
       this.#connect?.(signal);
     const close = (late: KvstoreBackend | undefined): unknown => late?.close();
     this.#backend = await this.#within(CONNECT_MS, 'its kvstore client was not made', make, left, close);
+    if (this.#options.retries !== undefined) this.#backend?.retryInTurn(this.#options.retries);
     this.#dispatch({ type: 'connected', attempt });
   }
 
@@ -410,13 +400,11 @@ export class FollowedCluster {
       shown !== this.#shown || connected !== this.#connected || failures !== this.#seenFailures;
     this.#seenFailures = failures;
     if (connected !== this.#connected) this.#connectedSince = clock.wallTime();
-    if (connected || this.#connected) this.#reachedAt = clock.now();
     if (shown === 'ready') this.#knownAt = undefined;
     else if (this.#shown === 'ready') this.#knownAt = clock.wallTime();
     this.#connected = connected;
     this.#shown = shown;
     this.#watchExpiry();
-    this.#watchReach();
     if (shown === 'removed' || shown === 'stopped') for (const over of this.#whenOver.splice(0)) over();
     if (isChanged) onChange();
   }
@@ -431,20 +419,6 @@ export class FollowedCluster {
       this.#expiry?.cancel();
       this.#expiry = undefined;
     } else this.#expiry ??= clock.after(serviceTTLMs, () => this.#dispatch({ type: 'expired' }));
-  }
-
-  /** One timer from the moment that a kvstore which is followed does not answer until it does. */
-  #watchReach(): void {
-    const { clock } = this.#options;
-    const { phase, own, attempt } = this.#state;
-    if (this.#connected || own || (phase !== 'watching' && phase !== 'unconfigured')) {
-      this.#giveUp?.cancel();
-      this.#giveUp = undefined;
-    } else
-      this.#giveUp ??= clock.after(UNREACHABLE_MS, () => {
-        const message = this.#lastFailure?.message ?? 'its kvstore does not answer';
-        this.#dispatch({ type: 'failed', attempt, message, unreachable: true });
-      });
   }
 
   get #client(): KvstoreBackend {

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../base/clock.ts';
+import type { RetryTurns } from '../kvstore/backend.ts';
 
 /**
  * Milliseconds between two retries. One costs 2 to 5 ms: with 250 clusters that are down this is less than a hundredth of
@@ -9,7 +10,7 @@ const STEP_MS = 500;
 const AFTER_SUCCESS = 4;
 
 /** Spreads the retries of clusters that are down, first come, first served: their number does not make them cost more. */
-export class RetryQueue {
+export class RetryQueue implements RetryTurns {
   readonly #clock: Clock;
   readonly #waiting = new Set<() => void>();
   #timer: Timer | undefined;
@@ -18,7 +19,7 @@ export class RetryQueue {
     this.#clock = clock;
   }
 
-  /** Resolves when it is the caller's turn, or the signal fires: at once if there was no other turn just now. */
+  /** See `RetryTurns`; at once if there was no other turn just now. */
   turn(signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {

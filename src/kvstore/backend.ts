@@ -159,6 +159,14 @@ export interface BackendStatus {
  */
 export type LeaseLostListener = { onLeaseLost(keys: readonly string[]): void };
 
+/** Says when a server that is out of reach may be tried again: for many clients in one process. */
+export interface RetryTurns {
+  /** Resolves when it is the caller's turn, or the signal fires. */
+  turn(signal: AbortSignal): Promise<void>;
+  /** A server that was tried in its turn has answered. */
+  succeeded(): void;
+}
+
 /**
  * A kvstore as the stores above see it (SEMANTICS 5). Calls reject with a `KvstoreError` when the server
  * cannot be reached or refuses; they are not retried here, the stores do that.
@@ -190,6 +198,8 @@ export interface KvstoreBackend {
   lock(path: string, options?: CallOptions): Promise<KvstoreLock>;
   /** See {@link Watch}. The prefix must end in `/`: a watch of cluster `a` must never see `ab`. */
   watch(prefix: string, options?: WatchOptions): Watch;
+  /** From now on watches wait for their turn before they try again to reach a server that stays out of reach. */
+  retryInTurn(turns: RetryTurns): void;
   onLeaseLost(listener: LeaseLostListener): Unsubscribe;
   /** The endpoints, each asked by itself: one that is down shows as that, and fails nothing. */
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]>;

@@ -30,6 +30,9 @@ export type KvstoreErrorCode =
   | 'closed'
   | 'internal';
 
+/** Failures that say that no server was reached. */
+export const OUT_OF_REACH: ReadonlySet<KvstoreErrorCode> = new Set(['unavailable', 'deadline', 'no-leader']);
+
 const RETRYABLE: ReadonlySet<KvstoreErrorCode> = new Set([
   'unavailable',
   'deadline',

@@ -24,6 +24,7 @@ import type {
   KvstoreLock,
   LeaseLostListener,
   ListOptions,
+  RetryTurns,
   Watch,
   WatchOptions,
   WriteOptions,
@@ -49,6 +50,7 @@ import {
 import { ListAndWatch } from './watch/list-and-watch.ts';
 import { PageSize } from './watch/page-size.ts';
 import { listPages } from './watch/paged-list.ts';
+import { Reconnects } from './watch/reconnects.ts';
 import { WATCH_LIMITS, type WatchLimits } from './watch/watch-limits.ts';
 import { guardedTxn, WriteFence } from './write-fence.ts';
 
@@ -92,6 +94,7 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #guard: CallbackGuard;
   readonly #leaseListeners: ListenerSet<LeaseLostListener>;
   readonly #watches = new Set<ListAndWatch>();
+  readonly #reconnects = new Reconnects();
   readonly #closed = new AbortController();
 
   /** @internal */
@@ -217,12 +220,17 @@ export class KvstoreClient implements KvstoreBackend {
       closed: this.#closed.signal,
       endOnDivergence,
       onState,
+      reconnects: this.#reconnects,
       limits: this.#options.watchLimits,
       onDiverged: () => this.#diverged(),
       onBegin: () => this.#watches.add(watch),
       onEnd: () => this.#watches.delete(watch),
     });
     return watch;
+  }
+
+  retryInTurn(turns: RetryTurns): void {
+    this.#reconnects.turns = turns;
   }
 
   onLeaseLost(listener: LeaseLostListener): Unsubscribe {

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
-import { asKvstoreError, type KvstoreErrorCode } from './errors.ts';
+import { asKvstoreError, type KvstoreErrorCode, OUT_OF_REACH } from './errors.ts';
 import type {
   CallOptions,
   EndpointStatus,
@@ -16,13 +16,6 @@ import type {
   WatchStream,
 } from './transport.ts';
 
-/** Failures that say that no server was reached. */
-const OUT_OF_REACH: ReadonlySet<KvstoreErrorCode> = new Set([
-  'unavailable',
-  'deadline',
-  'no-leader',
-  'closed',
-]);
 /** Failures that say nothing of the server. */
 const OWN: ReadonlySet<KvstoreErrorCode> = new Set(['aborted', 'closed']);
 
@@ -138,7 +131,7 @@ export class ObservedTransport implements Transport {
   #failed(thrown: unknown): void {
     const { code } = asKvstoreError(thrown);
     if (!OWN.has(code)) this.#lastFailure = failureOf(thrown, this.#clock);
-    if (code !== 'aborted') this.#connected = !OUT_OF_REACH.has(code);
+    if (code !== 'aborted') this.#connected = code !== 'closed' && !OUT_OF_REACH.has(code);
     if (code === 'forbidden') this.#onRefused();
   }
 }

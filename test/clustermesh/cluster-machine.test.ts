@@ -18,7 +18,7 @@ const config = (id: number, syncedCanaries = true): ClusterConfig => ({
 type Step = readonly [ClusterInput['type'], Readonly<Record<string, unknown>>?];
 
 const NOTHING_ELSE = {
-  ...{ replaced: false, others: [], diverged: false, message: 'failed', unreachable: false },
+  ...{ replaced: false, others: [], diverged: false, message: 'failed' },
 };
 
 interface Played {
@@ -108,12 +108,6 @@ describe('the state machine of a remote cluster', () => {
     expect(play([['connect'], ['left'], ['failed'], ['left'], ['retry']], WATCHING).did.at(-1)).toBe(
       'connect',
     );
-  });
-
-  it('hangs up on a kvstore that was unreachable for long: one attempt for all of it does', () => {
-    const { state, effects } = play([['failed', { unreachable: true }]], WATCHING);
-    expect(effects).toEqual([{ do: 'leave', hangUp: true }]);
-    expect(play([['left'], ['retry']], state).did).toEqual(['wait', 'connect']);
   });
 
   it('ignores answers to what was left', () => {
@@ -324,7 +318,6 @@ const inputs = fc.array(
     message: fc.constant('failed'),
     replaced: fc.boolean(),
     diverged: fc.boolean(),
-    unreachable: fc.boolean(),
     others: fc.constantFrom([], ['other']),
   }),
   { maxLength: 60, size: 'max' },

@@ -3,7 +3,7 @@ import { TurnGate } from '../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
 import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
-import { settle } from '../kvstore/support/settle.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
 import { Agent, newCluster, write } from './support/mesh-world.ts';
 
 const CLUSTERS = 20;
@@ -81,4 +81,36 @@ it('a cluster that is removed while it waits for its turn leaves nothing behind 
     await settle();
   }
   expect(agent.ipcache.size).toBe(0);
+});
+
+it('clusters that are down are tried two a second, all together, and go on where they were (freeze: 300 a second)', async () => {
+  const clock = new ManualClock();
+  const agent = new Agent(clock);
+  onTestFinished(() => agent.stop());
+  const names = Array.from({ length: CLUSTERS }, (_, i) => `c${i}`);
+  for (const [i, name] of names.entries()) await agent.add(name, newCluster(clock, name, i + 20));
+  await settle(20);
+  expect(agent.mesh.status().ready).toBe(true);
+  const before = agent.links.get('c0');
+  const attempts = new Map<string, number>();
+  for (const [name, { link }] of agent.links) {
+    const watch = link.watch.bind(link);
+    link.watch = (...words) => {
+      attempts.set(name, (attempts.get(name) ?? 0) + 1);
+      return watch(...words);
+    };
+    link.down();
+  }
+  const attempted = (): number => [...attempts.values()].reduce((sum, count) => sum + count, 0);
+  await advance(clock, 5_000);
+  // A cluster has six watches: one of them tries three times by itself, and then in its turn.
+  expect(attempted()).toBeLessThanOrEqual(CLUSTERS * 3 + 10);
+  const atFirst = attempted();
+  await advance(clock, 600_000);
+  expect(attempted() - atFirst).toBeLessThanOrEqual(2 * 600 + 1);
+  for (const name of names) expect(attempts.get(name)).toBeGreaterThan(600 / CLUSTERS);
+  for (const { link } of agent.links.values()) link.up();
+  await advance(clock, 15_000);
+  expect(agent.mesh.status().ready).toBe(true);
+  expect(agent.links.get('c0')).toBe(before);
 });

@@ -207,21 +207,6 @@ describe('an engine that throws', () => {
   });
 });
 
-describe('a kvstore that is unreachable for long', () => {
-  it('is given up by its watches: one attempt for all of them, on a client of its own, does', async () => {
-    await follow();
-    const first = agent.links.get('a');
-    first?.link.down();
-    await advance(clock, 179_000);
-    expect(statusOf()).toMatchObject({ state: 'unreachable', failures: 0 });
-    expect(agent.links.get('a')).toBe(first);
-    await advance(clock, 30_000);
-    expect(statusOf()).toMatchObject({ state: 'ready', failures: 1 });
-    expect(agent.links.get('a')).not.toBe(first);
-    expect(first?.status().watches).toEqual([]);
-  });
-});
-
 describe('who wants to know of changes', () => {
   it('is called when a cluster comes, is ready, is lost, fails and goes, and is not asked to look', async () => {
     const seen: unknown[] = [];

@@ -8,7 +8,7 @@ import {
   type StatusObject,
   status,
 } from '@grpc/grpc-js';
-import { abortedError, deadlineError, KvstoreError } from '../errors.ts';
+import { abortedError, deadlineError, KvstoreError, OUT_OF_REACH } from '../errors.ts';
 import { sharedSignal } from '../shared-signal.ts';
 import type { CallOptions } from '../transport.ts';
 import { DEADLINE_MS, type EtcdConfig, type EtcdTLS } from './etcd-config.ts';
@@ -133,7 +133,7 @@ export class EtcdStream {
     call: ReturnType<ChannelInterface['createCall']>,
     metadata: Metadata,
     observer: StreamObserver,
-    onStatus: () => void,
+    onStatus: (error: KvstoreError) => void,
   ) {
     this.#call = call;
     this.#observer = observer;
@@ -141,10 +141,11 @@ export class EtcdStream {
       onReceiveMetadata: () => {},
       onReceiveMessage: (message: Buffer) => this.#observer?.onMessage(message),
       onReceiveStatus: (end) => {
-        onStatus();
+        const error = endOf(end);
+        onStatus(error);
         const ended = this.#observer;
         this.#observer = undefined;
-        ended?.onEnd(endOf(end));
+        ended?.onEnd(error);
       },
     });
   }
@@ -170,20 +171,34 @@ export class EtcdStream {
   }
 }
 
+function failureOf(
+  signal: AbortSignal | undefined,
+  isLate: boolean,
+  thrown: Error | null,
+  answer: unknown,
+): KvstoreError | undefined {
+  if (signal?.aborted === true) return abortedError();
+  if (thrown === null && answer !== undefined) return undefined;
+  return isLate ? deadlineError() : etcdError(thrown ?? new Error('an answer without content'));
+}
+
 function endOf({ code, details }: StatusObject): KvstoreError {
   if (code === status.OK) return new KvstoreError('unavailable', 'the server has ended the stream');
   return etcdError(Object.assign(new Error(details), { code }));
 }
 
 /**
- * The one connection to an endpoint, over grpc-js. It is made by the first call, and anew when it is broken.
+ * The one connection to an endpoint, over grpc-js. It is made by the first call, and anew when it is broken. When the
+ * server was not reached and nothing is under way, it is given up until the next call: grpc-js would try again every
+ * second, whether anybody asks or not.
  *
  * Slow is distinguished from dead by the bytes that arrive: while they do, deadlines are put off and the
  * connection is kept, however long a ping waits behind them; one that is silent through a ping is given up.
  */
 export class EtcdConnection {
   readonly #config: EtcdConfig;
-  readonly #client: Client;
+  readonly #newClient: () => Client;
+  #client: Client | undefined;
   readonly #streams = new Set<EtcdStream>();
   #socket: Socket | undefined;
   /** Bytes of the sockets before. */
@@ -198,7 +213,8 @@ export class EtcdConnection {
       ? tlsCredentials(config.tls ?? {})
       : ChannelCredentials.createInsecure();
     const observed = new ObservedCredentials(credentials, (socket) => this.#connected(socket));
-    this.#client = new Client(address.replace(/^https?:\/\//, ''), observed, clientOptions(config));
+    const host = address.replace(/^https?:\/\//, '');
+    this.#newClient = () => new Client(host, observed, clientOptions(config));
   }
 
   /** Streams that are open. */
@@ -207,10 +223,10 @@ export class EtcdConnection {
   }
 
   stream(path: string, metadata: Metadata, observer: StreamObserver): EtcdStream {
-    const call = this.#client.getChannel().createCall(path, Number.POSITIVE_INFINITY, null, null, null);
-    this.#begun();
-    const stream = new EtcdStream(call, metadata, observer, () => {
-      if (this.#streams.delete(stream)) this.#ended();
+    const channel = this.#begun().getChannel();
+    const call = channel.createCall(path, Number.POSITIVE_INFINITY, null, null, null);
+    const stream = new EtcdStream(call, metadata, observer, (error) => {
+      if (this.#streams.delete(stream)) this.#ended(error);
     });
     this.#streams.add(stream);
     return stream;
@@ -223,25 +239,17 @@ export class EtcdConnection {
   ): Promise<T> {
     const { path, request, decode } = call;
     const signal = sharedSignal(limits.signal);
-    this.#begun();
+    const client = this.#begun();
     return new Promise<T>((resolve, reject) => {
       let isLate = false;
-      const sent = this.#client.makeUnaryRequest(
-        path,
-        asIs,
-        decode,
-        request,
-        metadata,
-        {},
-        (error, answer) => {
-          this.#ended();
-          cancelDeadline();
-          signal?.removeEventListener('abort', abort);
-          if (signal?.aborted === true) reject(abortedError());
-          else if (error === null && answer !== undefined) resolve(answer);
-          else reject(isLate ? deadlineError() : etcdError(error ?? new Error('an answer without content')));
-        },
-      );
+      const sent = client.makeUnaryRequest(path, asIs, decode, request, metadata, {}, (thrown, answer) => {
+        const error = failureOf(signal, isLate, thrown, answer);
+        this.#ended(error);
+        cancelDeadline();
+        signal?.removeEventListener('abort', abort);
+        if (error === undefined && answer !== undefined) resolve(answer);
+        else reject(error);
+      });
       const abort = (): void => inLaterTurn(() => sent.cancel());
       const cancelDeadline = this.deadline(limits, () => {
         isLate = true;
@@ -276,7 +284,7 @@ export class EtcdConnection {
 
   close(): void {
     for (const stream of this.#streams) stream.break();
-    this.#client.close();
+    this.#client?.close();
   }
 
   /** How many have arrived so far. */
@@ -289,14 +297,19 @@ export class EtcdConnection {
     this.#socket = socket;
   }
 
-  #begun(): void {
+  #begun(): Client {
     if (this.#active++ === 0) this.#watch();
+    this.#client ??= this.#newClient();
+    return this.#client;
   }
 
-  #ended(): void {
+  #ended(error: KvstoreError | undefined): void {
     if (--this.#active > 0) return;
     clearInterval(this.#watchdog);
     this.#watchdog = undefined;
+    if (error === undefined || !OUT_OF_REACH.has(error.code)) return;
+    this.#client?.close();
+    this.#client = undefined;
   }
 
   /** Breaks the connection when nothing has arrived while a ping was sent and its answer waited for. */

@@ -2,7 +2,7 @@ import { CompareResult, CompareTarget } from 'etcd3';
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
 import { bytesOfKey } from '../bytes.ts';
-import { abortedError, asKvstoreError, deadlineError, KvstoreError } from '../errors.ts';
+import { abortedError, asKvstoreError, deadlineError, KvstoreError, OUT_OF_REACH } from '../errors.ts';
 import type {
   CallOptions,
   Compare,
@@ -71,12 +71,7 @@ function operation(write: WriteOperation): object {
 }
 
 /** Errors after which another endpoint is asked. */
-const ELSEWHERE: ReadonlySet<KvstoreError['code']> = new Set([
-  'unavailable',
-  'deadline',
-  'no-leader',
-  'internal',
-]);
+const ELSEWHERE: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_REACH, 'internal']);
 
 /**
  * Errors after which tokens are fetched anew. A token of etcd's own kind names the raft index at which it was given,

@@ -6,12 +6,13 @@ import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
-import { asKvstoreError, KvstoreError } from '../errors.ts';
+import { asKvstoreError, KvstoreError, OUT_OF_REACH } from '../errors.ts';
 import { sharedSignal } from '../shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../transport.ts';
 import { Cursor } from './cursor.ts';
 import { PageSize } from './page-size.ts';
 import { ReaderQueue } from './reader-queue.ts';
+import type { Reconnects } from './reconnects.ts';
 import { proveHistory, type SyncOptions, sync } from './sync.ts';
 import { WATCH_LIMITS, type WatchLimits } from './watch-limits.ts';
 import { WatchSession } from './watch-session.ts';
@@ -29,6 +30,8 @@ export interface ListAndWatchOptions {
   readonly endOnDivergence?: boolean | undefined;
   /** See `WatchOptions`. */
   readonly onState?: ((state: WatchState) => void) | undefined;
+  /** Shared with the other watches of the client. Default: it tries by itself. */
+  readonly reconnects?: Reconnects | undefined;
   /** Called when the store turns out to be another one, or another past of the same. */
   readonly onDiverged?: (() => void) | undefined;
   /** Called when the watch begins to be read, and once more when it has ended; never if it is not read. */
@@ -154,6 +157,7 @@ export class ListAndWatch implements Watch {
     if (this.#ended.signal.aborted) return;
     this.#enter(state);
     this.#ended.abort();
+    this.#options.reconnects?.leave(this);
     this.#queue.end();
   }
 
@@ -220,7 +224,7 @@ export class ListAndWatch implements Watch {
   }
 
   async #failed(error: KvstoreError): Promise<void> {
-    const { clock, random } = this.#options;
+    const { clock, random, reconnects } = this.#options;
     this.#failures++;
     this.#failuresInRow++;
     this.#lastFailure = failureOf(error, clock);
@@ -228,7 +232,11 @@ export class ListAndWatch implements Watch {
     this.#enter(forbidden ? 'forbidden' : 'waiting');
     const backoff = forbidden ? FORBIDDEN_BACKOFF : BACKOFF;
     const delay = backoff.baseMs / 2 + backoffDelay(this.#failuresInRow, backoff, random);
-    await sleep(clock, delay, this.#ended.signal);
+    const { signal } = this.#ended;
+    const isReached = !OUT_OF_REACH.has(error.code);
+    if (isReached) reconnects?.reached();
+    await sleep(clock, delay, signal);
+    if (!isReached) await reconnects?.wait(this, this.#failuresInRow, signal);
   }
 
   #succeeded(): void {
@@ -250,10 +258,16 @@ export class ListAndWatch implements Watch {
     };
   }
 
+  async #opened(session: WatchSession): Promise<ResponseHeader> {
+    const header = await session.opened;
+    this.#options.reconnects?.reached();
+    return header;
+  }
+
   /** Whether the stream goes on from the cursor. That its history has been compacted is no failure, but usual. */
   async #resume(session: WatchSession): Promise<boolean> {
     try {
-      await session.opened;
+      await this.#opened(session);
       await proveHistory(this.#reads(session));
       return true;
     } catch (error) {
@@ -264,7 +278,7 @@ export class ListAndWatch implements Watch {
   }
 
   async #sync(session: WatchSession): Promise<boolean> {
-    const opened = await session.opened;
+    const opened = await this.#opened(session);
     if (this.#state !== 'watching') this.#enter('listing');
     this.#mustSync = true; // and not by the stream alone, should this fail
     const revision = await sync(this.#reads(session), this.#reconcile);
