@@ -1,8 +1,10 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { KnownIdentity, ReadModel } from '../api/read-model.ts';
+import type { StatusDocument } from '../api/status-document.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
-import { type Rejection, rejection } from '../base/rejection.ts';
+import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import { TurnGate } from '../base/turn-gate.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
@@ -17,14 +19,12 @@ import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import {
-  type AgentStatus,
   agentStatus,
   clusterStatus,
   clusterStatuses,
   type Followed,
   missingClusters,
 } from './agent-status.ts';
-import type { Knowledge } from './answers.ts';
 import { applyManifest } from './apply-manifest.ts';
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
 import { ConfigFolder } from './config-folder.ts';
@@ -79,7 +79,7 @@ function reported(followed: Followed): ReportedClusters {
 }
 
 /** The engines and what feeds them, wired together. */
-export class Agent implements Knowledge, PlayStage {
+export class Agent implements ReadModel, PlayStage {
   readonly ipcache: IPCache;
   readonly services: ServiceCache;
   readonly nodes: NodeManager;
@@ -166,6 +166,31 @@ export class Agent implements Knowledge, PlayStage {
   /** As the cluster that the number names has them. */
   readonly labelsOf = (identity: number): Labels | undefined => this.#followed?.identities.resolve(identity);
 
+  *identities(): Generator<KnownIdentity, void, void> {
+    if (this.#followed === undefined) return;
+    const { own, mesh } = this.#followed;
+    const { clusterName } = this.#options;
+    for (const [identity, labels] of own.identities.entries())
+      yield { identity, labels, cluster: clusterName };
+    for (const cluster of mesh.names) {
+      for (const [identity, labels] of mesh.identitiesOf(cluster)?.entries() ?? [])
+        yield { identity, labels, cluster };
+    }
+  }
+
+  rejections(): RejectionStatus {
+    return this.#rejected.status();
+  }
+
+  /** What is not complete, a sentence each; of the first sync that it is under way. */
+  blockers(): readonly string[] {
+    const followed = this.#followed;
+    if (followed === undefined) return ['the agent is starting'];
+    const missing = missingClusters(clusterStatuses(followed));
+    const first = this.#syncedMs === undefined ? ['the first sync is under way'] : [];
+    return [...first, ...this.#folderProblems(), ...missing];
+  }
+
   kvstore(cluster: string): KvstoreBackend | undefined {
     return this.#recorded.get(cluster);
   }
@@ -180,7 +205,7 @@ export class Agent implements Knowledge, PlayStage {
     return this.#followed !== undefined && (await this.#add(this.#followed.mesh, cluster));
   }
 
-  status(): AgentStatus {
+  status(): StatusDocument {
     return agentStatus({
       options: this.#options,
       engines: this,

@@ -1,34 +1,18 @@
-import type { Labels } from '../identity/labels.ts';
-import type { IPCache } from '../ipcache/ipcache.ts';
-import type { DecidingRule, ExplainedClaim, KeyedEntry } from '../ipcache/types.ts';
-import { type PortProtocol, protocolName } from '../net/port.ts';
+import { ApiError, type Ask } from '../api/api-client.ts';
+import type {
+  BackendDocument,
+  EntryDocument,
+  ExplanationDocument,
+  IdentityDocument,
+  NodeDocument,
+  ServiceDocument,
+} from '../api/documents.ts';
+import type { ExplainedNodeDocument, ExplainedServiceDocument } from '../api/schemas.ts';
+import { reservedIdentityName } from '../identity/numeric-identity.ts';
+import type { DecidingRule } from '../ipcache/types.ts';
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
-import type { Node } from '../nodemanager/node.ts';
-import type { NodeManager } from '../nodemanager/node-manager.ts';
-import type { AnnouncedService } from '../servicecache/announcement.ts';
-import type { Endpoints } from '../servicecache/backend.ts';
-import type { ServiceCache } from '../servicecache/service-cache.ts';
-import { backendsText, type IdentityName, identityText, podText } from './change-text.ts';
 import { labelName } from './label-name.ts';
-import { ascending, nodeDocument, prefixDocument, prefixOfKey, sortedRecord } from './state-document.ts';
 import { alignColumns, printable } from './terminal.ts';
-
-/** What questions are put to. */
-export interface Knowledge {
-  readonly ipcache: IPCache;
-  readonly services: ServiceCache;
-  readonly nodes: NodeManager;
-  /** The labels of an identity, where they are known. */
-  readonly labelsOf: (identity: number) => Labels | undefined;
-}
-
-/** What the labels of an identity call it. */
-export function identityNames({ labelsOf }: Knowledge): IdentityName {
-  return (identity) => {
-    const labels = labelsOf(identity);
-    return labels && labelName(labels);
-  };
-}
 
 /** An answer for machines and for people. */
 export interface Answer {
@@ -39,42 +23,21 @@ export interface Answer {
   readonly found: boolean;
 }
 
-function table(rows: readonly (readonly string[])[]): readonly string[] {
+/** Something that can be asked of an agent: a running one, or one that ends with the answer. */
+export type Question = (ask: Ask) => Promise<Answer>;
+
+/** Filters of a list by the name of the parameter; what is undefined is left out. */
+export type ListFilters = Readonly<Record<string, string | number | undefined>>;
+
+/** A part of a list, as the API gives it. */
+interface PageDocument<T> {
+  readonly items: readonly T[];
+  readonly continue?: string;
+}
+
+/** Rows as a table, safe for a terminal. */
+export function table(rows: readonly (readonly string[])[]): readonly string[] {
   return alignColumns(rows.map((row) => row.map(printable)));
-}
-
-function byPrefix(entries: readonly KeyedEntry[]): readonly KeyedEntry[] {
-  const keyed = entries.flatMap((entry) => {
-    const prefix = Prefix.parse(entry.key);
-    return prefix === undefined ? [] : [{ prefix, entry }];
-  });
-  return keyed.sort((a, b) => comparePrefixes(a.prefix, b.prefix)).map(({ entry }) => entry);
-}
-
-function prefixRow(entry: KeyedEntry, nameOf: IdentityName): readonly string[] {
-  return [
-    prefixOfKey(entry.key),
-    identityText(entry.identity, nameOf),
-    entry.hostIP ?? '-',
-    String(entry.encryptKey),
-    entry.owner === '' ? entry.source : `${entry.source} (${entry.owner})`,
-    podText(entry) ?? '-',
-  ];
-}
-
-const PREFIX_HEADER = ['PREFIX', 'IDENTITY', 'HOST', 'KEY', 'SOURCE', 'POD'];
-
-function prefixJson(entry: KeyedEntry, { labelsOf }: Knowledge): Readonly<Record<string, unknown>> {
-  const { source, owner, k8s } = entry;
-  const labels = labelsOf(entry.identity);
-  return {
-    prefix: prefixOfKey(entry.key),
-    ...prefixDocument(entry),
-    ...(k8s?.namedPorts?.size && { namedPorts: sortedRecord(k8s.namedPorts, portText) }),
-    ...(labels && { labels: labels.map(({ source, key, value }) => `${source}:${key}=${value}`) }),
-    source,
-    ...(owner && { owner }),
-  };
 }
 
 /** What to look at where a list is empty. */
@@ -82,42 +45,99 @@ function hinted(lines: readonly string[], hint: string): readonly string[] {
   return lines.length > 1 ? lines : [hint];
 }
 
+function query(filters: ListFilters): string {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(filters)) {
+    if (value !== undefined) given.set(name, String(value));
+  }
+  return given.toString();
+}
+
+/** All of a list, page by page. The shape is the API's promise, which its own tests hold it to. */
+async function listAll<T>(ask: Ask, path: string, filters: ListFilters): Promise<readonly T[]> {
+  const items: T[] = [];
+  let page = (await ask(`${path}?${query({ ...filters, limit: 1000 })}`)) as PageDocument<T>;
+  items.push(...page.items);
+  while (page.continue !== undefined) {
+    page = (await ask(`${path}?${query({ continue: page.continue, limit: 1000 })}`)) as PageDocument<T>;
+    items.push(...page.items);
+  }
+  return items;
+}
+
+/** The document at a path; `undefined` when the API says that there is none. */
+async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
+  try {
+    return (await ask(path)) as T;
+  } catch (error) {
+    if (error instanceof ApiError && error.problem?.status === 404) return undefined;
+    throw error;
+  }
+}
+
+function nothing(what: string): Answer {
+  return { json: null, lines: [`${printable(what)}: nothing is known of it`], found: false };
+}
+
+/** `66536 (app=checkout)`, `health`. */
+function identityCell(identity: number, labels: readonly string[] | undefined): string {
+  const reserved = reservedIdentityName(identity);
+  if (reserved !== undefined) return reserved;
+  const name = labels && labelName(labels.map(labelOfText));
+  return name === undefined ? String(identity) : `${identity} (${name})`;
+}
+
+function labelOfText(text: string): { source: string; key: string; value: string } {
+  const [, source = '', key = '', value = ''] = /^([^:]*):([^=]*)=?(.*)$/s.exec(text) ?? [];
+  return { source, key, value };
+}
+
+const PREFIX_HEADER = ['PREFIX', 'IDENTITY', 'HOST', 'KEY', 'SOURCE', 'POD'];
+
+function prefixRow(entry: EntryDocument): readonly string[] {
+  const { prefix, identity, labels, hostIP, encryptKey, source, owner, namespace, podName } = entry;
+  return [
+    prefix,
+    identityCell(identity, labels),
+    hostIP ?? '-',
+    String(encryptKey),
+    owner === undefined ? source : `${source} (${owner})`,
+    podName === undefined && namespace === undefined ? '-' : `${namespace ?? ''}/${podName ?? ''}`,
+  ];
+}
+
 const NO_PREFIX =
   'No prefix is known. What to follow is named with --load, --kvstore or --clustermesh-config; how far it is: dpcache status.';
 
-/** Every visible prefix in the order of addresses; with `identity`, those of that identity only. */
-export function listPrefixes(knowledge: Knowledge, identity?: number): Answer {
-  const { ipcache } = knowledge;
-  const names = identityNames(knowledge);
-  const all = [...ipcache.entries()].filter((entry) => identity === undefined || entry.identity === identity);
-  const entries = byPrefix(all);
-  return {
-    json: entries.map((entry) => prefixJson(entry, knowledge)),
-    lines: hinted(
-      table([PREFIX_HEADER, ...entries.map((entry) => prefixRow(entry, names))]),
-      identity === undefined ? NO_PREFIX : `No prefix has identity ${identity}.`,
-    ),
-    found: true,
+function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
+  const keyed = entries.flatMap((entry) => {
+    const prefix = Prefix.parse(entry.prefix);
+    return prefix === undefined ? [] : [{ prefix, entry }];
+  });
+  return keyed.sort((a, b) => comparePrefixes(a.prefix, b.prefix)).map(({ entry }) => entry);
+}
+
+/** Visible prefixes in the order of addresses. */
+export function listPrefixes(filters: ListFilters): Question {
+  return async (ask) => {
+    const entries = byPrefix(await listAll<EntryDocument>(ask, '/v1/ipcache', filters));
+    const some = Object.values(filters).some((value) => value !== undefined);
+    return {
+      json: entries,
+      lines: hinted(table([PREFIX_HEADER, ...entries.map(prefixRow)]), some ? 'No prefix is so.' : NO_PREFIX),
+      found: true,
+    };
   };
 }
 
 /** What an IP belongs to (the longest prefix that holds it), or what exactly stands behind a CIDR. */
-function find({ ipcache }: Knowledge, key: string): KeyedEntry | undefined {
-  return key.includes('/') ? ipcache.lookupByPrefix(key) : ipcache.lookup(key);
-}
-
-function nothing(key: string): Answer {
-  return { json: null, lines: [`${printable(key)}: nothing is known of it`], found: false };
-}
-
-/** See {@link find}. */
-export function getPrefix(knowledge: Knowledge, key: string): Answer {
-  const entry = find(knowledge, key);
-  if (entry === undefined) return nothing(key);
-  return {
-    json: prefixJson(entry, knowledge),
-    lines: table([PREFIX_HEADER, prefixRow(entry, identityNames(knowledge))]),
-    found: true,
+export function getPrefix(key: string): Question {
+  return async (ask) => {
+    const entry = key.includes('/')
+      ? (await listAll<EntryDocument>(ask, '/v1/ipcache', { prefix: key }))[0]
+      : await find<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
+    if (entry === undefined) return nothing(key);
+    return { json: entry, lines: table([PREFIX_HEADER, prefixRow(entry)]), found: true };
   };
 }
 
@@ -128,87 +148,173 @@ const RULES: Readonly<Record<DecidingRule, string>> = {
   'endpoint-over-cidr': 'an endpoint IP hides the CIDR of the same single address',
 };
 
-function claimJson(claim: ExplainedClaim, knowledge: Knowledge): Readonly<Record<string, unknown>> {
-  const { key, effective, shadowed } = claim;
-  // Of the prefix: the effective claim of a shadowed CIDR is not what anybody is shown.
-  return { ...prefixJson(claim, knowledge), key, effective: effective && !shadowed, shadowed };
-}
-
 /** Every claim on the prefix that {@link getPrefix} finds, strongest first, and the rule that decided. */
-export function explainPrefix(knowledge: Knowledge, key: string): Answer {
-  const entry = find(knowledge, key);
-  const explanation = entry && knowledge.ipcache.explain(entry.key);
-  if (explanation?.decidedBy === undefined) return nothing(key);
-  const { prefix, claims, decidedBy } = explanation;
-  const rows = claims.map((claim, index) => [
-    index === 0 ? '*' : '',
-    ...prefixRow(claim, identityNames(knowledge)).with(0, claim.key),
-  ]);
-  return {
-    json: { prefix, decidedBy, claims: claims.map((claim) => claimJson(claim, knowledge)) },
-    lines: [
-      `${prefix}: the first claim (*) is effective, because ${RULES[decidedBy]}.`,
-      ...table([
-        ['', 'KEY', ...PREFIX_HEADER.slice(1).map((name) => (name === 'KEY' ? 'ENCRYPT' : name))],
-        ...rows,
-      ]),
-    ],
-    found: true,
+export function explainPrefix(key: string): Question {
+  return async (ask) => {
+    const path = key.split('/').map(encodeURIComponent).join('/');
+    const explanation = await find<ExplanationDocument>(ask, `/v1/ipcache/explain/${path}`);
+    if (explanation === undefined) return nothing(key);
+    const { prefix, decidedBy, claims } = explanation;
+    const rows = claims.map((claim, index) => [
+      index === 0 ? '*' : '',
+      ...prefixRow({ ...claim, prefix: claim.key }),
+    ]);
+    return {
+      json: explanation,
+      lines: [
+        `${prefix}: the first claim (*) is effective, because ${RULES[decidedBy]}.`,
+        ...table([['', 'KEY', 'IDENTITY', 'HOST', 'ENCRYPT', 'SOURCE', 'POD'], ...rows]),
+      ],
+      found: true,
+    };
   };
 }
 
-/** `8080/TCP`. */
-function portText({ port, protocol }: PortProtocol): string {
-  return `${port}/${protocolName(protocol)}`;
+const IDENTITY_HEADER = ['IDENTITY', 'CLUSTER', 'PREFIXES', 'LABELS'];
+
+function identityRow({ identity, cluster, prefixes, labels }: IdentityDocument): readonly string[] {
+  const reserved = reservedIdentityName(identity);
+  return [reserved ?? String(identity), cluster ?? '-', String(prefixes), labels.join(' ') || '-'];
 }
 
-/** Effective backends by address, each with its cluster (the own one: its name is '') and ports by name. */
-function backendsJson({ backends }: Endpoints): unknown {
-  return sortedRecord(backends, ({ cluster, ports }) => ({ cluster, ports: sortedRecord(ports, portText) }));
+/** Identities by number. */
+export function listIdentities(filters: ListFilters): Question {
+  return async (ask) => {
+    const all = await listAll<IdentityDocument>(ask, '/v1/identities', filters);
+    const identities = [...all].sort((a, b) => a.identity - b.identity);
+    return {
+      json: identities,
+      lines: hinted(table([IDENTITY_HEADER, ...identities.map(identityRow)]), 'No identity is known.'),
+      found: true,
+    };
+  };
+}
+
+/** The labels of an identity. */
+export function getIdentity(identity: number): Question {
+  return async (ask) => {
+    const known = await find<IdentityDocument>(ask, `/v1/identities/${identity}`);
+    if (known === undefined) return nothing(String(identity));
+    return { json: known, lines: table([IDENTITY_HEADER, identityRow(known)]), found: true };
+  };
 }
 
 const NO_SERVICE =
   'No service is known. Services are read from --manifests; what remote clusters offer counts for those that are global.';
 
-function serviceRow([name, { service, endpoints }]: readonly [string, AnnouncedService]): readonly string[] {
-  const ports = service.ports
-    .entrySeq()
-    .map(([name, port]) => (name ? `${name}:${portText(port)}` : portText(port)));
+/** `24 backends (12 baltic, 12 caspian)`. */
+function backendsCell(backends: readonly BackendDocument[]): string {
+  const byCluster = new Map<string, number>();
+  for (const { cluster = '' } of backends) byCluster.set(cluster, (byCluster.get(cluster) ?? 0) + 1);
+  const parts = [...byCluster].sort().map(([cluster, count]) => `${count} ${cluster || 'local'}`);
+  const counted = `${backends.length} backend${backends.length === 1 ? '' : 's'}`;
+  return parts.length === 0 ? counted : `${counted} (${parts.join(', ')})`;
+}
+
+function portsCell(ports: Readonly<Record<string, string>>): string {
+  const named = Object.entries(ports).map(([name, port]) => (name === '' ? port : `${name}:${port}`));
+  return named.join(' ') || '-';
+}
+
+const SERVICE_HEADER = ['SERVICE', 'CLUSTER IP', 'PORTS', 'MESH', 'BACKENDS'];
+
+function serviceRow({
+  namespace,
+  name,
+  clusterIPs,
+  ports,
+  backends,
+  ...service
+}: ServiceDocument): readonly string[] {
   const flags = [service.global ? 'global' : '', service.shared ? 'shared' : ''].filter(Boolean).join(' ');
   return [
-    name,
-    service.clusterIPs.join(' ') || (service.addressing === 'headless' ? 'headless' : '-'),
-    ports.join(' ') || '-',
+    `${namespace}/${name}`,
+    clusterIPs.join(' ') || '-',
+    portsCell(ports),
     flags || '-',
-    backendsText(endpoints.backends),
+    backendsCell(backends),
   ];
 }
 
-/** Every announced service with its effective backends. */
-export function listServices({ services }: Knowledge): Answer {
-  const sorted = [...services.snapshot()].sort(([a], [b]) => ascending(a, b));
-  return {
-    json: sortedRecord(sorted, ({ service, endpoints }) => ({
-      clusterIPs: service.clusterIPs.toArray(),
-      ports: sortedRecord(service.ports, portText),
-      global: service.global,
-      shared: service.shared,
-      backends: backendsJson(endpoints),
-    })),
-    lines: hinted(
-      table([['SERVICE', 'CLUSTER IP', 'PORTS', 'MESH', 'BACKENDS'], ...sorted.map(serviceRow)]),
-      NO_SERVICE,
-    ),
-    found: true,
+/** Services for people. */
+export function serviceLines(services: readonly ServiceDocument[]): readonly string[] {
+  return hinted(table([SERVICE_HEADER, ...services.map(serviceRow)]), NO_SERVICE);
+}
+
+/** Announced services with their effective backends, by namespace and name. */
+export function listServices(filters: ListFilters): Question {
+  return async (ask) => {
+    const services = await listAll<ServiceDocument>(ask, '/v1/services', filters);
+    return { json: services, lines: serviceLines(services), found: true };
+  };
+}
+
+function servicePath(name: string): string {
+  return `/v1/services/${name.split('/').map(encodeURIComponent).join('/')}`;
+}
+
+function backendRow({ address, cluster, nodeName, ports, state }: BackendDocument): readonly string[] {
+  return [address, cluster ?? 'local', nodeName ?? '-', portsCell(ports), state];
+}
+
+/** A service with each of its backends. */
+export function getService(name: string): Question {
+  return async (ask) => {
+    const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
+    if (service === undefined) return nothing(name);
+    const { explain: _, ...document } = service;
+    return {
+      json: document,
+      lines: [
+        ...table([SERVICE_HEADER, serviceRow(service)]),
+        '',
+        ...table([['BACKEND', 'CLUSTER', 'NODE', 'PORTS', 'STATE'], ...service.backends.map(backendRow)]),
+      ],
+      found: true,
+    };
+  };
+}
+
+const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][number]['verdict'], string>> =
+  {
+    effective: 'effective',
+    overruled: 'overruled by a stronger claim on the address',
+    'not-global': 'out: the service includes no other clusters',
+    'not-ready': 'out: not ready',
+    affinity: 'out: the service prefers backends of others',
+  };
+
+/** Who offers which backend to a service, and what became of each. */
+export function explainService(name: string): Question {
+  return async (ask) => {
+    const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
+    if (service === undefined) return nothing(name);
+    const { explain } = service;
+    const rows = explain.backends.map((backend) => [
+      backend.address,
+      backend.cluster ?? 'local',
+      backend.slice || '-',
+      VERDICTS[backend.verdict],
+    ]);
+    return {
+      json: explain,
+      lines: [
+        `${printable(name)}: ${backendsCell(service.backends)} of ${explain.backends.length} that are offered are effective.`,
+        ...table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows]),
+      ],
+      found: true,
+    };
   };
 }
 
 const NO_NODE =
   'No node is known. What to follow is named with --load, --kvstore or --clustermesh-config; how far it is: dpcache status.';
 
-function nodeRow(node: Node): readonly string[] {
+const NODE_HEADER = ['NODE', 'SOURCE', 'ADDRESSES', 'PODS', 'KEY'];
+
+function nodeRow(node: NodeDocument): readonly string[] {
   return [
-    node.fullName,
+    `${node.cluster}/${node.name}`,
     node.source,
     node.addresses.map(({ type, ip }) => `${type}=${ip}`).join(' ') || '-',
     [node.ipv4AllocCIDR, node.ipv6AllocCIDR].filter(Boolean).join(' ') || '-',
@@ -216,12 +322,34 @@ function nodeRow(node: Node): readonly string[] {
   ];
 }
 
-/** Every node of the mesh. */
-export function listNodes({ nodes }: Knowledge): Answer {
-  const sorted = [...nodes.nodes()].sort((a, b) => ascending(a.fullName, b.fullName));
-  return {
-    json: sorted.map((node) => ({ ...nodeDocument(node), source: node.source })),
-    lines: hinted(table([['NODE', 'SOURCE', 'ADDRESSES', 'PODS', 'KEY'], ...sorted.map(nodeRow)]), NO_NODE),
-    found: true,
+/** Nodes by cluster and name. */
+export function listNodes(filters: ListFilters): Question {
+  return async (ask) => {
+    const nodes = await listAll<NodeDocument>(ask, '/v1/nodes', filters);
+    return { json: nodes, lines: hinted(table([NODE_HEADER, ...nodes.map(nodeRow)]), NO_NODE), found: true };
+  };
+}
+
+/** A node, and what each source says of it. */
+export function getNode(name: string): Question {
+  return async (ask) => {
+    const path = name.split('/').map(encodeURIComponent).join('/');
+    const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${path}`);
+    if (node === undefined) return nothing(name);
+    const { claims, heldBack, lostAddresses } = node.explain;
+    const lost = lostAddresses.map(
+      ({ ip, holder }) =>
+        `${ip}: held by ${holder === undefined ? 'no writer: the IPCache has no room' : `${holder.source} ${holder.owner}`.trim()}`,
+    );
+    return {
+      json: node,
+      lines: [
+        ...table([NODE_HEADER, ...claims.map(nodeRow)]),
+        ...(claims.length > 1 ? ['The first claim is effective; the others are overruled.'] : []),
+        ...(heldBack ? ['Its last change is held back from handlers.'] : []),
+        ...lost.map(printable),
+      ],
+      found: true,
+    };
   };
 }

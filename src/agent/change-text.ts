@@ -1,10 +1,12 @@
 import type { List } from 'immutable';
+import type { Knowledge } from '../api/read-model.ts';
 import { reservedIdentityName } from '../identity/numeric-identity.ts';
 import type { IPCacheChange, IPCacheEntry } from '../ipcache/types.ts';
 import type { NodeAddress } from '../net/cluster-node.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { Backends } from '../servicecache/backend.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
+import { labelName } from './label-name.ts';
 
 /** What a change is: something came, changed, or went. */
 export type ChangeSign = '+' | '~' | '-';
@@ -22,6 +24,14 @@ export interface ChangeText {
 
 /** Says what an identity stands for, where that is known: `app=checkout`. */
 export type IdentityName = (identity: number) => string | undefined;
+
+/** What the labels of an identity call it. */
+export function identityNames({ labelsOf }: Knowledge): IdentityName {
+  return (identity) => {
+    const labels = labelsOf(identity);
+    return labels && labelName(labels);
+  };
+}
 
 /** How many backends are named before the rest is only counted. */
 const NAMED_BACKENDS = 3;

@@ -1,6 +1,7 @@
+import type { ClusterDocument } from '../api/status-document.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { type ClusterStatus, troubleText } from './agent-status.ts';
+import { troubleText } from './agent-status.ts';
 import type { Logger } from './log.ts';
 
 /** Trouble that is over so soon is not reported. */
@@ -10,7 +11,7 @@ const GRACE_MS = 1_000;
 export interface ReportedClusters {
   readonly names: readonly string[];
   /** Undefined for one that has gone. */
-  statusOf(name: string): ClusterStatus | undefined;
+  statusOf(name: string): ClusterDocument | undefined;
   /** Calls back when a cluster has come or gone, or its status has changed. */
   onChange(callback: (name: string) => void): Unsubscribe;
 }
@@ -99,6 +100,6 @@ export class ClusterReport {
   }
 }
 
-function isTrouble({ connected, state }: ClusterStatus): boolean {
+function isTrouble({ connected, state }: ClusterDocument): boolean {
   return !connected || state === 'no-configuration' || state === 'failed';
 }

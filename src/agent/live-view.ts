@@ -1,12 +1,14 @@
+import type { Knowledge } from '../api/read-model.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
-import { identityNames, type Knowledge } from './answers.ts';
+
 import {
   type ChangeKind,
   type ChangeSign,
   type ChangeText,
+  identityNames,
   nodeChangeText,
   prefixChangeText,
   serviceChangeText,

@@ -1,8 +1,9 @@
+import { ApiClient, ApiError } from '../api/api-client.ts';
 import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { Agent } from './agent.ts';
-import type { AgentStatus } from './agent-status.ts';
-import type { Answer, Knowledge } from './answers.ts';
+import { AgentApi, type ServeOptions } from './agent-api.ts';
+import type { Answer, Question } from './answers.ts';
 import { InputError } from './input-error.ts';
 import { LiveView } from './live-view.ts';
 import type { Logger } from './log.ts';
@@ -30,22 +31,27 @@ export interface ShowContext extends RunContext {
 }
 
 /**
- * Runs `use` with an agent whose first sync is over, and stops the agent whatever becomes of it. Throws `InputError`
- * when it is interrupted before that: there is nothing to show.
+ * Runs `use` with an agent whose first sync is over and its API, and stops both whatever becomes of it. With `serve` the
+ * API is served from the beginning, so that a first sync that takes long can be looked at. Throws `InputError` when it is
+ * interrupted before that: there is nothing to show.
  */
 async function withAgent<T>(
   options: AgentOptions,
   { log, signal }: RunContext,
-  use: (agent: Agent, complete: boolean) => T | Promise<T>,
+  use: (agent: Agent, api: AgentApi, complete: boolean) => T | Promise<T>,
+  serve?: ServeOptions,
 ): Promise<T> {
   const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
+  const api = new AgentApi(agent, { log, clock: systemClock });
   try {
+    if (serve !== undefined) await api.serve(serve);
     const missing = await agent.start(signal);
     if (signal.aborted && missing.length > 0)
       throw new InputError('interrupted before the first sync was over: nothing is shown');
     for (const sentence of missing) log.error(sentence);
-    return await use(agent, missing.length === 0);
+    return await use(agent, api, missing.length === 0);
   } finally {
+    await api.stop();
     await agent.stop();
   }
 }
@@ -67,15 +73,12 @@ export function printState(
   context: ShowContext,
 ): Promise<Completeness> {
   const { output, env } = context;
-  return withAgent(options, context, (agent, complete) => {
+  return withAgent(options, context, (agent, _api, complete) => {
     if (format === 'text') showState(agent, agent.status(), new Terminal(output, env));
     else output.write(`${JSON.stringify(stateDocument(agent.contents()), null, 1)}\n`);
     return complete ? 'complete' : 'incomplete';
   });
 }
-
-/** A question that is put to an agent. */
-export type Question = (knowledge: Knowledge, status: AgentStatus) => Answer;
 
 /** An answer, and whether everything that was asked for has been complete when it was given. */
 export interface MeshAnswer extends Answer {
@@ -84,11 +87,25 @@ export interface MeshAnswer extends Answer {
 
 /** Puts one question to an agent after its first sync. */
 export function askMesh(options: AgentOptions, question: Question, context: RunContext): Promise<MeshAnswer> {
-  return withAgent(options, context, (agent, complete) => ({
-    ...question(agent, agent.status()),
+  return withAgent(options, context, async (_agent, api, complete) => ({
+    ...(await question(api.ask)),
     complete,
   }));
 }
+
+/** Puts one question to a running agent. Throws `InputError` when it cannot be asked. */
+export async function askAgent(socket: string, question: Question, signal: AbortSignal): Promise<MeshAnswer> {
+  try {
+    return { ...(await question(new ApiClient(socket, signal).ask)), complete: true };
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const advice = error.problem === undefined ? `; ${START}` : '';
+    throw new InputError(`${error.message}${advice}`, { cause: error });
+  }
+}
+
+const START =
+  'start one with dpcache agent, name its socket with --socket, or say what to follow with --load or --kvstore';
 
 /** How {@link followMesh} shows a mesh. */
 export interface FollowOptions {
@@ -96,19 +113,22 @@ export interface FollowOptions {
   readonly script: string | undefined;
   /** Shows every change of a burst. */
   readonly all: boolean;
+  /** Where the agent can be asked meanwhile. */
+  readonly serve: ServeOptions;
 }
 
 /** Shows what is known, then every change, until it is asked to end; plays a script if there is one. */
 export async function followMesh(
   options: AgentOptions,
-  { script, all }: FollowOptions,
+  { script, all, serve }: FollowOptions,
   context: ShowContext,
 ): Promise<void> {
   const { signal, log, output, env } = context;
   const steps = script === undefined ? [] : await readPlayScript(script);
   const terminal = new Terminal(output, env);
-  await withAgent(options, context, async (agent) => {
+  const show = async (agent: Agent, api: AgentApi): Promise<void> => {
     showState(agent, agent.status(), terminal);
+    for (const line of reachedLines(api)) terminal.line(terminal.paint('faint', line));
     terminal.line(terminal.paint('faint', 'Every change is shown from here on; Ctrl-C ends.'));
     const view = new LiveView(agent, terminal, systemClock, { all });
     using _following = view.follow();
@@ -123,5 +143,14 @@ export async function followMesh(
       view.say('The script is over; the agent goes on. Ctrl-C ends it.');
     await until(signal);
     view.say('Stopped.');
-  });
+  };
+  await withAgent(options, context, show, serve);
+}
+
+/** How others ask this agent. */
+function reachedLines({ socket, url }: AgentApi): readonly string[] {
+  return [
+    ...(socket === undefined ? [] : [`The agent can be asked: dpcache status --socket ${socket}`]),
+    ...(url === undefined ? [] : [`Its API: ${url}/v1/status, described by ${url}/openapi.json`]),
+  ];
 }

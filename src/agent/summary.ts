@@ -1,8 +1,12 @@
+import { type ServiceDocument, serviceDocument } from '../api/documents.ts';
+import type { Knowledge } from '../api/read-model.ts';
+import type { ClustermeshDocument } from '../api/schemas.ts';
+import type { ClusterDocument, StatusDocument } from '../api/status-document.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
-import { type AgentStatus, type ClusterStatus, standingText } from './agent-status.ts';
-import { type Answer, identityNames, type Knowledge, listServices } from './answers.ts';
-import { entryText, type IdentityName } from './change-text.ts';
+import { standingText } from './agent-status.ts';
+import { type Question, serviceLines } from './answers.ts';
+import { entryText, type IdentityName, identityNames } from './change-text.ts';
 import { rejectedText } from './rejection-report.ts';
 import { ascending, prefixOfKey } from './state-document.ts';
 import { alignColumns, printable, type Terminal } from './terminal.ts';
@@ -14,18 +18,18 @@ export function totalsText({ ipcache, nodes, services }: Knowledge): string {
   return `${entries - shadowed} prefixes, ${nodes.size} nodes, ${announced} services with ${backends} backends`;
 }
 
-function clusterRow({ name, own, id, state, keys, rejected }: ClusterStatus): readonly string[] {
+function clusterRow({ name, own, id, state, keys, rejected }: ClusterDocument): readonly string[] {
   const held = [keys.nodes, keys.services, keys.identities, keys.ip].map((count) => String(count ?? '-'));
   return [`${name}${own ? ' (own)' : ''}`, String(id), state, ...held, String(rejected)];
 }
 
 const CLUSTER_HEADER = ['CLUSTER', 'ID', 'STATE', 'NODES', 'SERVICES', 'IDENTITIES', 'IPS', 'REJECTED'];
 
-function clusterLines(clusters: readonly ClusterStatus[]): readonly string[] {
+function clusterLines(clusters: readonly ClusterDocument[]): readonly string[] {
   return alignColumns([CLUSTER_HEADER, ...clusters.map((cluster) => clusterRow(cluster).map(printable))]);
 }
 
-function clusterDetail(cluster: ClusterStatus): string {
+function clusterDetail(cluster: ClusterDocument): string {
   const { name, failures, lastFailure, lastFailureAt } = cluster;
   const failed = failures === 0 ? '' : `, ${failures} failures`;
   const last = lastFailure === undefined ? '' : `, the last at ${lastFailureAt}: ${lastFailure}`;
@@ -33,33 +37,36 @@ function clusterDetail(cluster: ClusterStatus): string {
 }
 
 /** How the clusters of the mesh stand, for `dpcache clustermesh status`. */
-export function clustermeshAnswer(_knowledge: Knowledge, status: AgentStatus): Answer {
-  const { cluster, clusterID, clusters, configProblems } = status;
+export const askClustermesh: Question = async (ask) => {
+  const clustermesh = (await ask('/v1/clustermesh')) as ClustermeshDocument;
+  const { clusters, configProblems } = clustermesh;
   const lines = [
     ...clusterLines(clusters),
     '',
     ...clusters.map(clusterDetail).map(printable),
     ...configProblems.map(printable),
   ];
-  return { json: { cluster, clusterID, clusters, configProblems }, lines, found: true };
-}
+  return { json: clustermesh, lines, found: true };
+};
 
 /** How the agent stands, for `dpcache status`. */
-export function statusAnswer(knowledge: Knowledge, status: AgentStatus): Answer {
-  const { overruled, shadowed } = status.ipcache;
-  const rejected = rejectedText(status.rejected);
-  const failed = status.clusters.filter(({ lastFailure }) => lastFailure !== undefined);
+export const askStatus: Question = async (ask) => {
+  const status = (await ask('/v1/status')) as StatusDocument;
+  const { clusters, ipcache, nodes, services, rejected, configProblems } = status;
+  const failed = clusters.filter(({ lastFailure }) => lastFailure !== undefined);
+  const counts = `${ipcache.prefixes} prefixes, ${nodes.nodes} nodes, ${services.announced} services with ${services.backends} backends`;
+  const sentence = rejectedText(rejected);
   const lines = [
-    ...clusterLines(status.clusters),
+    ...clusterLines(clusters),
     ...failed.map(({ name, lastFailure }) => `${name}: ${lastFailure}`).map(printable),
-    ...status.configProblems.map(printable),
+    ...configProblems.map(printable),
     '',
-    `${totalsText(knowledge)}; ${overruled} claims overruled, ${shadowed} CIDRs hidden by an IP.`,
-    `${rejected[0]?.toUpperCase()}${rejected.slice(1)}.`,
-    ...status.rejected.recent.map((message) => `  ${printable(message)}`),
+    `${counts}; ${ipcache.overruled} claims overruled, ${ipcache.shadowed} CIDRs hidden by an IP.`,
+    `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.`,
+    ...rejected.recent.map((message) => `  ${printable(message)}`),
   ];
   return { json: status, lines, found: true };
-}
+};
 
 /** What makes two entries alike enough to show one of them: who says it, and whether there is a pod. */
 function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
@@ -106,8 +113,13 @@ function nodeLines({ nodes }: Knowledge): readonly string[] {
   return alignColumns([['NODE', 'REACHED AT', 'PODS', 'KEY'], ...rows].map((row) => row.map(printable)));
 }
 
+function sortedServices({ services }: Knowledge): readonly ServiceDocument[] {
+  const held = [...services.snapshot()].sort(([a], [b]) => ascending(a, b));
+  return held.map(([, announced]) => serviceDocument(announced));
+}
+
 /** Shows a person what is known, without going through all of it. */
-export function showState(knowledge: Knowledge, status: AgentStatus, terminal: Terminal): void {
+export function showState(knowledge: Knowledge, status: StatusDocument, terminal: Terminal): void {
   const section = (title: string, lines: readonly string[]): void => {
     terminal.line(terminal.paint('strong', title));
     for (const line of lines) terminal.line(`  ${line}`);
@@ -122,7 +134,7 @@ export function showState(knowledge: Knowledge, status: AgentStatus, terminal: T
   ]);
   section('Clusters', clusterLines(clusters));
   section('Nodes', cut(nodeLines(knowledge), 'nodes', 'dpcache node list'));
-  section('Services', cut(listServices(knowledge).lines, 'services', 'dpcache service list'));
+  section('Services', cut(serviceLines(sortedServices(knowledge)), 'services', 'dpcache service list'));
   section(
     'Some prefixes (all of them: dpcache ipcache list)',
     sampleLines(knowledge, identityNames(knowledge)),

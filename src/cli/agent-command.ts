@@ -3,8 +3,9 @@ import { createLog } from '../agent/log.ts';
 import { followMesh, printState } from '../agent/run-agent.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
+import { addServeOptions, type ServeFlags, serveOptions } from './serve-options.ts';
 
-interface AgentFlags extends MeshFlags {
+interface AgentFlags extends MeshFlags, ServeFlags {
   readonly once?: true;
   readonly output: 'text' | 'json';
   readonly play?: string;
@@ -34,9 +35,11 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           return outcome === 'complete' ? EXIT.ok : EXIT.failed;
         }
         const { play: script, all = false } = flags;
-        await followMesh(agentOptions(flags), { script, all }, context);
+        const serve = await serveOptions(flags, io.env);
+        await followMesh(agentOptions(flags), { script, all, serve }, context);
         return EXIT.ok;
       }),
     );
+  addServeOptions(command);
   addMeshOptions(command);
 }

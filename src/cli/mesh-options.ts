@@ -108,6 +108,11 @@ function contradiction(flags: MeshFlags): string | undefined {
   return undefined;
 }
 
+/** Whether the flags say what to follow: then a question is answered out of that, and no running agent is asked. */
+export function followsMesh({ kvstore, clustermeshConfig, load = [], manifests = [] }: MeshFlags): boolean {
+  return kvstore === 'etcd' || clustermeshConfig !== undefined || load.length > 0 || manifests.length > 0;
+}
+
 /** Adds the options of {@link MeshFlags}. */
 export function addMeshOptions(command: Command): Command {
   command

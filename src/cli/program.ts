@@ -1,10 +1,10 @@
 import { Command, CommanderError } from 'commander';
 import { InputError } from '../agent/input-error.ts';
+import { version } from '../agent/version.ts';
 import { addAgentCommand } from './agent-command.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addQuestionCommands } from './question-commands.ts';
 import { addRecordCommand } from './record-command.ts';
-import { version } from './version.ts';
 
 const EXIT_STATUSES = `
 Exit status: 0 done, and items that were rejected are reported on stderr; 1 an input cannot be read, a cluster

@@ -1,16 +1,29 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { explainPrefix, getPrefix, listNodes, listPrefixes, listServices } from '../agent/answers.ts';
+import {
+  explainPrefix,
+  explainService,
+  getIdentity,
+  getNode,
+  getPrefix,
+  getService,
+  type ListFilters,
+  listIdentities,
+  listNodes,
+  listPrefixes,
+  listServices,
+  type Question,
+} from '../agent/answers.ts';
 import { createLog } from '../agent/log.ts';
-import { askMesh, type Question } from '../agent/run-agent.ts';
-import { clustermeshAnswer, statusAnswer } from '../agent/summary.ts';
+import { askAgent, askMesh } from '../agent/run-agent.ts';
+import { askClustermesh, askStatus } from '../agent/summary.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import { Prefix } from '../net/prefix.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
+import { addMeshOptions, agentOptions, followsMesh, type MeshFlags } from './mesh-options.ts';
+import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
-interface QuestionFlags extends MeshFlags {
+interface QuestionFlags extends MeshFlags, SocketFlags {
   readonly output: 'text' | 'json';
-  readonly identity?: number;
 }
 
 function parseIdentity(text: string): number {
@@ -25,13 +38,28 @@ function parseIP(text: string): string {
   throw new InvalidArgumentError('It must be an IP address or a CIDR.');
 }
 
-/** Commands that sync, answer one question and end: `dpcache ipcache list` and the like. */
+/** A name of two parts. */
+function parsePath(what: string): (text: string) => string {
+  return (text) => {
+    if (/^[^/]+\/[^/]+$/.test(text)) return text;
+    throw new InvalidArgumentError(`It must be ${what}.`);
+  };
+}
+
+/** The filters among the flags of a command. */
+function filtersOf(flags: object, names: readonly string[]): ListFilters {
+  return Object.fromEntries(Object.entries(flags).filter(([name]) => names.includes(name)));
+}
+
+/** Commands that ask one question and end: `dpcache ipcache list` and the like. */
 export function addQuestionCommands(program: Command, io: CommandIO, run: RunAction): void {
   const answer = (flags: QuestionFlags, question: Question): Promise<void> =>
     run(async () => {
       const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
       const context = { log, signal: io.signal };
-      const { json, lines, found, complete } = await askMesh(agentOptions(flags), question, context);
+      const { json, lines, found, complete } = followsMesh(flags)
+        ? await askMesh(agentOptions(flags), question, context)
+        : await askAgent(socketPath(flags, io.env), question, io.signal);
       const text = flags.output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n');
       (found || flags.output === 'json' ? io.stdout : io.stderr).write(`${text}\n`);
       // An answer out of a part of the mesh is an answer, and a script must be able to tell.
@@ -40,31 +68,71 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   const question = (parent: Command, name: string, description: string): Command => {
     const output = new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']);
     const command = parent.command(name).description(description).addOption(output.default('text'));
+    addSocketOption(command);
     return addMeshOptions(command);
   };
 
   const ipcache = program.command('ipcache').description('which identity, host and pod stand behind an IP');
   question(ipcache, 'list', 'every visible prefix')
     .option('--identity <n>', 'only prefixes of this identity', parseIdentity)
-    .action((flags: QuestionFlags) => answer(flags, (knowledge) => listPrefixes(knowledge, flags.identity)));
+    .option('--within <cidr>', 'only prefixes that lie in this CIDR', parseIP)
+    .option('--source <source>', 'only prefixes whose effective claim is of this source')
+    .option('--of-cluster <name>', 'only prefixes whose effective claim is of this remote cluster')
+    .option('--pod <namespace/name>', 'only prefixes of this pod', parsePath('namespace/name'))
+    .option('--node <ip>', 'only prefixes behind this host', parseIP)
+    .action(({ ofCluster, ...flags }: QuestionFlags & { readonly ofCluster?: string }) =>
+      answer(
+        flags,
+        listPrefixes({
+          ...filtersOf(flags, ['identity', 'within', 'source', 'pod', 'node']),
+          cluster: ofCluster,
+        }),
+      ),
+    );
   question(ipcache, 'get', 'what an IP belongs to, or what stands behind a CIDR')
     .argument('<ip>', 'IP address or CIDR', parseIP)
-    .action((ip: string, flags: QuestionFlags) => answer(flags, (knowledge) => getPrefix(knowledge, ip)));
+    .action((ip: string, flags: QuestionFlags) => answer(flags, getPrefix(ip)));
   question(ipcache, 'explain', 'who claims an IP or CIDR, and why one claim is effective')
     .argument('<ip>', 'IP address or CIDR', parseIP)
-    .action((ip: string, flags: QuestionFlags) => answer(flags, (knowledge) => explainPrefix(knowledge, ip)));
+    .action((ip: string, flags: QuestionFlags) => answer(flags, explainPrefix(ip)));
 
   const service = program.command('service').description('which backends serve a service');
-  question(service, 'list', 'every service with its backends').action((flags: QuestionFlags) =>
-    answer(flags, listServices),
-  );
+  question(service, 'list', 'every service with its backends')
+    .option('--namespace <name>', 'only services of this namespace')
+    .action((flags: QuestionFlags) => answer(flags, listServices(filtersOf(flags, ['namespace']))));
+  question(service, 'get', 'a service with each of its backends')
+    .argument('<service>', 'namespace/name', parsePath('namespace/name'))
+    .action((name: string, flags: QuestionFlags) => answer(flags, getService(name)));
+  question(service, 'explain', 'who offers which backend to a service, and what became of each')
+    .argument('<service>', 'namespace/name', parsePath('namespace/name'))
+    .action((name: string, flags: QuestionFlags) => answer(flags, explainService(name)));
+
   const node = program.command('node').description('which nodes exist and how to reach them');
-  question(node, 'list', 'every node of the mesh').action((flags: QuestionFlags) => answer(flags, listNodes));
+  question(node, 'list', 'every node of the mesh')
+    .option('--of-cluster <name>', 'only nodes of this cluster')
+    .action(({ ofCluster, ...flags }: QuestionFlags & { readonly ofCluster?: string }) =>
+      answer(flags, listNodes({ cluster: ofCluster })),
+    );
+  question(node, 'get', 'a node, and what each source says of it')
+    .argument('<node>', 'cluster/name', parsePath('cluster/name'))
+    .action((name: string, flags: QuestionFlags) => answer(flags, getNode(name)));
+
+  const identity = program.command('identity').description('what identities stand for');
+  question(identity, 'list', 'every identity with its labels')
+    .option('--of-cluster <name>', 'only identities of this cluster')
+    .option('--label <label>', 'only identities with this label, such as k8s:app=checkout')
+    .action(({ ofCluster, ...flags }: QuestionFlags & { readonly ofCluster?: string }) =>
+      answer(flags, listIdentities({ ...filtersOf(flags, ['label']), cluster: ofCluster })),
+    );
+  question(identity, 'get', 'the labels of an identity')
+    .argument('<identity>', 'its number', parseIdentity)
+    .action((number: number, flags: QuestionFlags) => answer(flags, getIdentity(number)));
+
   const clustermesh = program.command('clustermesh').description('how the clusters of the mesh stand');
   question(clustermesh, 'status', 'every cluster: connected, complete, counts, failures').action(
-    (flags: QuestionFlags) => answer(flags, clustermeshAnswer),
+    (flags: QuestionFlags) => answer(flags, askClustermesh),
   );
   question(program, 'status', 'how the agent stands: clusters, counts, what was rejected').action(
-    (flags: QuestionFlags) => answer(flags, statusAnswer),
+    (flags: QuestionFlags) => answer(flags, askStatus),
   );
 }

@@ -1,15 +1,15 @@
 import { expect, it } from 'vitest';
-import type { ClusterStatus } from '../../src/agent/agent-status.ts';
 import { ClusterReport, type ReportedClusters } from '../../src/agent/cluster-report.ts';
 import { createLog } from '../../src/agent/log.ts';
+import type { ClusterDocument } from '../../src/api/status-document.ts';
 import { unsubscribeOnce } from '../../src/base/subscription.ts';
 import { FakeClock } from './support/fake-clock.ts';
 
-type Stand = Partial<Pick<ClusterStatus, 'connected' | 'ready' | 'state' | 'knownAt' | 'lastFailure'>>;
+type Stand = Partial<Pick<ClusterDocument, 'connected' | 'ready' | 'state' | 'knownAt' | 'lastFailure'>>;
 
 const AT = '2026-11-20T12:00:00.000Z';
 
-function cluster(name: string, stand: Stand = {}): ClusterStatus {
+function cluster(name: string, stand: Stand = {}): ClusterDocument {
   return {
     ...{ name, own: false, id: 2, state: 'ready', ready: true, connected: true, connectedSince: AT },
     ...{ keys: {}, missing: [], rejected: 0, failures: 0, lastFailure: undefined, lastFailureAt: undefined },
@@ -19,8 +19,8 @@ function cluster(name: string, stand: Stand = {}): ClusterStatus {
 }
 
 /** A report of these clusters; `after` changes them, lets seconds pass and gives the lines of the log since. */
-function reportOf(first: readonly ClusterStatus[]): {
-  readonly after: (seconds: number, clusters: readonly ClusterStatus[]) => Promise<readonly string[]>;
+function reportOf(first: readonly ClusterDocument[]): {
+  readonly after: (seconds: number, clusters: readonly ClusterDocument[]) => Promise<readonly string[]>;
   readonly stop: () => void;
   readonly clock: FakeClock;
 } {
@@ -41,7 +41,7 @@ function reportOf(first: readonly ClusterStatus[]): {
   };
   const report = new ClusterReport(reported, log, clock);
   report.start();
-  const after = async (seconds: number, now: readonly ClusterStatus[]): Promise<readonly string[]> => {
+  const after = async (seconds: number, now: readonly ClusterDocument[]): Promise<readonly string[]> => {
     const names = new Set([...clusters, ...now].map(({ name }) => name));
     clusters = now;
     for (const name of names) notify(name);

@@ -21,6 +21,7 @@ interface Process {
 function start(...words: readonly string[]): Process {
   const child = spawn(process.execPath, ['--import', 'tsx', MAIN, ...words], {
     stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, XDG_RUNTIME_DIR: temporaryFolder({}) },
   });
   onTestFinished(() => void child.kill('SIGKILL'));
   const output = { stdout: '', stderr: '' };

@@ -1,0 +1,107 @@
+import { randomUUID } from 'node:crypto';
+import { ApiError, type Ask } from '../api/api-client.ts';
+import type { ApiApp } from '../api/api-context.ts';
+import { ApiServer, type TCPOptions } from '../api/api-server.ts';
+import { createApp } from '../api/app.ts';
+import { ChangeFeed } from '../api/change-feed.ts';
+import type { ProblemDocument } from '../api/problem.ts';
+import type { Clock } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import type { Agent } from './agent.ts';
+import { InputError } from './input-error.ts';
+import type { Logger } from './log.ts';
+import { version } from './version.ts';
+
+/** Where an agent's API is served. */
+export interface ServeOptions {
+  readonly socket?: string | undefined;
+  /** The socket is the default one: where its folder cannot be had, the agent goes on without. */
+  readonly socketIsDefault?: boolean | undefined;
+  readonly tcp?: TCPOptions | undefined;
+}
+
+/** What the API takes from the process. */
+export interface AgentApiContext {
+  readonly log: Logger;
+  readonly clock: Clock;
+}
+
+/** The API of one agent: asked in this process, and served to others. */
+export class AgentApi {
+  readonly #app: ApiApp;
+  readonly #following: Unsubscribe;
+  readonly #log: Logger;
+  #server: ApiServer | undefined;
+  #socket: string | undefined;
+
+  constructor(agent: Agent, { log, clock }: AgentApiContext) {
+    this.#log = log;
+    const feed = new ChangeFeed(agent, clock);
+    this.#following = feed.follow();
+    this.#app = createApp({
+      ...{ model: agent, feed, clock },
+      instance: randomUUID().slice(0, 8),
+      version: version(),
+      blockers: () => agent.blockers(),
+      onFault: (error) => log.error({ err: error }, 'a request of the API has failed'),
+    });
+  }
+
+  /** Asks without a connection. */
+  readonly ask: Ask = async (path, body) => {
+    const answer =
+      body === undefined
+        ? await this.#app.request(path)
+        : await this.#app.request(path, {
+            method: 'POST',
+            body: JSON.stringify(body),
+            headers: { 'content-type': 'application/json' },
+          });
+    const document: unknown = await answer.json();
+    if (answer.ok) return document;
+    const problem = document as ProblemDocument;
+    throw new ApiError(problem.detail, problem);
+  };
+
+  /** Begins to serve. Throws `InputError` when the address or the socket cannot be had. */
+  async serve({ socket, socketIsDefault = false, tcp }: ServeOptions): Promise<void> {
+    try {
+      await this.#listen({ socket, tcp });
+    } catch (error) {
+      const why = `the API cannot be served: ${messageOf(error)}`;
+      if (!socketIsDefault || !isForbidden(error)) throw new InputError(why, { cause: error });
+      this.#log.warn(`${why}; name another socket with --socket, or none with --no-socket`);
+      await this.#listen({ socket: undefined, tcp });
+    }
+  }
+
+  /** Its unix socket, if it has one. */
+  get socket(): string | undefined {
+    return this.#socket;
+  }
+
+  /** Its address over TCP, if it has one. */
+  get url(): string | undefined {
+    return this.#server?.url;
+  }
+
+  async #listen(where: Pick<ServeOptions, 'socket' | 'tcp'>): Promise<void> {
+    const server = new ApiServer({ app: this.#app, ...where });
+    await server.start();
+    this.#server = server;
+    this.#socket = where.socket;
+  }
+
+  /** Ends every connection and every monitor. */
+  async stop(): Promise<void> {
+    this.#following();
+    await this.#server?.stop();
+  }
+}
+
+/** A folder of the system's, and we are not its owner. */
+function isForbidden(error: unknown): boolean {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
+}

@@ -1,0 +1,92 @@
+import { type IncomingMessage, request } from 'node:http';
+import type { ProblemDocument } from './problem.ts';
+
+/** The agent cannot be asked, or has said that something is wrong. */
+export class ApiError extends Error {
+  /** What the agent said; `undefined` when it was not reached. */
+  readonly problem: ProblemDocument | undefined;
+
+  constructor(message: string, problem?: ProblemDocument, cause?: unknown) {
+    super(message, { cause });
+    this.name = 'ApiError';
+    this.problem = problem;
+  }
+}
+
+/** Turns a path of the API into its answer. */
+export type Ask = (path: string, body?: unknown) => Promise<unknown>;
+
+/** Asks the agent behind a unix socket. */
+export class ApiClient {
+  readonly #socket: string;
+  readonly #signal: AbortSignal;
+
+  constructor(socket: string, signal: AbortSignal) {
+    this.#socket = socket;
+    this.#signal = signal;
+  }
+
+  /** The document at a path. With a body it is a POST. Throws `ApiError`. */
+  readonly ask: Ask = async (path, body) => {
+    const answer = await this.#send(path, body);
+    let text = '';
+    answer.setEncoding('utf8');
+    for await (const part of answer) text += part;
+    const document = parsed(this.#socket, text);
+    const status = answer.statusCode ?? 0;
+    if (status >= 200 && status < 300) return document;
+    const problem = document as ProblemDocument;
+    throw new ApiError(problem.detail ?? `the agent has answered ${status}`, problem);
+  };
+
+  /** The lines of a stream, as they come. */
+  async *lines(path: string): AsyncGenerator<string, void, void> {
+    const answer = await this.#send(path);
+    let rest = '';
+    answer.setEncoding('utf8');
+    for await (const part of answer) {
+      const lines = (rest + part).split('\n');
+      rest = lines.pop() ?? '';
+      yield* lines;
+    }
+  }
+
+  #send(path: string, body?: unknown): Promise<IncomingMessage> {
+    const content = body === undefined ? undefined : JSON.stringify(body);
+    return new Promise((resolve, reject) => {
+      const asked = request(
+        {
+          socketPath: this.#socket,
+          path,
+          method: content === undefined ? 'GET' : 'POST',
+          signal: this.#signal,
+          agent: false, // a connection that is kept would outlive the agent
+          headers: content === undefined ? {} : { 'content-type': 'application/json' },
+        },
+        resolve,
+      );
+      asked.on('error', (cause) => reject(new ApiError(unreached(this.#socket, cause), undefined, cause)));
+      asked.end(content);
+    });
+  }
+}
+
+function parsed(socket: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new ApiError(
+      `${socket}: what serves it is no agent: it has not answered with JSON`,
+      undefined,
+      cause,
+    );
+  }
+}
+
+function unreached(socket: string, cause: Error): string {
+  const why =
+    'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ECONNREFUSED')
+      ? 'no agent serves it'
+      : cause.message;
+  return `${socket}: ${why}`;
+}

@@ -1,0 +1,18 @@
+import type { OpenAPIHono } from '@hono/zod-openapi';
+import type { Clock } from '../base/clock.ts';
+import type { ChangeFeed } from './change-feed.ts';
+import type { ReadModel } from './read-model.ts';
+
+/** What the routes of the API need. */
+export interface ApiContext {
+  readonly model: ReadModel;
+  readonly feed: ChangeFeed;
+  readonly clock: Clock;
+  /** Distinguishes this run of the agent: revisions mean nothing to another. */
+  readonly instance: string;
+  /** What keeps the agent from being ready, a sentence each; none when it is. */
+  readonly blockers: () => readonly string[];
+}
+
+/** The application that routes are added to. */
+export type ApiApp = OpenAPIHono;

@@ -1,0 +1,95 @@
+import { OpenAPIHono } from '@hono/zod-openapi';
+import { bodyLimit } from 'hono/body-limit';
+import { etag } from 'hono/etag';
+import { HTTPException } from 'hono/http-exception';
+import type { ApiApp, ApiContext } from './api-context.ts';
+import { addEngineRoutes } from './engine-routes.ts';
+import { addIPRoutes } from './ip-routes.ts';
+import { type ProblemDocument, ProblemError, problem, problemResponse } from './problem.ts';
+import { addStatusRoutes } from './status-routes.ts';
+
+/** 10,000 addresses of 64 characters. */
+const BODY_LIMIT = 1 << 20;
+
+/** What is asked again and again. Not the monitor: an ETag is of a whole answer. */
+const UNCHANGED = ['ipcache', 'services', 'nodes', 'identities', 'clustermesh', 'status', 'rejections'].map(
+  (name) => `/v1/${name}/*`,
+);
+
+/** What the app needs beside what its routes do. */
+export interface AppOptions extends ApiContext {
+  /** Of the package, for the description of the API. */
+  readonly version: string;
+  /** A request has failed because of a bug. */
+  readonly onFault: (error: unknown) => void;
+}
+
+/** The API as an application that turns a request into an answer: over a socket, or called directly. */
+export function createApp(options: AppOptions): ApiApp {
+  const app: ApiApp = new OpenAPIHono({
+    defaultHook: (result, c) => {
+      if (result.success) return;
+      throw fieldProblem(result.error.issues, (field) => c.req.query(field) ?? c.req.param(field));
+    },
+  });
+  app.onError((error) => problemResponse(problemOf(error, options.onFault)));
+  app.notFound((c) => {
+    const { method, path } = c.req;
+    if (method !== 'GET' && method !== 'HEAD' && method !== 'POST')
+      return problemResponse(problem('method-not-allowed', `${method} is not served.`), {
+        allow: 'GET, HEAD',
+      });
+    return problemResponse(problem('not-found', `There is no ${path.slice(0, 120)}: see /openapi.json.`));
+  });
+  for (const path of UNCHANGED) app.use(path, etag());
+  app.use(
+    '/v1/lookup',
+    bodyLimit({
+      maxSize: BODY_LIMIT,
+      onError: () => {
+        throw new ProblemError('body-too-large', `The body is larger than ${BODY_LIMIT} bytes.`);
+      },
+    }),
+  );
+  addIPRoutes(app, options);
+  addEngineRoutes(app, options);
+  addStatusRoutes(app, options);
+  app.doc31('/openapi.json', {
+    openapi: '3.1.0',
+    info: { title: 'datapath-cache', version: options.version, description: 'What is where: read-only.' },
+  });
+  return app;
+}
+
+/** What a schema says is wrong, as far as it is used here. */
+interface SchemaIssue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+  /** Of fields that there are not. */
+  readonly keys?: readonly string[];
+}
+
+/** What is wrong with the first field that is. */
+function fieldProblem(
+  [issue]: readonly SchemaIssue[],
+  sentValue: (field: string) => string | undefined,
+): ProblemError {
+  const { path = [], message = 'not valid', keys = [] } = issue ?? {};
+  const field = [...path, ...keys].map(String).join('.').slice(0, 120);
+  const value = sentValue(field)?.slice(0, 120);
+  return new ProblemError('invalid-parameter', `${field}: ${message.slice(0, 240)}.`, {
+    field,
+    ...(value !== undefined && { value }),
+  });
+}
+
+function problemOf(error: unknown, onFault: (error: unknown) => void): ProblemDocument {
+  if (error instanceof ProblemError) return error.document;
+  if (error instanceof HTTPException) {
+    if (error.status === 415)
+      return problem('unsupported-media-type', 'The body must have the type application/json.');
+    if (error.status < 500) return problem('invalid-parameter', error.message);
+  }
+  onFault(error);
+  return problem('internal', 'The agent goes on; its log says more.');
+}

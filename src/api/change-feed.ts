@@ -1,0 +1,169 @@
+import { assert } from '../base/assert.ts';
+import type { Clock } from '../base/clock.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
+import { formatServiceID } from '../servicecache/service-id.ts';
+import type { ReadModel } from './read-model.ts';
+
+/** What a change is about. */
+export const CHANGE_TYPES = ['ip', 'service', 'node'] as const;
+
+/** One of {@link CHANGE_TYPES}. */
+export type ChangeType = (typeof CHANGE_TYPES)[number];
+
+/** Something has changed; what it is now is read from its engine. */
+export interface FeedChange {
+  readonly revision: number;
+  readonly type: ChangeType;
+  /** A CIDR, `namespace/name`, or `cluster/name`. */
+  readonly key: string;
+  /** When, in milliseconds of the wall clock: for showing only. */
+  readonly at: number;
+}
+
+/** What a reader is given at a time. */
+export interface FeedRead {
+  /** In order, each key once, at its latest change. */
+  readonly changes: readonly FeedChange[];
+  /** Where to go on. */
+  readonly revision: number;
+  /** Changes after the revision that was asked for are not held any more: `changes` begins after them. */
+  readonly missed: boolean;
+}
+
+/** How many changes are held. */
+const HELD = 65_536;
+
+/** So many positions are looked at in one read, at most: what bounds its time. */
+const LOOKED_AT = 4_096;
+
+/**
+ * Which keys of the three engines have changed, one numbered change after the other, and the last 65,536 of them. It keeps
+ * keys and no values: a reader reads from the engines what a key is *now*, so a key that has changed many times comes
+ * once. A reader is a number, and costs nothing while it does not read: a slow one misses changes, learns
+ * that it did, and holds up no other (I11).
+ *
+ * Revisions begin anew with each feed.
+ */
+export class ChangeFeed {
+  readonly #model: ReadModel;
+  readonly #clock: Clock;
+  readonly #capacity: number;
+  readonly #types: Uint8Array;
+  readonly #times: Float64Array;
+  readonly #keys: (string | undefined)[];
+  /** For each type, the latest revision of each key that is held. */
+  readonly #latest: Readonly<Record<ChangeType, Map<string, number>>>;
+  readonly #waiting = new Set<() => void>();
+  #revision = 0;
+  #ended = false;
+
+  constructor(model: ReadModel, clock: Clock, capacity: number = HELD) {
+    assert(capacity >= 1, 'a feed holds at least one change');
+    this.#model = model;
+    this.#clock = clock;
+    this.#capacity = capacity;
+    this.#types = new Uint8Array(capacity);
+    this.#times = new Float64Array(capacity);
+    this.#keys = new Array<string | undefined>(capacity).fill(undefined);
+    this.#latest = { ip: new Map(), service: new Map(), node: new Map() };
+  }
+
+  /** The revision of the latest change. */
+  get revision(): number {
+    return this.#revision;
+  }
+
+  /** Begins to follow the engines: what they hold now is no change. Ends every wait when it is unsubscribed. */
+  follow(): Unsubscribe {
+    const { ipcache, services, nodes } = this.#model;
+    let live = false;
+    const add = (type: ChangeType, key: string): void => {
+      if (live) this.#add(type, key);
+    };
+    const subscriptions = [
+      ipcache.subscribe({
+        onChanges: (changes) => {
+          if (live) for (const { prefix } of changes) this.#add('ip', prefix);
+        },
+      }),
+      services.subscribe({
+        onEvents: (events) => {
+          for (const { id } of events) add('service', formatServiceID(id));
+        },
+      }),
+      nodes.subscribe({
+        name: 'change-feed',
+        nodeAdd: ({ fullName }) => add('node', fullName),
+        nodeUpdate: (_old, { fullName }) => add('node', fullName),
+        nodeDelete: ({ fullName }) => add('node', fullName),
+      }),
+    ];
+    live = true;
+    return unsubscribeOnce(() => {
+      for (const unsubscribe of subscriptions) unsubscribe();
+      this.#ended = true;
+      this.#wake();
+    });
+  }
+
+  /** At most `limit` changes after `revision`. Empty: there is none, or none among the next 4,096. */
+  read(revision: number, limit: number): FeedRead {
+    const oldest = this.#revision - Math.min(this.#revision, this.#capacity);
+    const missed = revision < oldest || revision > this.#revision;
+    let at = missed ? this.#revision : revision;
+    const end = Math.min(this.#revision, at + LOOKED_AT);
+    const changes: FeedChange[] = [];
+    while (at < end && changes.length < limit) {
+      at++;
+      const slot = at % this.#capacity;
+      const type = CHANGE_TYPES[this.#types[slot] ?? 0];
+      const key = this.#keys[slot];
+      assert(type !== undefined && key !== undefined, 'what is held has a type and a key');
+      if (this.#latest[type].get(key) !== at) continue; // it comes again
+      changes.push({ revision: at, type, key, at: this.#times[slot] ?? 0 });
+    }
+    return { changes, revision: at, missed };
+  }
+
+  /** Resolves once there is a change after `revision`, or the feed has ended, or the signal fires. */
+  async changed(revision: number, signal: AbortSignal): Promise<void> {
+    if (this.#ended || signal.aborted || revision !== this.#revision) return;
+    await new Promise<void>((resolve) => {
+      const wake = (): void => {
+        this.#waiting.delete(wake);
+        signal.removeEventListener('abort', wake);
+        resolve();
+      };
+      this.#waiting.add(wake);
+      signal.addEventListener('abort', wake);
+    });
+  }
+
+  /** Whether it follows no more. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  #add(type: ChangeType, key: string): void {
+    const revision = ++this.#revision;
+    const slot = revision % this.#capacity;
+    this.#forget(slot, revision - this.#capacity);
+    this.#types[slot] = CHANGE_TYPES.indexOf(type);
+    this.#times[slot] = this.#clock.wallTime();
+    this.#keys[slot] = key;
+    this.#latest[type].set(key, revision);
+    if (this.#waiting.size > 0) this.#wake();
+  }
+
+  /** Makes room: the change that was in the slot is not held any more. */
+  #forget(slot: number, revision: number): void {
+    const key = this.#keys[slot];
+    const type = CHANGE_TYPES[this.#types[slot] ?? 0];
+    if (key === undefined || type === undefined) return;
+    if (this.#latest[type].get(key) === revision) this.#latest[type].delete(key);
+  }
+
+  #wake(): void {
+    for (const wake of [...this.#waiting]) wake();
+  }
+}

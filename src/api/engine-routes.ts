@@ -1,0 +1,194 @@
+import { createRoute, z } from '@hono/zod-openapi';
+import { isNumericIdentity } from '../identity/numeric-identity.ts';
+import type { ApiApp, ApiContext } from './api-context.ts';
+import {
+  type IdentityDocument,
+  identityDocument,
+  type NodeDocument,
+  nodeDocument,
+  nodeExplanationDocument,
+  type ServiceDocument,
+  serviceDocument,
+  serviceExplanationDocument,
+} from './documents.ts';
+import { ListPages } from './list-pages.ts';
+import { ProblemError } from './problem.ts';
+import { answers, filterParameter, PAGE_PARAMETERS, pageOf, refuseFilters } from './route-parts.ts';
+import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from './schemas.ts';
+
+const NAME = z.string().min(1).max(253);
+
+const LIST_SERVICES = createRoute({
+  method: 'get',
+  path: '/v1/services',
+  summary: 'Services and their backends, by namespace and name, a page at a time',
+  request: {
+    query: z.strictObject({
+      namespace: filterParameter('Only services of this namespace'),
+      cluster: filterParameter('Only services with a backend in this remote cluster'),
+      ...PAGE_PARAMETERS,
+    }),
+  },
+  responses: answers(pageOf(SERVICE), 'A page of services'),
+});
+
+const GET_SERVICE = createRoute({
+  method: 'get',
+  path: '/v1/services/{namespace}/{name}',
+  summary: 'A service, its backends, and who offers what to it',
+  request: { params: z.object({ namespace: NAME, name: NAME }) },
+  responses: answers(EXPLAINED_SERVICE, 'The service'),
+});
+
+const LIST_NODES = createRoute({
+  method: 'get',
+  path: '/v1/nodes',
+  summary: 'Nodes, by cluster and name, a page at a time',
+  request: {
+    query: z.strictObject({ cluster: filterParameter('Only nodes of this cluster'), ...PAGE_PARAMETERS }),
+  },
+  responses: answers(pageOf(NODE), 'A page of nodes'),
+});
+
+const GET_NODE = createRoute({
+  method: 'get',
+  path: '/v1/nodes/{cluster}/{name}',
+  summary: 'A node, and what each source says of it',
+  request: { params: z.object({ cluster: NAME, name: NAME }) },
+  responses: answers(EXPLAINED_NODE, 'The node'),
+});
+
+const LIST_IDENTITIES = createRoute({
+  method: 'get',
+  path: '/v1/identities',
+  summary: 'Identities whose labels are known, a page at a time, in no order that is promised',
+  request: {
+    query: z.strictObject({
+      cluster: filterParameter('Only identities of this cluster'),
+      label: filterParameter('Only identities with this label, as in `k8s:app=checkout`'),
+      ...PAGE_PARAMETERS,
+    }),
+  },
+  responses: answers(pageOf(IDENTITY), 'A page of identities'),
+});
+
+const GET_IDENTITY = createRoute({
+  method: 'get',
+  path: '/v1/identities/{identity}',
+  summary: 'The labels of an identity, and how many prefixes have it',
+  request: {
+    params: z.object({
+      identity: z.coerce
+        .number()
+        .int()
+        .min(0)
+        .max(2 ** 32 - 1),
+    }),
+  },
+  responses: answers(IDENTITY, 'The identity'),
+});
+
+/** Adds what is asked of services, nodes and identities. */
+export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext): void {
+  const { services, nodes, ipcache } = model;
+  const servicePages = new ListPages<ServiceDocument>(clock);
+  const nodePages = new ListPages<NodeDocument>(clock);
+  const identityPages = new ListPages<IdentityDocument>(clock);
+
+  app.openapi(LIST_SERVICES, (c) => {
+    const { limit, continue: token, namespace, cluster } = c.req.valid('query');
+    if (token !== undefined) {
+      refuseFilters({ namespace, cluster });
+      return c.json({ ...servicePages.next(token, limit) }, 200);
+    }
+    const held = sorted(services.snapshot());
+    const items = filtered(held, ({ service, endpoints }) => {
+      const wanted =
+        (namespace === undefined || service.id.namespace === namespace) &&
+        (cluster === undefined || endpoints.backends.some((backend) => backend.cluster === cluster));
+      return wanted ? serviceDocument({ service, endpoints }) : undefined;
+    });
+    return c.json({ ...servicePages.begin({ revision: feed.revision, items }, limit) }, 200);
+  });
+
+  app.openapi(GET_SERVICE, (c) => {
+    const id = c.req.valid('param');
+    const announced = services.get(id);
+    const explanation = services.explain(id);
+    if (announced === undefined || explanation === undefined)
+      throw new ProblemError('not-found', 'No service of this name is announced.', {
+        field: 'name',
+        value: `${id.namespace}/${id.name}`,
+      });
+    return c.json({ ...serviceDocument(announced), explain: serviceExplanationDocument(explanation) }, 200);
+  });
+
+  app.openapi(LIST_NODES, (c) => {
+    const { limit, continue: token, cluster } = c.req.valid('query');
+    if (token !== undefined) {
+      refuseFilters({ cluster });
+      return c.json({ ...nodePages.next(token, limit) }, 200);
+    }
+    const items = filtered(sorted(nodes.snapshot()), (node) =>
+      cluster === undefined || node.cluster === cluster ? nodeDocument(node) : undefined,
+    );
+    return c.json({ ...nodePages.begin({ revision: feed.revision, items }, limit) }, 200);
+  });
+
+  app.openapi(GET_NODE, (c) => {
+    const { cluster, name } = c.req.valid('param');
+    const fullName = `${cluster}/${name}`;
+    const node = nodes.get(fullName);
+    const explanation = nodes.explain(fullName);
+    if (node === undefined || explanation === undefined)
+      throw new ProblemError('not-found', 'There is no node of this name.', {
+        field: 'name',
+        value: fullName,
+      });
+    return c.json({ ...nodeDocument(node), explain: nodeExplanationDocument(explanation) }, 200);
+  });
+
+  app.openapi(LIST_IDENTITIES, (c) => {
+    const { limit, continue: token, cluster, label } = c.req.valid('query');
+    if (token !== undefined) {
+      refuseFilters({ cluster, label });
+      return c.json({ ...identityPages.next(token, limit) }, 200);
+    }
+    const items = filtered([...model.identities()], (known) => {
+      if (cluster !== undefined && known.cluster !== cluster) return undefined;
+      const document = identityDocument(known, model);
+      return label === undefined || document.labels.includes(label) ? document : undefined;
+    });
+    return c.json({ ...identityPages.begin({ revision: feed.revision, items }, limit) }, 200);
+  });
+
+  app.openapi(GET_IDENTITY, (c) => {
+    const { identity } = c.req.valid('param');
+    const labels = isNumericIdentity(identity) ? model.labelsOf(identity) : undefined;
+    const prefixes = ipcache.lookupByIdentity(identity).length;
+    if (labels === undefined && prefixes === 0)
+      throw new ProblemError('not-found', 'No cluster has allocated this identity.', {
+        field: 'identity',
+        value: String(identity),
+      });
+    return c.json(identityDocument({ identity, labels: labels ?? [], cluster: '' }, model), 200);
+  });
+}
+
+/** The values of a map by the order of its keys. Costs a sort of all keys. */
+function* sorted<V>(held: {
+  keys(): Iterable<string>;
+  get(key: string): V | undefined;
+}): Generator<V, void, void> {
+  for (const key of [...held.keys()].sort()) {
+    const value = held.get(key);
+    if (value !== undefined) yield value;
+  }
+}
+
+function* filtered<V, T>(
+  values: Iterable<V>,
+  documentOf: (value: V) => T | undefined,
+): Generator<T | undefined, void, void> {
+  for (const value of values) yield documentOf(value);
+}

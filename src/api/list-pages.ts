@@ -1,0 +1,100 @@
+import type { Clock } from '../base/clock.ts';
+import { ProblemError } from './problem.ts';
+
+/** A part of a list. */
+export interface Page<T> {
+  readonly items: readonly T[];
+  /** The revision of the change feed that the whole list shows: a monitor goes on from there. */
+  readonly revision: number;
+  /** Asks for the next page; without it this is the last one. */
+  readonly continue?: string;
+}
+
+/**
+ * What a list is read from. It may give `undefined` for something that was looked at and is not in the list: so a page is
+ * bounded in what it looks at, too.
+ */
+export interface Listing<T> {
+  readonly revision: number;
+  readonly items: Iterator<T | undefined>;
+}
+
+interface HeldList<T> {
+  readonly listing: Listing<T>;
+  /** The number of the page that comes next. */
+  page: number;
+  /** The page before, for a client that did not receive it. */
+  last: Page<T> | undefined;
+  usedAt: number;
+}
+
+/** A list whose next page is not asked for is let go after this time. */
+const HELD_MS = 60_000;
+
+/** So many lists are held; the one that waited longest goes. */
+const HELD_LISTS = 32;
+
+/** A page looks at so many items at most: some milliseconds. */
+const LOOKED_AT = 10_000;
+
+/**
+ * Lists in pages, each list one consistent view of its engine: it is held between its pages, for a minute. Asking for the
+ * same page again gives the same page; an older one, and a list that is not held any more, is the problem `expired`.
+ */
+export class ListPages<T> {
+  readonly #clock: Clock;
+  readonly #held = new Map<string, HeldList<T>>();
+  #next = 1;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** The first page. */
+  begin(listing: Listing<T>, limit: number): Page<T> {
+    const held: HeldList<T> = { listing, page: 0, last: undefined, usedAt: this.#clock.now() };
+    return this.#read(`${this.#next++}`, held, limit);
+  }
+
+  /** The page that a `continue` asks for. */
+  next(token: string, limit: number): Page<T> {
+    this.#expire();
+    const [, name = '', page = ''] = /^(\d{1,15})\.(\d{1,15})$/.exec(token) ?? [];
+    const held = this.#held.get(name);
+    const number = Number(page);
+    if (held?.page === number) return this.#read(name, held, limit);
+    if (held?.last !== undefined && held.page === number + 1) return held.last;
+    throw new ProblemError('expired', 'The list is not held any more: ask for it from its beginning.', {
+      field: 'continue',
+      value: token.slice(0, 40),
+    });
+  }
+
+  #read(name: string, held: HeldList<T>, limit: number): Page<T> {
+    const items: T[] = [];
+    let done = false;
+    for (let looked = 0; looked < LOOKED_AT && items.length < limit && !done; looked++) {
+      const next = held.listing.items.next();
+      done = next.done === true;
+      if (!done && next.value !== undefined) items.push(next.value);
+    }
+    const { revision } = held.listing;
+    this.#held.delete(name);
+    held.page++;
+    held.last = { items, revision, ...(!done && { continue: `${name}.${held.page}` }) };
+    if (done && held.page === 1) return held.last;
+    held.usedAt = this.#clock.now();
+    this.#held.set(name, held);
+    this.#expire();
+    return held.last;
+  }
+
+  /** Oldest first: the map is in the order of their last use. */
+  #expire(): void {
+    const now = this.#clock.now();
+    for (const [name, { usedAt }] of this.#held) {
+      if (this.#held.size <= HELD_LISTS && now - usedAt < HELD_MS) return;
+      this.#held.delete(name);
+    }
+  }
+}

@@ -1,0 +1,104 @@
+import { z } from '@hono/zod-openapi';
+import { canonicalAddress, Prefix } from '../net/prefix.ts';
+import { PROBLEM_TYPE, ProblemError } from './problem.ts';
+import { PROBLEM } from './schemas.ts';
+
+/** The media types of an answer, and what it says. */
+export type AnswerDescription<S extends z.ZodType> = {
+  readonly 200: {
+    readonly description: string;
+    readonly content: { readonly 'application/json': { readonly schema: S } };
+  };
+  readonly default: {
+    readonly description: string;
+    readonly content: { readonly 'application/problem+json': { readonly schema: typeof PROBLEM } };
+  };
+};
+
+/** Describes the answers of a route: a document, or a problem. */
+export function answers<S extends z.ZodType>(schema: S, description: string): AnswerDescription<S> {
+  return {
+    200: { description, content: { 'application/json': { schema } } },
+    default: { description: 'What is wrong', content: { [PROBLEM_TYPE]: { schema: PROBLEM } } },
+  };
+}
+
+const MAX_LIMIT = 1_000;
+
+/** The parameters of a list: how long a page is, and where to go on. */
+export const PAGE_PARAMETERS: {
+  readonly limit: z.ZodType<number>;
+  readonly continue: z.ZodOptional<z.ZodString>;
+} = {
+  limit: z.coerce
+    .number()
+    .int()
+    .min(1)
+    .max(MAX_LIMIT)
+    .default(500)
+    .openapi({ description: 'Most items of a page', param: { in: 'query', name: 'limit' } }),
+  continue: z
+    .string()
+    .max(40)
+    .optional()
+    .openapi({ description: 'The `continue` of the page before', param: { in: 'query', name: 'continue' } }),
+};
+
+/** A page of a list as JSON. */
+export function pageOf<T>(item: z.ZodType<T>): z.ZodType<{
+  items: readonly T[];
+  revision: number;
+  continue?: string | undefined;
+}> {
+  return z.object({
+    items: z.array(item).readonly(),
+    revision: z
+      .int()
+      .openapi({ description: 'What the whole list shows; `/v1/monitor?from=` goes on from there' }),
+    continue: z
+      .string()
+      .optional()
+      .openapi({ description: 'Asks for the next page; left out on the last one' }),
+  });
+}
+
+/** Reads a parameter that is an IP or a CIDR. */
+export function prefixParameter(field: string, text: string): Prefix {
+  const prefix = Prefix.parse(text);
+  if (prefix !== undefined) return prefix;
+  throw new ProblemError('invalid-parameter', `${field} is not a valid IP address or CIDR.`, {
+    field,
+    value: text.slice(0, 120),
+    allowed: 'an IPv4 or IPv6 address, or a CIDR such as 10.0.0.0/8',
+  });
+}
+
+/** Reads a parameter that is an IP. */
+export function addressParameter(field: string, text: string): string {
+  const address = canonicalAddress(text);
+  if (address !== undefined) return address;
+  throw new ProblemError('invalid-parameter', `${field} is not a valid IP address.`, {
+    field,
+    value: text.slice(0, 120),
+    allowed: 'an IPv4 or IPv6 address',
+  });
+}
+
+/** A `continue` goes on with the filters of its list: none may come with it. */
+export function refuseFilters(filters: Readonly<Record<string, unknown>>): void {
+  const [given] = Object.entries(filters).filter(([, value]) => value !== undefined);
+  if (given === undefined) return;
+  throw new ProblemError(
+    'invalid-parameter',
+    'continue goes on with the filters of its list: leave the others out.',
+    {
+      field: given[0],
+      value: String(given[1]).slice(0, 120),
+    },
+  );
+}
+
+/** A text that a filter compares with. */
+export function filterParameter(description: string): z.ZodOptional<z.ZodString> {
+  return z.string().min(1).max(512).optional().openapi({ description });
+}

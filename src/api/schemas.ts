@@ -1,0 +1,244 @@
+import { z } from '@hono/zod-openapi';
+import { MESH_RESOURCES } from '../kvstore/codec/keys.ts';
+import type {
+  BackendDocument,
+  ClaimDocument,
+  EntryDocument,
+  ExplanationDocument,
+  IdentityDocument,
+  NodeDocument,
+  NodeExplanationDocument,
+  ServiceDocument,
+  ServiceExplanationDocument,
+} from './documents.ts';
+import type { ProblemDocument } from './problem.ts';
+import type { ClusterDocument, StatusDocument } from './status-document.ts';
+
+/** Texts by name. */
+const TEXTS = z.record(z.string(), z.string());
+
+const ENTRY_FIELDS = {
+  prefix: z.string().openapi({ description: 'Canonical CIDR', example: '10.10.0.12/32' }),
+  identity: z.int().openapi({ description: 'Numeric security identity', example: 66536 }),
+  labels: z
+    .array(z.string())
+    .optional()
+    .openapi({ example: ['k8s:app=checkout'] }),
+  hostIP: z.string().optional().openapi({ description: 'Address of the node it runs on' }),
+  encryptKey: z.int().openapi({ description: '0: not encrypted' }),
+  namespace: z.string().optional(),
+  podName: z.string().optional(),
+  namedPorts: TEXTS.optional().openapi({
+    description: 'Port and protocol by name',
+    example: { http: '8080/TCP' },
+  }),
+  source: z.string().openapi({ description: 'Who says so', example: 'clustermesh' }),
+  owner: z.string().optional().openapi({ description: 'Which one, where there are several of a source' }),
+};
+
+/** See {@link EntryDocument}. */
+export const ENTRY: z.ZodType<EntryDocument> = z.object(ENTRY_FIELDS).openapi('Entry');
+
+const CLAIM: z.ZodType<ClaimDocument> = z
+  .object({ ...ENTRY_FIELDS, key: z.string(), effective: z.boolean(), shadowed: z.boolean() })
+  .openapi('Claim');
+
+/** See {@link ExplanationDocument}. */
+export const EXPLANATION: z.ZodType<ExplanationDocument> = z
+  .object({
+    prefix: z.string(),
+    decidedBy: z.enum(['only-claim', 'source-precedence', 'owner-name', 'endpoint-over-cidr']),
+    claims: z.array(CLAIM).openapi({ description: 'Strongest first' }),
+  })
+  .openapi('Explanation');
+
+/** See {@link IdentityDocument}. */
+export const IDENTITY: z.ZodType<IdentityDocument> = z
+  .object({
+    identity: z.int(),
+    labels: z.array(z.string()),
+    cluster: z.string().optional(),
+    prefixes: z.int().openapi({ description: 'How many prefixes have it' }),
+  })
+  .openapi('Identity');
+
+const BACKEND_FIELDS = {
+  address: z.string(),
+  ports: TEXTS,
+  cluster: z.string().optional().openapi({ description: 'Left out: the own cluster' }),
+  nodeName: z.string().optional(),
+  zone: z.string().optional(),
+  state: z.string().openapi({ example: 'active' }),
+};
+
+const BACKEND: z.ZodType<BackendDocument> = z.object(BACKEND_FIELDS).openapi('Backend');
+
+const SERVICE_FIELDS = {
+  namespace: z.string(),
+  name: z.string(),
+  type: z.string(),
+  clusterIPs: z.array(z.string()),
+  ports: TEXTS,
+  global: z.boolean(),
+  shared: z.boolean(),
+  affinity: z.string(),
+  backends: z.array(BACKEND),
+};
+
+/** See {@link ServiceDocument}. */
+export const SERVICE: z.ZodType<ServiceDocument> = z.object(SERVICE_FIELDS).openapi('Service');
+
+const SERVICE_EXPLANATION: z.ZodType<ServiceExplanationDocument> = z
+  .object({
+    ready: z.boolean(),
+    announced: z.boolean(),
+    origins: z.array(z.object({ cluster: z.string(), slice: z.string(), backends: z.int() })),
+    backends: z.array(
+      z.object({
+        ...BACKEND_FIELDS,
+        slice: z.string(),
+        verdict: z.enum(['effective', 'overruled', 'not-global', 'not-ready', 'affinity']),
+      }),
+    ),
+  })
+  .openapi('ServiceExplanation');
+
+/** A service, and who offers what to it. */
+export interface ExplainedServiceDocument extends ServiceDocument {
+  readonly explain: ServiceExplanationDocument;
+}
+
+/** See {@link ExplainedServiceDocument}. */
+export const EXPLAINED_SERVICE: z.ZodType<ExplainedServiceDocument> = z
+  .object({ ...SERVICE_FIELDS, explain: SERVICE_EXPLANATION })
+  .openapi('ExplainedService');
+
+const NODE_FIELDS = {
+  cluster: z.string(),
+  name: z.string(),
+  clusterID: z.int(),
+  source: z.string(),
+  addresses: z.array(z.object({ type: z.string(), ip: z.string() })),
+  ipv4AllocCIDR: z.string().optional(),
+  ipv6AllocCIDR: z.string().optional(),
+  ipv4HealthIP: z.string().optional(),
+  ipv6HealthIP: z.string().optional(),
+  encryptionKey: z.int(),
+  labels: TEXTS,
+};
+
+/** See {@link NodeDocument}. */
+export const NODE: z.ZodType<NodeDocument> = z.object(NODE_FIELDS).openapi('Node');
+
+const NODE_EXPLANATION: z.ZodType<NodeExplanationDocument> = z
+  .object({
+    claims: z.array(NODE),
+    heldBack: z.boolean(),
+    lostAddresses: z.array(
+      z.object({
+        ip: z.string(),
+        holder: z.object({ source: z.string(), owner: z.string() }).optional(),
+        stronger: z.boolean(),
+      }),
+    ),
+  })
+  .openapi('NodeExplanation');
+
+/** A node, and what each source says of it. */
+export interface ExplainedNodeDocument extends NodeDocument {
+  readonly explain: NodeExplanationDocument;
+}
+
+/** See {@link ExplainedNodeDocument}. */
+export const EXPLAINED_NODE: z.ZodType<ExplainedNodeDocument> = z
+  .object({ ...NODE_FIELDS, explain: NODE_EXPLANATION })
+  .openapi('ExplainedNode');
+
+/** See {@link ProblemDocument}. */
+export const PROBLEM: z.ZodType<ProblemDocument> = z
+  .object({
+    type: z.string(),
+    title: z.string(),
+    status: z.int(),
+    detail: z.string(),
+    field: z.string().optional(),
+    value: z.string().optional(),
+    allowed: z.string().optional(),
+  })
+  .openapi('Problem');
+
+const RESOURCE = z.enum(MESH_RESOURCES);
+
+const CLUSTER: z.ZodType<ClusterDocument> = z
+  .object({
+    name: z.string(),
+    own: z.boolean(),
+    id: z.int().openapi({ description: '0: none, or not known yet' }),
+    state: z.string(),
+    ready: z
+      .boolean()
+      .openapi({ description: 'What is known of it is complete and follows its kvstore now' }),
+    knownAt: z
+      .string()
+      .optional()
+      .openapi({ description: 'While it is not ready, but was: what is served is of then' }),
+    keys: z.partialRecord(RESOURCE, z.int()).openapi({ description: 'Keys that are held, by resource' }),
+    missing: z.array(RESOURCE).openapi({ description: 'Resources that have not been complete yet' }),
+    rejected: z.int(),
+    connected: z.boolean(),
+    connectedSince: z.string(),
+    failures: z.int(),
+    lastFailure: z.string().optional(),
+    lastFailureAt: z.string().optional(),
+  })
+  .openapi('Cluster');
+
+/** What `/v1/clustermesh` shows: a part of the status. */
+export type ClustermeshDocument = Pick<
+  StatusDocument,
+  'cluster' | 'clusterID' | 'clusters' | 'configProblems'
+>;
+
+const CLUSTERMESH_FIELDS = {
+  cluster: z.string().openapi({ description: 'The own cluster' }),
+  clusterID: z.int(),
+  clusters: z.array(CLUSTER).openapi({ description: 'The own one first' }),
+  configProblems: z.array(z.string()),
+};
+
+/** See {@link ClustermeshDocument}. */
+export const CLUSTERMESH: z.ZodType<ClustermeshDocument> = z
+  .object(CLUSTERMESH_FIELDS)
+  .openapi('Clustermesh');
+
+/** See {@link StatusDocument}. */
+export const STATUS: z.ZodType<StatusDocument> = z
+  .object({
+    ...CLUSTERMESH_FIELDS,
+    kvstore: z.string(),
+    syncedMs: z
+      .int()
+      .optional()
+      .openapi({ description: 'How long the first sync took; left out while it lasts' }),
+    ipcache: z.object({
+      prefixes: z.int(),
+      shadowed: z.int(),
+      overruled: z.int(),
+      revision: z.int(),
+      listenerFaults: z.int(),
+    }),
+    nodes: z.object({ nodes: z.int(), overruled: z.int(), heldBack: z.array(z.string()) }),
+    services: z.object({
+      announced: z.int(),
+      backends: z.int(),
+      contested: z.int(),
+      unknown: z.int(),
+      listenerFaults: z.int(),
+    }),
+    rejected: z.object({
+      total: z.int(),
+      byReason: z.record(z.string(), z.int()),
+      recent: z.array(z.string()),
+    }),
+  })
+  .openapi('Status');

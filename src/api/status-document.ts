@@ -1,0 +1,66 @@
+import type { MeshResource } from '../kvstore/codec/keys.ts';
+
+/** One cluster of the mesh, as plain data. */
+export interface ClusterDocument {
+  readonly name: string;
+  readonly own: boolean;
+  /** 0 when it has none, or is not known yet. */
+  readonly id: number;
+  readonly state: string;
+  /** Whether what is known of it is complete and follows its kvstore now. */
+  readonly ready: boolean;
+  /** While it is not, but was before: when that was, ISO 8601. What was known then is served. */
+  readonly knownAt?: string | undefined;
+  /** Keys that are held, by resource; a resource that is not followed is left out. */
+  readonly keys: Readonly<Partial<Record<MeshResource, number>>>;
+  /** Resources that have not been complete yet. */
+  readonly missing: readonly MeshResource[];
+  /** Values rejected since the cluster joined. */
+  readonly rejected: number;
+  /** Whether its kvstore answers now. */
+  readonly connected: boolean;
+  /** Since when `connected` is what it is, ISO 8601. */
+  readonly connectedSince: string;
+  readonly failures: number;
+  /** It may have been overcome since. */
+  readonly lastFailure?: string | undefined;
+  readonly lastFailureAt?: string | undefined;
+}
+
+/** How an agent stands, as plain data: fit for JSON. */
+export interface StatusDocument {
+  readonly cluster: string;
+  readonly clusterID: number;
+  readonly kvstore: string;
+  /** How long the first sync took; undefined while it lasts. */
+  readonly syncedMs?: number | undefined;
+  /** The own cluster first, the others by name. */
+  readonly clusters: readonly ClusterDocument[];
+  /** What is wrong with the files of `--kvstore-config` and `--clustermesh-config` now, a sentence for each. */
+  readonly configProblems: readonly string[];
+  readonly ipcache: {
+    readonly prefixes: number;
+    readonly shadowed: number;
+    readonly overruled: number;
+    readonly revision: number;
+    readonly listenerFaults: number;
+  };
+  readonly nodes: {
+    readonly nodes: number;
+    readonly overruled: number;
+    readonly heldBack: readonly string[];
+  };
+  readonly services: {
+    readonly announced: number;
+    readonly backends: number;
+    readonly contested: number;
+    readonly unknown: number;
+    readonly listenerFaults: number;
+  };
+  readonly rejected: {
+    readonly total: number;
+    readonly byReason: Readonly<Record<string, number>>;
+    /** The last ones, oldest first. */
+    readonly recent: readonly string[];
+  };
+}

@@ -1,0 +1,182 @@
+import { createRoute, z } from '@hono/zod-openapi';
+import type { ApiApp, ApiContext } from './api-context.ts';
+import { CHANGE_TYPES, type ChangeType } from './change-feed.ts';
+import { monitorEvents } from './monitor-stream.ts';
+import { ProblemError } from './problem.ts';
+import { answers } from './route-parts.ts';
+import { CLUSTERMESH, STATUS } from './schemas.ts';
+
+const HEALTH = createRoute({
+  method: 'get',
+  path: '/healthz',
+  summary: 'Whether the agent answers',
+  responses: answers(z.object({ status: z.literal('ok'), pid: z.int() }), 'It does'),
+});
+
+const READINESS = z.object({ ready: z.boolean(), blockers: z.array(z.string()) });
+
+const READY = createRoute({
+  method: 'get',
+  path: '/readyz',
+  summary: 'Whether everything that is followed has been complete',
+  responses: {
+    200: { description: 'It has', content: { 'application/json': { schema: READINESS } } },
+    503: { description: 'What it waits for', content: { 'application/json': { schema: READINESS } } },
+  },
+});
+
+const GET_STATUS = createRoute({
+  method: 'get',
+  path: '/v1/status',
+  summary: 'How the agent stands: clusters, counts, what was rejected',
+  responses: answers(STATUS, 'The status'),
+});
+
+const GET_CLUSTERMESH = createRoute({
+  method: 'get',
+  path: '/v1/clustermesh',
+  summary: 'How each cluster of the mesh stands',
+  responses: answers(CLUSTERMESH, 'The clusters'),
+});
+
+const REJECTIONS = createRoute({
+  method: 'get',
+  path: '/v1/rejections',
+  summary: 'What was rejected: counted by reason, and the last ones',
+  responses: answers(
+    z.object({
+      total: z.int(),
+      byReason: z.record(z.string(), z.int()),
+      recent: z.array(
+        z.object({
+          reason: z.string(),
+          field: z.string(),
+          value: z.string(),
+          at: z.string().optional(),
+          message: z.string(),
+        }),
+      ),
+    }),
+    'Rejections, oldest first',
+  ),
+});
+
+const MONITOR = createRoute({
+  method: 'get',
+  path: '/v1/monitor',
+  summary: 'Every change as server-sent events, each key once at its latest state',
+  request: {
+    query: z.strictObject({
+      types: z
+        .string()
+        .max(64)
+        .optional()
+        .openapi({ description: 'Only changes of these: ip, service, node, with commas between' }),
+      from: z.string().max(64).optional().openapi({
+        description:
+          'Go on after this: the revision of a list, or the id of an event. Without it: what comes from now on',
+      }),
+    }),
+    headers: z.object({ 'last-event-id': z.string().max(64).optional() }),
+  },
+  responses: {
+    200: {
+      description: 'Events `synced`, `change`, and `resync` when changes were missed',
+      content: { 'text/event-stream': { schema: z.string() } },
+    },
+  },
+});
+
+/** So many monitors are served at a time. */
+const MONITORS = 256;
+
+/** Adds what is asked of the agent as a whole. */
+export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
+  const { model } = context;
+  let monitors = 0;
+  app.openapi(HEALTH, (c) => c.json({ status: 'ok' as const, pid: process.pid }, 200));
+  app.openapi(READY, (c) => {
+    const blockers = [...context.blockers()];
+    return blockers.length === 0
+      ? c.json({ ready: true, blockers }, 200)
+      : c.json({ ready: false, blockers }, 503);
+  });
+  app.openapi(GET_STATUS, (c) => c.json(model.status(), 200));
+  app.openapi(GET_CLUSTERMESH, (c) => {
+    const { cluster, clusterID, clusters, configProblems } = model.status();
+    return c.json({ cluster, clusterID, clusters, configProblems }, 200);
+  });
+  app.openapi(REJECTIONS, (c) => {
+    const { total, byReason, recent } = model.rejections();
+    return c.json({ total, byReason: { ...byReason }, recent: [...recent] }, 200);
+  });
+  app.openapi(MONITOR, (c) => {
+    const { types, from } = c.req.valid('query');
+    const request = {
+      types: typesParameter(types),
+      from: fromParameter(context, c.req.valid('header')['last-event-id'] ?? from),
+    };
+    if (monitors >= MONITORS)
+      throw new ProblemError('too-many', `No more than ${MONITORS} monitors are served at a time.`);
+    monitors++;
+    const ended = new AbortController();
+    const events = monitorEvents(context, request, AbortSignal.any([c.req.raw.signal, ended.signal]));
+    return new Response(
+      streamOf(events, () => {
+        ended.abort();
+        monitors--;
+      }),
+      { headers: { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store' } },
+    );
+  });
+}
+
+function typesParameter(text: string | undefined): ReadonlySet<ChangeType> {
+  if (text === undefined) return new Set(CHANGE_TYPES);
+  const isType = (word: string): word is ChangeType => CHANGE_TYPES.some((type) => type === word);
+  const words = text.split(',');
+  const types = words.filter(isType);
+  if (types.length === words.length) return new Set(types);
+  throw new ProblemError('invalid-parameter', 'types names a type that there is not.', {
+    field: 'types',
+    value: text,
+    allowed: CHANGE_TYPES.join(', '),
+  });
+}
+
+/** A revision, or the id of an event. One of another run of the agent is before everything: a resync. */
+function fromParameter({ instance, feed }: ApiContext, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const [, run, revision] = /^(?:([0-9a-f-]{1,40})\.)?(\d{1,15})$/.exec(text) ?? [];
+  if (revision === undefined)
+    throw new ProblemError('invalid-parameter', 'from is neither a revision nor the id of an event.', {
+      field: 'from',
+      value: text,
+      allowed: `a number, such as the revision of a list (now ${feed.revision})`,
+    });
+  return run === undefined || run === instance ? Number(revision) : -1;
+}
+
+/** A stream that makes a part when the client has taken the one before. */
+function streamOf(parts: AsyncGenerator<string, void, void>, onEnd: () => void): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  let open = true;
+  const end = (): void => {
+    if (!open) return;
+    open = false;
+    onEnd();
+  };
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const { done, value } = await parts.next();
+        if (done === true) {
+          end();
+          controller.close();
+        } else controller.enqueue(encoder.encode(value));
+      },
+      cancel: end,
+    },
+    { highWaterMark: 0 },
+  );
+}

@@ -1,0 +1,86 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import type { ServeOptions } from '../agent/agent-api.ts';
+import { readServeOptions } from '../agent/serve-files.ts';
+import { defaultSocketPath } from '../api/unix-socket.ts';
+import type { CommandIO } from './io.ts';
+import { parsePath } from './mesh-options.ts';
+
+/** The socket of the agent that is asked. */
+export interface SocketFlags {
+  readonly socket?: string;
+}
+
+/** Where an agent serves its API. */
+export interface ServeFlags {
+  /** False: on none. */
+  readonly socket?: string | false;
+  readonly listen?: ListenAddress;
+  readonly listenToken?: string;
+  readonly listenCert?: string;
+  readonly listenKey?: string;
+  readonly listenClientCa?: string;
+}
+
+interface ListenAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+function parseListen(text: string): ListenAddress {
+  const [, six, four, digits = ''] = /^(?:(?:\[([^\]]+)\]|([^:[\]]*)):)?(\d{1,5})$/.exec(text) ?? [];
+  const port = digits === '' ? Number.NaN : Number(digits);
+  if (port <= 65_535) return { host: six || four || '127.0.0.1', port };
+  throw new InvalidArgumentError('It must be a port, or address:port, such as 127.0.0.1:8080 or [::1]:8080.');
+}
+
+/** Adds `--socket` to a command that asks. */
+export function addSocketOption(command: Command): Command {
+  return command.option(
+    '--socket <path>',
+    'socket of the agent to ask (default: dpcache.sock in $XDG_RUNTIME_DIR or /run/dpcache)',
+    parsePath,
+  );
+}
+
+/** The socket of the agent that is asked. */
+export function socketPath({ socket }: SocketFlags, env: CommandIO['env']): string {
+  return socket ?? defaultSocketPath(env);
+}
+
+/** Adds the options of {@link ServeFlags}. */
+export function addServeOptions(command: Command): Command {
+  return command
+    .optionsGroup('How it is asked:')
+    .option(
+      '--socket <path>',
+      'unix socket of its API (default: dpcache.sock in $XDG_RUNTIME_DIR or /run/dpcache)',
+      parsePath,
+    )
+    .option('--no-socket', 'no unix socket')
+    .option(
+      '--listen <address>',
+      'serve the API over TCP too, at port or address:port (alone: loopback)',
+      parseListen,
+    )
+    .option('--listen-token <file>', 'with --listen: clients show this bearer token', parsePath)
+    .option('--listen-cert <file>', 'with --listen: certificate of the server (PEM)', parsePath)
+    .option('--listen-key <file>', 'with --listen: its key (PEM)', parsePath)
+    .option(
+      '--listen-client-ca <file>',
+      'with --listen: only clients with a certificate of this authority (PEM)',
+      parsePath,
+    )
+    .optionsGroup('Options:');
+}
+
+/** Where the flags ask the API to be served. Throws `InputError` for files that cannot be read. */
+export async function serveOptions(flags: ServeFlags, env: CommandIO['env']): Promise<ServeOptions> {
+  const { socket, listen, listenToken, listenCert, listenKey, listenClientCa } = flags;
+  const files = { token: listenToken, cert: listenCert, key: listenKey, clientCA: listenClientCa };
+  return readServeOptions({
+    socket: socket === false ? undefined : (socket ?? defaultSocketPath(env)),
+    socketIsDefault: socket === undefined,
+    listen,
+    files,
+  });
+}

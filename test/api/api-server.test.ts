@@ -1,0 +1,216 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, statSync } from 'node:fs';
+import { request } from 'node:http';
+import { connect, createServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { ApiClient, ApiError } from '../../src/api/api-client.ts';
+import { ApiServer, type ApiServerOptions } from '../../src/api/api-server.ts';
+import { settle } from '../agent/support/fake-clock.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { type TestApp, testApp } from './support/test-app.ts';
+
+async function serve(options: Omit<ApiServerOptions, 'app'>, app: TestApp = testApp()): Promise<ApiServer> {
+  const server = new ApiServer({ app: app.app, ...options });
+  onTestFinished(() => server.stop());
+  await server.start();
+  return server;
+}
+
+const NEVER = new AbortController().signal;
+
+/** Sends a request as it is given, with whatever headers. */
+function send(
+  url: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<{ status: number; body: string }> {
+  return new Promise((resolve, reject) => {
+    const sent = request(url, { headers }, (answer) => {
+      let body = '';
+      answer.on('data', (part: Buffer) => {
+        body += part;
+      });
+      answer.on('end', () => resolve({ status: answer.statusCode ?? 0, body }));
+    });
+    sent.on('error', reject);
+    sent.end();
+  });
+}
+
+describe('a unix socket', () => {
+  it('answers its user only, and goes with the agent', async () => {
+    const path = join(temporaryFolder({}), 'run', 'dpcache.sock');
+    const server = await serve({ socket: path });
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    expect(await new ApiClient(path, NEVER).ask('/v1/ipcache/lookup/10.9.9.9')).toMatchObject({
+      identity: 77,
+    });
+    await expect(new ApiClient(path, NEVER).ask('/v1/ipcache/lookup/x')).rejects.toMatchObject({
+      problem: { status: 400, field: 'ip' },
+    });
+    await server.stop();
+    expect(existsSync(path)).toBe(false);
+    await expect(new ApiClient(path, NEVER).ask('/healthz')).rejects.toThrow('no agent serves it');
+  });
+
+  it('that is served is refused, with the pid of who serves it', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    await serve({ socket: path });
+    await expect(serve({ socket: path })).rejects.toThrow(
+      `${path} is served by the agent with pid ${process.pid}`,
+    );
+    expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+  });
+
+  it('that a killed agent has left is taken over', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const code = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => console.log('listening'))`;
+    const child = spawn(process.execPath, ['-e', code], { stdio: ['ignore', 'pipe', 'ignore'] });
+    await once(child.stdout, 'data');
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    expect(existsSync(path)).toBe(true);
+    await serve({ socket: path });
+    expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+  });
+
+  it('of another program that says nothing is refused too', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const other = createServer((socket) => socket.on('error', () => {}).end('nonsense\n')).listen(path);
+    onTestFinished(() => void other.close());
+    await once(other, 'listening');
+    await expect(serve({ socket: path })).rejects.toThrow('is served by another process');
+  });
+
+  it('whose folder cannot be made is an error that names it', async () => {
+    const folder = temporaryFolder({ file: '' });
+    await expect(serve({ socket: join(folder, 'file', 'dpcache.sock') })).rejects.toThrow(folder);
+  });
+});
+
+describe('TCP', () => {
+  it('answers only what asks for this agent by its own name', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const url = `${server.url}/healthz`;
+    const port = new URL(url).port;
+    expect((await send(url)).status).toBe(200);
+    expect((await send(url, { host: `localhost:${port}` })).status).toBe(200);
+    const rebound = await send(url, { host: `stranger.example:${port}` });
+    expect([rebound.status, JSON.parse(rebound.body)]).toMatchObject([
+      403,
+      { field: 'Host', value: 'stranger.example' },
+    ]);
+  });
+
+  it('answers pages of its own origin only', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    expect((await send(`${server.url}/healthz`, { origin: server.url ?? '' })).status).toBe(200);
+    for (const origin of ['http://stranger.example', 'null', 'http://127.0.0.1:1'])
+      expect((await send(`${server.url}/healthz`, { origin })).status).toBe(403);
+  });
+
+  it('with a token answers whoever shows it', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } });
+    const url = `${server.url}/healthz`;
+    for (const authorization of ['', 'Bearer', 'Bearer wrong', 'Bearer secret2', 'Basic secret']) {
+      const { status, body } = await send(url, { authorization });
+      expect(status).toBe(401);
+      expect(body).not.toContain('secret');
+    }
+    expect((await send(url, { authorization: 'Bearer secret' })).status).toBe(200);
+  });
+
+  it('limits the size of headers', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    expect((await send(`${server.url}/healthz`, { 'x-large': 'x'.repeat(20_000) })).status).toBe(431);
+    expect((await send(`${server.url}/healthz`)).status).toBe(200);
+  });
+
+  it('on a port that is taken is an error, and the socket is not left', async () => {
+    const first = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const socket = join(temporaryFolder({}), 'dpcache.sock');
+    const port = Number(new URL(first.url ?? '').port);
+    await expect(serve({ socket, tcp: { host: '127.0.0.1', port } })).rejects.toThrow('EADDRINUSE');
+    expect(existsSync(socket)).toBe(false);
+  });
+});
+
+describe('a monitor over a connection', () => {
+  it('is told of every change, and of each key once when it was slow', async () => {
+    const world = testApp();
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    await serve({ socket: path }, world);
+    const lines = new ApiClient(path, NEVER).lines('/v1/monitor?types=ip&from=0');
+    const next = async (start: string): Promise<string> => {
+      for (;;) {
+        const { value = '', done } = await lines.next();
+        if (done === true || value.startsWith(start)) return value;
+      }
+    };
+    expect(await next('event')).toBe('event: synced');
+    world.model.nodes.nodeUpdated({ cluster: 'baltic', name: 'node-2', source: 'clustermesh' });
+    for (let identity = 1; identity <= 3; identity++)
+      world.model.ipcache.upsert('10.0.0.7', { identity, source: 'k8s' });
+    expect(await next('id: abc.4')).toBe('id: abc.4'); // 1 is of a node, 2 and 3 were overtaken
+    expect(JSON.parse((await next('data: ')).slice('data: '.length))).toMatchObject({
+      ...{ revision: 4, type: 'ip', kind: 'upsert', key: '10.0.0.7/32', value: { identity: 3 } },
+    });
+    world.model.ipcache.delete('10.0.0.7', { source: 'k8s' });
+    await next('event: change');
+    expect(JSON.parse((await next('data: ')).slice('data: '.length))).toMatchObject({
+      kind: 'delete',
+      key: '10.0.0.7/32',
+    });
+    await lines.return();
+  });
+
+  it('of another run of the agent begins with a resync', async () => {
+    const { app } = testApp();
+    const answer = await app.request('/v1/monitor', { headers: { 'last-event-id': 'def.0' } });
+    const reader = answer.body?.getReader();
+    const first = await reader?.read();
+    expect(new TextDecoder().decode(first?.value)).toContain('event: resync\n');
+    await reader?.cancel();
+  });
+
+  it('sends a heartbeat while nothing changes', async () => {
+    const { app, model } = testApp();
+    const reader = (await app.request('/v1/monitor')).body?.getReader();
+    await reader?.read();
+    const beat = reader?.read();
+    await settle();
+    await model.clock.advance(15_000);
+    expect(new TextDecoder().decode((await beat)?.value)).toBe(': still here\n\n');
+    await reader?.cancel();
+  });
+
+  it('that does not read costs next to nothing, and is let go when it hangs up', async () => {
+    const world = testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    const { port } = new URL(server.url ?? '');
+    const socket = connect(Number(port), '127.0.0.1');
+    socket.pause();
+    socket.write(`GET /v1/monitor HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`);
+    await once(socket, 'connect');
+    const before = process.memoryUsage().rss;
+    for (let round = 0; round < 100; round++) {
+      for (let i = 0; i < 1_000; i++)
+        world.model.ipcache.upsert(`10.1.${i >> 8}.${i & 255}`, { identity: round + 1, source: 'k8s' });
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(process.memoryUsage().rss - before).toBeLessThan(64 << 20);
+    socket.destroy();
+    await once(socket, 'close');
+  });
+});
+
+it('says clearly that an answer is no answer of an agent', async () => {
+  const path = join(temporaryFolder({}), 'dpcache.sock');
+  const other = createServer((socket) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi')).listen(
+    path,
+  );
+  onTestFinished(() => void other.close());
+  await once(other, 'listening');
+  await expect(new ApiClient(path, NEVER).ask('/v1/status')).rejects.toThrow(ApiError);
+});

@@ -1,0 +1,316 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { testApp } from './support/test-app.ts';
+
+/** What is looked at of answers. */
+interface Json {
+  readonly revision?: unknown;
+  readonly items?: unknown;
+  readonly continue?: unknown;
+  readonly detail?: unknown;
+  readonly paths?: unknown;
+}
+
+async function get(
+  path: string,
+  app = testApp().app,
+): Promise<{ status: number; type: string | null; body: Json }> {
+  const answer = await app.request(path);
+  return {
+    status: answer.status,
+    type: answer.headers.get('content-type'),
+    body: (await answer.json()) as Json,
+  };
+}
+
+const CHECKOUT = {
+  ...{
+    prefix: '10.0.0.1/32',
+    identity: 1234,
+    labels: ['k8s:app=checkout'],
+    hostIP: '192.168.0.1',
+    encryptKey: 0,
+  },
+  ...{ namespace: 'shop', podName: 'checkout-1', namedPorts: { http: '8080/TCP' }, source: 'kvstore' },
+};
+const EIGHT = { prefix: '10.0.0.0/8', identity: 77, encryptKey: 0, source: 'clustermesh', owner: 'baltic' };
+
+describe('GET /v1/ipcache', () => {
+  it('lists what is visible, with the revision that a monitor goes on from', async () => {
+    const { app, model, feed } = testApp();
+    model.ipcache.upsert('fd00::/64', { identity: 8, source: 'k8s' });
+    const { body } = await get('/v1/ipcache', app);
+    expect(body.revision).toBe(feed.revision);
+    expect(body.items).toContainEqual(CHECKOUT);
+    expect(body.items).toContainEqual(EIGHT);
+    expect(body.items).toContainEqual({ prefix: 'fd00::/64', identity: 8, encryptKey: 0, source: 'k8s' });
+    expect(body).not.toHaveProperty('continue');
+  });
+
+  it.each([
+    ['within=10.0.0.0/24', ['10.0.0.1/32']],
+    ['within=0.0.0.0/0&identity=77', ['10.0.0.0/8']],
+    ['within=0.0.0.0/0&source=kvstore', ['10.0.0.1/32']],
+    ['prefix=10.0.0.1', ['10.0.0.1/32']],
+    ['prefix=10.0.0.0/8', ['10.0.0.0/8']],
+    ['prefix=10.0.0.0/9', []],
+    ['identity=1234', ['10.0.0.1/32']],
+    ['identity=9', []], // a shadowed CIDR is nothing that anybody sees
+    ['source=clustermesh&cluster=baltic', ['10.0.0.0/8']],
+    ['cluster=baltic&identity=1234', []],
+    ['pod=shop/checkout-1', ['10.0.0.1/32']],
+    ['pod=shop/checkout-2', []],
+    ['node=192.168.0.1', ['10.0.0.1/32']],
+    ['node=192.168.7.1', ['192.168.7.1/32']],
+  ])('?%s: %j', async (query, prefixes) => {
+    const { model, app } = testApp();
+    const found = model.ipcache.lookupByPrefix('192.168.7.1/32')?.hostIP; // of the node
+    const { body } = await get(`/v1/ipcache?${query}`, app);
+    const items = body.items as readonly { prefix: string }[];
+    const expected = query === 'node=192.168.7.1' && found === undefined ? [] : prefixes;
+    expect(items.map(({ prefix }) => prefix)).toEqual(expected);
+  });
+
+  it('shows one consistent view over its pages', async () => {
+    const { app, model } = testApp();
+    const before = new Set([...model.ipcache.entries()].map(({ key }) => key));
+    let { body } = await get('/v1/ipcache?limit=1', app);
+    const seen: string[] = [];
+    for (;;) {
+      for (const { prefix } of body.items as readonly { prefix: string }[]) seen.push(prefix);
+      if (body.continue === undefined) break;
+      model.ipcache.upsert(`11.0.0.${seen.length}`, { identity: 5, source: 'k8s' });
+      model.ipcache.delete('10.0.0.0/8', { source: 'clustermesh', owner: 'baltic' });
+      ({ body } = await get(`/v1/ipcache?limit=1&continue=${body.continue}`, app));
+    }
+    expect(new Set(seen.map((prefix) => prefix.replace('/32', '')))).toEqual(before);
+  });
+});
+
+describe('look-ups', () => {
+  it('find the longest prefix, and explain who won', async () => {
+    expect((await get('/v1/ipcache/lookup/::ffff:10.0.0.1')).body).toEqual(CHECKOUT);
+    expect((await get('/v1/ipcache/lookup/10.9.9.9')).body).toEqual(EIGHT);
+    const { body } = await get('/v1/ipcache/explain/10.0.0.1');
+    expect(body).toMatchObject({
+      decidedBy: 'endpoint-over-cidr',
+      claims: [
+        { ...CHECKOUT, key: '10.0.0.1', effective: true, shadowed: false },
+        { key: '10.0.0.1/32', identity: 9, effective: false, shadowed: true },
+      ],
+    });
+    expect((await get('/v1/ipcache/explain/10.0.0.0/8')).body).toMatchObject({ prefix: '10.0.0.0/8' });
+  });
+
+  it('of many IPs come in one request, in order', async () => {
+    const { app } = testApp();
+    const ask = async (body: string): Promise<Response> =>
+      app.request('/v1/lookup', { method: 'POST', body, headers: { 'content-type': 'application/json' } });
+    const answer = await ask(JSON.stringify({ ips: ['10.9.9.9', 'nonsense', '11.0.0.1', '10.0.0.1'] }));
+    expect(await answer.json()).toEqual({ revision: 0, entries: [EIGHT, null, null, CHECKOUT] });
+    expect((await ask(JSON.stringify({ ips: new Array(10_001).fill('10.0.0.1') }))).status).toBe(400);
+    expect((await ask('{')).status).toBe(400);
+    const large = await ask(JSON.stringify({ ips: ['x'.repeat(1 << 20)] }));
+    expect([large.status, await large.json()]).toMatchObject([
+      413,
+      { type: 'urn:dpcache:problem:body-too-large' },
+    ]);
+    const text = await app.request('/v1/lookup', {
+      method: 'POST',
+      body: 'x',
+      headers: { 'content-type': 'text/plain' },
+    });
+    expect(text.status).toBe(415);
+  });
+});
+
+describe('services, nodes and identities', () => {
+  it('are shown with who says so', async () => {
+    const { app } = testApp();
+    expect((await get('/v1/services/shop/checkout', app)).body).toMatchObject({
+      ...{
+        namespace: 'shop',
+        name: 'checkout',
+        clusterIPs: ['172.16.0.10'],
+        ports: { http: '80/TCP' },
+        global: true,
+      },
+      backends: [{ address: '10.0.0.1', ports: { http: '8080/TCP' }, state: 'active' }],
+      explain: { ready: true, backends: [{ address: '10.0.0.1', slice: 'slice-1', verdict: 'effective' }] },
+    });
+    expect((await get('/v1/nodes/baltic/node-1', app)).body).toMatchObject({
+      ...{ cluster: 'baltic', name: 'node-1', source: 'clustermesh', labels: { zone: 'a' } },
+      addresses: [{ type: 'InternalIP', ip: '192.168.7.1' }],
+      explain: { claims: [{ source: 'clustermesh' }], heldBack: false },
+    });
+    expect((await get('/v1/identities/1234', app)).body).toEqual({
+      ...{ identity: 1234, labels: ['k8s:app=checkout'], prefixes: 1 },
+    });
+    expect((await get('/v1/identities?label=k8s:app=checkout', app)).body.items).toHaveLength(1);
+    expect((await get('/v1/identities?label=k8s:app=other', app)).body.items).toHaveLength(0);
+    expect((await get('/v1/services?namespace=bank', app)).body.items).toEqual([]);
+    expect((await get('/v1/nodes?cluster=baltic', app)).body.items).toHaveLength(1);
+  });
+});
+
+describe('the agent as a whole', () => {
+  it('is ready, or says what it waits for', async () => {
+    const { app, blocking } = testApp();
+    expect(await get('/readyz', app)).toMatchObject({ status: 200, body: { ready: true, blockers: [] } });
+    blocking.push('cluster baltic is not complete');
+    expect(await get('/readyz', app)).toMatchObject({
+      ...{ status: 503, body: { ready: false, blockers: ['cluster baltic is not complete'] } },
+    });
+    expect((await get('/healthz', app)).body).toEqual({ status: 'ok', pid: process.pid });
+  });
+
+  it('answers 304 to whoever has the answer, until something changes', async () => {
+    const { app, model } = testApp();
+    const tag = (await app.request('/v1/ipcache')).headers.get('etag') ?? '';
+    const again = async (): Promise<number> =>
+      (await app.request('/v1/ipcache', { headers: { 'if-none-match': tag } })).status;
+    expect(await again()).toBe(304);
+    model.ipcache.upsert('10.0.0.2', { identity: 5, source: 'k8s' });
+    expect(await again()).toBe(200);
+  });
+
+  it('says that a fault in it is a bug, and goes on', async () => {
+    const { app, model, faults } = testApp();
+    const bug = new Error('bug');
+    model.status = () => {
+      throw bug;
+    };
+    expect(await get('/v1/status', app)).toMatchObject({
+      status: 500,
+      body: { title: 'The request has failed: a bug' },
+    });
+    expect(faults).toEqual([bug]);
+    expect((await get('/healthz', app)).status).toBe(200);
+  });
+});
+
+describe('what is wrong with a request', () => {
+  it.each([
+    ['/v1/ipcache?limit=0', 400, { field: 'limit' }],
+    ['/v1/ipcache?limit=1001', 400, { field: 'limit' }],
+    ['/v1/ipcache?nonsense=1', 400, { field: 'nonsense' }],
+    ['/v1/ipcache?within=10.0.0.0/33', 400, { field: 'within', value: '10.0.0.0/33' }],
+    ['/v1/ipcache?node=x', 400, { field: 'node', value: 'x' }],
+    ['/v1/ipcache?pod=x', 400, { field: 'pod', value: 'x', allowed: 'namespace/name' }],
+    ['/v1/ipcache?continue=9.9', 410, { field: 'continue', value: '9.9' }],
+    ['/v1/ipcache?continue=9.9&identity=5', 400, { field: 'identity' }],
+    ['/v1/ipcache/lookup/10.0.0.0%2F8', 400, { field: 'ip', value: '10.0.0.0/8' }],
+    ['/v1/ipcache/lookup/x', 400, { field: 'ip', value: 'x' }],
+    ['/v1/ipcache/lookup/11.0.0.1', 404, { field: 'ip', value: '11.0.0.1' }],
+    ['/v1/ipcache/explain/10.0.0.0/16', 404, { field: 'ip', value: '10.0.0.0/16' }],
+    ['/v1/services/shop/x', 404, { value: 'shop/x' }],
+    ['/v1/nodes/baltic/x', 404, { value: 'baltic/x' }],
+    ['/v1/identities/x', 400, { field: 'identity' }],
+    ['/v1/identities/5', 404, { field: 'identity', value: '5' }],
+    ['/v1/monitor?types=ip,pod', 400, { field: 'types', value: 'ip,pod', allowed: 'ip, service, node' }],
+    ['/v1/monitor?from=soon', 400, { field: 'from', value: 'soon' }],
+    ['/v1', 404, {}],
+    ['/', 404, {}],
+  ])('%s: %i %j', async (path, status, about) => {
+    const answer = await get(path);
+    expect(answer).toMatchObject({ status, type: 'application/problem+json', body: { status, ...about } });
+    expect(answer.body.detail).toMatch(/\.$/);
+  });
+
+  it.each(['PUT', 'DELETE', 'PATCH', 'OPTIONS'])('%s: 405', async (method) => {
+    const answer = await testApp().app.request('/v1/ipcache', { method });
+    expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
+  });
+
+  it('is said of whatever is sent, never with a 5xx', async () => {
+    const { app, faults } = testApp();
+    const words = fc.constantFrom(
+      'v1',
+      'ipcache',
+      'lookup',
+      'explain',
+      'services',
+      'nodes',
+      'identities',
+      'monitor',
+      '10.0.0.1',
+      '%',
+      '%2F',
+      '..',
+      '__proto__',
+    );
+    const segment = fc.oneof(
+      words,
+      fc.string({ maxLength: 20 }).map(encodeURIComponent),
+      fc.string({ maxLength: 8 }),
+    );
+    const name = fc.constantFrom(
+      'limit',
+      'continue',
+      'within',
+      'prefix',
+      'identity',
+      'pod',
+      'node',
+      'types',
+      'x',
+    );
+    const value = fc.oneof(
+      fc.string({ maxLength: 30 }),
+      fc.constantFrom('1', '-1', '1e99', '::', '10.0.0.0/8', '1.1'),
+    );
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(segment, { maxLength: 6 }),
+        fc.array(fc.tuple(name, value), { maxLength: 3 }),
+        async (segments, parameters) => {
+          const url = `http://localhost/${segments.join('/')}?${new URLSearchParams(parameters)}`;
+          fc.pre(URL.canParse(url));
+          const answer = await app.request(url);
+          await answer.body?.cancel();
+          expect(answer.status).toBeLessThan(500);
+        },
+      ),
+    );
+    expect(faults).toEqual([]);
+  });
+});
+
+describe('/openapi.json', () => {
+  it('describes every answer', async () => {
+    const { app } = testApp();
+    const { body } = await get('/openapi.json', app);
+    const ajv = new Ajv2020({ strict: false, formats: { uri: true } });
+    ajv.addSchema(body, 'openapi');
+    const paths = body.paths as Readonly<Record<string, unknown>>;
+    const filled = (path: string): string =>
+      path
+        .replace('{ip}/{length}', '10.0.0.0/8')
+        .replace('{ip}', '10.0.0.1')
+        .replace('{namespace}/{name}', 'shop/checkout')
+        .replace('{cluster}/{name}', 'baltic/node-1')
+        .replace('{identity}', '1234');
+    const checked: string[] = [];
+    for (const path of Object.keys(paths)) {
+      if (path === '/v1/lookup' || path === '/v1/monitor' || path === '/metrics') continue;
+      for (const [asked, status] of [
+        [filled(path), '200'],
+        [`${filled(path)}?limit=x`, 'default'],
+      ] as const) {
+        const answer = await get(asked, app);
+        const media = status === '200' ? 'application~1json' : 'application~1problem+json';
+        if (status === 'default' && answer.status === 200) continue; // it has no such parameter, and takes no notice
+        const pointer = `#/paths/${path.replaceAll('/', '~1')}/get/responses/${status}/content/${media}/schema`;
+        const validate = ajv.compile({ $ref: `openapi${encodeURI(pointer)}` });
+        expect({ asked, valid: validate(answer.body), errors: validate.errors }).toEqual({
+          asked,
+          valid: true,
+          errors: null,
+        });
+        checked.push(asked);
+      }
+    }
+    expect(checked.length).toBeGreaterThan(15);
+  });
+});

@@ -1,0 +1,86 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ChangeFeed, type FeedRead } from '../../src/api/change-feed.ts';
+import { TestModel } from './support/model.ts';
+
+/** Reads until there is nothing more. */
+function readAll(feed: ChangeFeed, from: number, limit: number): { keys: string[]; reads: FeedRead[] } {
+  const reads: FeedRead[] = [];
+  let revision = from;
+  do {
+    const read = feed.read(revision, limit);
+    reads.push(read);
+    revision = read.revision;
+  } while (revision !== feed.revision);
+  return { keys: reads.flatMap(({ changes }) => changes.map(({ key }) => key)), reads };
+}
+
+describe('a reader of the change feed', () => {
+  it('learns of each key once, in the order of the latest changes, whatever it reads at a time', () => {
+    const KEYS = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.0/8'];
+    const prefixOf = (key: string): string => (key.includes('/') ? key : `${key}/32`);
+    fc.assert(
+      fc.property(
+        fc.array(fc.record({ key: fc.constantFrom(...KEYS), identity: fc.integer({ min: 1, max: 9 }) })),
+        fc.nat({ max: 40 }),
+        fc.integer({ min: 1, max: 5 }),
+        (writes, from, limit) => {
+          const model = new TestModel();
+          const feed = new ChangeFeed(model, model.clock);
+          feed.follow();
+          const happened: string[] = []; // the model: every change, one after the other
+          for (const { key, identity } of writes) {
+            if (model.ipcache.upsert(key, { identity, source: 'k8s' }) === 'applied')
+              happened.push(prefixOf(key));
+          }
+          const since = happened.slice(from);
+          const expected = since.filter((key, at) => since.lastIndexOf(key) === at);
+          const { keys, reads } = readAll(feed, from, limit);
+          expect(reads[0]?.missed).toBe(from > happened.length);
+          if (from <= happened.length) expect(keys).toEqual(expected);
+        },
+      ),
+    );
+  });
+
+  it('that is too far behind misses changes and is told so, and goes on with what comes', () => {
+    const model = new TestModel();
+    const feed = new ChangeFeed(model, model.clock, 4);
+    feed.follow();
+    for (let i = 1; i <= 6; i++) model.ipcache.upsert(`10.0.0.${i}`, { identity: i, source: 'k8s' });
+    expect(feed.read(1, 10)).toEqual({ changes: [], revision: 6, missed: true });
+    expect(feed.read(2, 10)).toMatchObject({ missed: false, revision: 6 });
+    expect(feed.read(2, 10).changes.map(({ key }) => key)).toEqual([3, 4, 5, 6].map((i) => `10.0.0.${i}/32`));
+  });
+
+  it('is told of services and nodes by their names, and of nothing that was there before', () => {
+    const model = new TestModel().fill();
+    const feed = new ChangeFeed(model, model.clock);
+    feed.follow();
+    expect(feed.revision).toBe(0);
+    model.nodes.nodeUpdated({ cluster: 'baltic', name: 'node-2', source: 'clustermesh' });
+    model.services.deleteService({ namespace: 'shop', name: 'checkout' });
+    expect(feed.read(0, 10).changes).toMatchObject([
+      { revision: 1, type: 'node', key: 'baltic/node-2', at: model.clock.wallTime() },
+      { revision: 2, type: 'service', key: 'shop/checkout' },
+    ]);
+  });
+
+  it('that waits is woken by a change, by its signal, and by the end of the feed', async () => {
+    const model = new TestModel();
+    const feed = new ChangeFeed(model, model.clock);
+    const following = feed.follow();
+    const signal = new AbortController();
+    const byChange = feed.changed(0, signal.signal);
+    model.ipcache.upsert('10.0.0.1', { identity: 1, source: 'k8s' });
+    await byChange;
+    await feed.changed(0, signal.signal); // at once: there is one
+    const bySignal = feed.changed(1, signal.signal);
+    signal.abort();
+    await bySignal;
+    const byEnd = feed.changed(1, new AbortController().signal);
+    following();
+    await byEnd;
+    expect(feed.ended).toBe(true);
+  });
+});

@@ -1,0 +1,75 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ListPages, type Page } from '../../src/api/list-pages.ts';
+import { ProblemError } from '../../src/api/problem.ts';
+import { FakeClock } from '../agent/support/fake-clock.ts';
+
+function listing(items: readonly (number | undefined)[]): {
+  revision: number;
+  items: Iterator<number | undefined>;
+} {
+  return { revision: 7, items: items[Symbol.iterator]() };
+}
+
+function problemOf(use: () => unknown): unknown {
+  try {
+    use();
+  } catch (error) {
+    return error instanceof ProblemError ? error.document : error;
+  }
+  return undefined;
+}
+
+describe('a list in pages', () => {
+  it('is the whole list, also when every page is asked for twice', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.option(fc.nat(), { nil: undefined })),
+        fc.integer({ min: 1, max: 4 }),
+        fc.boolean(),
+        (items, limit, twice) => {
+          const pages = new ListPages<number>(new FakeClock());
+          let page: Page<number> = pages.begin(listing(items), limit);
+          const read = [...page.items];
+          while (page.continue !== undefined) {
+            const token = page.continue;
+            page = pages.next(token, limit);
+            if (twice) expect(pages.next(token, limit)).toEqual(page);
+            expect(page.items.length).toBeLessThanOrEqual(limit);
+            expect(page.revision).toBe(7);
+            read.push(...page.items);
+          }
+          expect(read).toEqual(items.filter((item) => item !== undefined));
+        },
+      ),
+    );
+  });
+
+  it('looks at no more than 10,000 items for a page, and goes on from there', () => {
+    const pages = new ListPages<number>(new FakeClock());
+    const page = pages.begin(listing([...new Array<undefined>(10_000).fill(undefined), 5]), 10);
+    expect(page.items).toEqual([]);
+    expect(pages.next(page.continue ?? '', 10)).toEqual({ items: [5], revision: 7 });
+  });
+
+  it('is held for a minute, and 32 at a time', async () => {
+    const clock = new FakeClock();
+    const pages = new ListPages<number>(clock);
+    const first = pages.begin(listing([1, 2]), 1).continue ?? '';
+    const rest = Array.from({ length: 32 }, () => pages.begin(listing([1, 2]), 1).continue ?? '');
+    expect(problemOf(() => pages.next(first, 1))).toMatchObject({
+      status: 410,
+      field: 'continue',
+      value: first,
+    });
+    expect(pages.next(rest[0] ?? '', 1).items).toEqual([2]);
+    await clock.advance(60_000);
+    expect(problemOf(() => pages.next(rest[1] ?? '', 1))).toMatchObject({ status: 410 });
+  });
+
+  it.each(['', 'x', '1', '1.x', '99.1'])('has no page %j: 410', (token) => {
+    const pages = new ListPages<number>(new FakeClock());
+    pages.begin(listing([1, 2, 3]), 1);
+    expect(problemOf(() => pages.next(token, 1))).toMatchObject({ status: 410 });
+  });
+});

@@ -1,0 +1,82 @@
+import type { KnownIdentity, ReadModel } from '../../../src/api/read-model.ts';
+import type { StatusDocument } from '../../../src/api/status-document.ts';
+import type { RejectionStatus } from '../../../src/base/rejection.ts';
+import type { Labels } from '../../../src/identity/labels.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
+import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
+import { createService } from '../../../src/servicecache/service.ts';
+import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+import { FakeClock } from '../../agent/support/fake-clock.ts';
+
+const CHECKOUT: Labels = [{ source: 'k8s', key: 'app', value: 'checkout' }];
+
+/** Engines of a cluster `own`, and a status that says little. */
+export class TestModel implements ReadModel {
+  readonly clock: FakeClock = new FakeClock();
+  readonly ipcache: IPCache = new IPCache();
+  readonly services: ServiceCache = new ServiceCache({ clusterName: 'own' });
+  readonly nodes: NodeManager;
+
+  constructor() {
+    const { clock, ipcache } = this;
+    this.nodes = new NodeManager({
+      ...{ ipcache, clock, clusterName: 'own', localNodeName: 'here' },
+      random: () => 0.5,
+    });
+  }
+
+  readonly labelsOf = (identity: number): Labels | undefined => (identity === 1234 ? CHECKOUT : undefined);
+
+  identities(): readonly KnownIdentity[] {
+    return [{ identity: 1234, labels: CHECKOUT, cluster: 'own' }];
+  }
+
+  rejections(): RejectionStatus {
+    return { total: 0, byReason: {}, recent: [] };
+  }
+
+  status(): StatusDocument {
+    const { prefixes, revision } = { prefixes: this.ipcache.size, revision: this.ipcache.revision };
+    return {
+      ...{ cluster: 'own', clusterID: 1, kvstore: 'memory', syncedMs: 5, clusters: [], configProblems: [] },
+      ipcache: { prefixes, revision, shadowed: 0, overruled: 0, listenerFaults: 0 },
+      nodes: { nodes: this.nodes.size, overruled: 0, heldBack: [] },
+      services: { announced: 0, backends: 0, contested: 0, unknown: 0, listenerFaults: 0 },
+      rejected: { total: 0, byReason: {}, recent: [] },
+    };
+  }
+
+  /** One thing of every kind. */
+  fill(): this {
+    const k8s = {
+      namespace: 'shop',
+      podName: 'checkout-1',
+      namedPorts: new Map([['http', { port: 8080, protocol: 6 }]]),
+    };
+    this.ipcache.upsert('10.0.0.1', { identity: 1234, source: 'kvstore', hostIP: '192.168.0.1', k8s });
+    this.ipcache.upsert('10.0.0.1/32', { identity: 9, source: 'k8s' });
+    this.ipcache.upsert('10.0.0.0/8', { identity: 77, source: 'clustermesh', owner: 'baltic' });
+    const id = { namespace: 'shop', name: 'checkout' };
+    const ports = [['http', { port: 8080, protocol: 6 }]] as const;
+    this.services.updateService(
+      createService({
+        ...{ id, clusterIPs: ['172.16.0.10'], addressing: 'assigned', global: true },
+        ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]],
+      }),
+    );
+    this.services.updateEndpoints(
+      createEndpointSlice({
+        ...{ service: id, name: 'slice-1' },
+        backends: [createBackend({ address: '10.0.0.1', ports })],
+      }),
+    );
+    this.services.markSynced();
+    this.nodes.nodeUpdated({
+      ...{ cluster: 'baltic', name: 'node-1', source: 'clustermesh' },
+      addresses: [{ type: 'InternalIP', ip: '192.168.7.1' }],
+      labels: new Map([['zone', 'a']]),
+    });
+    return this;
+  }
+}

@@ -1,0 +1,28 @@
+import type { ApiApp, ApiContext } from '../../../src/api/api-context.ts';
+import { createApp } from '../../../src/api/app.ts';
+import { ChangeFeed } from '../../../src/api/change-feed.ts';
+import { TestModel } from './model.ts';
+
+/** An API over a {@link TestModel} that holds one thing of every kind. */
+export interface TestApp extends Pick<ApiContext, 'feed'> {
+  readonly app: ApiApp;
+  readonly model: TestModel;
+  /** What requests have failed with because of a bug. */
+  readonly faults: unknown[];
+  /** What keeps it from being ready. */
+  readonly blocking: string[];
+}
+
+/** Makes one. */
+export function testApp(model: TestModel = new TestModel().fill()): TestApp {
+  const feed = new ChangeFeed(model, model.clock);
+  feed.follow();
+  const faults: unknown[] = [];
+  const blocking: string[] = [];
+  const app = createApp({
+    ...{ model, feed, clock: model.clock, instance: 'abc', version: '1.2.3' },
+    blockers: () => blocking,
+    onFault: (error) => faults.push(error),
+  });
+  return { app, model, feed, faults, blocking };
+}

@@ -1,0 +1,109 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runCommand } from '../../src/cli/program.ts';
+import { ATLANTIC, dpcache, example } from './support/run.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'dpcache-'));
+const SOCKET = ['--socket', join(folder, 'dpcache.sock')];
+const stop = new AbortController();
+let agent: Promise<number>;
+let shown = '';
+
+beforeAll(async () => {
+  let ready = (): void => {};
+  const started = new Promise<void>((resolve) => {
+    ready = resolve;
+  });
+  const stdout = {
+    write: (text: string) => {
+      shown += text;
+      if (shown.includes('Every change is shown')) ready();
+    },
+  };
+  const words = ['agent', ...ATLANTIC, '--manifests', example('services.yaml'), ...SOCKET, '--listen', '0'];
+  agent = runCommand(words, { stdout, stderr: stdout, env: {}, signal: stop.signal });
+  await started;
+});
+
+afterAll(async () => {
+  stop.abort();
+  expect(await agent).toBe(0);
+  rmSync(folder, { recursive: true });
+});
+
+/** The answer of the running agent must be that of an agent that is started for the question. */
+const QUESTIONS: readonly (readonly string[])[] = [
+  ['ipcache', 'list'],
+  ['ipcache', 'list', '--within', '10.10.0.0/24', '-o', 'json'],
+  ['ipcache', 'list', '--pod', 'shop/checkout-00000'],
+  ['ipcache', 'list', '--of-cluster', 'baltic', '-o', 'json'],
+  ['ipcache', 'get', '172.20.7.7', '-o', 'json'],
+  ['ipcache', 'get', '10.10.0.0/16'],
+  ['ipcache', 'get', '9.9.9.9'],
+  ['ipcache', 'explain', '10.10.0.12'],
+  ['ipcache', 'explain', '10.10.0.12/32', '-o', 'json'],
+  ['service', 'list', '-o', 'json'],
+  ['service', 'get', 'shop/checkout'],
+  ['service', 'explain', 'shop/checkout', '-o', 'json'],
+  ['service', 'get', 'shop/nothing'],
+  ['node', 'list'],
+  ['node', 'list', '--of-cluster', 'baltic', '-o', 'json'],
+  ['node', 'get', 'baltic/baltic-node-1', '-o', 'json'],
+  ['identity', 'list'],
+  ['identity', 'list', '--label', 'k8s:app=checkout', '-o', 'json'],
+  ['identity', 'get', '66536'],
+  ['identity', 'get', '5'],
+];
+
+describe('a running agent', () => {
+  it.each(QUESTIONS.map((words) => [words.join(' '), words] as const))('answers %s', async (_, words) => {
+    const own = await dpcache(...words, ...ATLANTIC, '--manifests', example('services.yaml'));
+    expect(await dpcache(...words, ...SOCKET)).toEqual(own);
+    expect(own.stdout + own.stderr).not.toBe('');
+  });
+
+  it('answers status and clustermesh status', async () => {
+    const { status, stdout } = await dpcache('status', ...SOCKET);
+    expect(status).toBe(0);
+    expect(stdout).toContain('339 prefixes, 12 nodes, 5 services with 156 backends');
+    expect((await dpcache('clustermesh', 'status', ...SOCKET)).stdout).toContain(
+      'baltic: connected, complete',
+    );
+  });
+
+  it('says where it can be asked', () => {
+    expect(shown).toContain(`dpcache status --socket ${folder}/dpcache.sock`);
+    expect(shown).toMatch(/Its API: http:\/\/127\.0\.0\.1:\d+\/v1\/status/);
+  });
+
+  it('refuses a second one on its socket', async () => {
+    const second = await dpcache('agent', ...ATLANTIC, ...SOCKET);
+    expect(second).toMatchObject({ status: 1 });
+    expect(second.stderr).toContain(`is served by the agent with pid ${process.pid}`);
+  });
+});
+
+describe('without an agent', () => {
+  it('a question says how to start one', async () => {
+    expect(await dpcache('status', '--socket', join(folder, 'none.sock'))).toEqual({
+      status: 1,
+      stdout: '',
+      stderr: `dpcache: ${folder}/none.sock: no agent serves it; start one with dpcache agent, name its socket with --socket, or say what to follow with --load or --kvstore\n`,
+    });
+  });
+
+  it.each([
+    [['--listen', 'x'], 2, /It must be a port, or address:port/],
+    [['--listen', '127.0.0.1:70000'], 2, /It must be a port/],
+    [['--listen', '0.0.0.0:0'], 1, /only with --listen-token or --listen-client-ca/],
+    [['--listen-token', '/nowhere'], 1, /--listen-token \/nowhere: there is no such file/],
+    [['--listen', '0', '--listen-cert', '/dev/null'], 1, /belong together/],
+    [['--listen', '0', '--listen-token', '/dev/null'], 1, /it is empty/],
+  ])('an agent with %j: status %i', async (words, status, why) => {
+    const run = await dpcache('agent', ...ATLANTIC, '--no-socket', ...words);
+    expect(run.status).toBe(status);
+    expect(run.stderr).toMatch(why);
+  });
+});
