@@ -56,8 +56,8 @@ export class EntryView {
 
   /**
    * The visible entries whose prefixes lie in `prefix` (a CIDR; an IP stands for itself), in order: by address, a prefix
-   * before what it contains. Empty for what is neither. Costs a probe for every address and prefix that `prefix` has
-   * room for, where these are fewer than the entries (a /24: some hundred), else a look at every entry; and a sort.
+   * before what it contains. Empty for what is neither. Costs a look at each of them and at
+   * some thousand neighbours, a few µs; and a sort.
    */
   within(prefix: string): readonly KeyedEntry[] {
     const around = prefixRegister();

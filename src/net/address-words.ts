@@ -36,17 +36,3 @@ export function maskWords(words: AddressWords, length: number): void {
   words.w2 &= wordMask(length - 64);
   words.w3 &= wordMask(length - 96);
 }
-
-const WORDS = ['w0', 'w1', 'w2', 'w3'] as const;
-
-/** Makes it the next prefix of `length` (1 to the family's bits), in place; after the last comes the first. */
-export function stepWords(words: AddressWords, length: number): void {
-  let step = 1 << (31 - ((length - 1) & 31));
-  for (let at = (length - 1) >>> 5; at >= 0; at--) {
-    const word = WORDS[at] ?? 'w0';
-    const next = (words[word] + step) | 0;
-    words[word] = next;
-    if (next >>> 0 >= step >>> 0) return;
-    step = 1; // carried into the word above
-  }
-}

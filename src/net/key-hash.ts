@@ -1,9 +1,10 @@
 import { assert } from '../base/assert.ts';
 import { Int32Rows } from '../base/int32-rows.ts';
 import { SharedPages } from '../base/shared-pages.ts';
-import type { AddressWords, Family } from './address-words.ts';
+import { type AddressWords, addressBits, type Family } from './address-words.ts';
+import { type AddressColumn, SegmentTree } from './segment-tree.ts';
 
-// A bucket is two words: the hash of a key, and its slot (plus one) with six bits that say which length it has.
+// A bucket is two words: the tag of a key, and its slot (plus one) with six bits that say which length it has.
 const SLOT_BITS = 26; // 67 million keys
 const SLOT_MASK: number = (1 << SLOT_BITS) - 1;
 const KIND_MASK: number = ~SLOT_MASK;
@@ -14,26 +15,21 @@ const DELETED: number = SLOT_MASK; // the slot that this would be is never given
 const IPV4_KINDS = 34;
 const IPV6_KINDS: number = 64 - IPV4_KINDS;
 
+// 8 buckets of 8 bytes are a cache line: prefixes that differ in no more than their last three bits have one.
+const LINE_BITS = 3;
+const LINE_MASK: number = (1 << LINE_BITS) - 1;
+
+/** 2^32 divided by the golden ratio: its multiples spread consecutive numbers evenly. Odd: different ones stay different. */
+const GOLDEN = 0x9e37_79b1;
+
 // Segments lie in pages of 2: few arrays, an empty index is small, and a page that a fork shares is copied in a few µs.
 const PAGE_BITS = 1;
 const PAGE_MASK: number = (1 << PAGE_BITS) - 1;
 
-/** How a {@link KeyHash} grows; tests make it small. */
-export interface KeyHashSizes {
-  /** A segment has 2 to the power of this many buckets, 3 or more, and is full when 4 of 5 are taken. */
-  readonly segmentBits: number;
-  /** How many bits of a hash choose the segment. What no segment takes any more is kept in a map. */
-  readonly maxDepth: number;
-}
-
-// 1,024 buckets: about 20 µs to split the 819 keys, and 16 KiB a page. 2^20 segments hold 850 million keys: only keys
-// made to collide ever get there.
-const SIZES: KeyHashSizes = { segmentBits: 10, maxDepth: 20 };
-
-/** The first `depth` bits of a hash. A shift by 32 would be one by 0: depth 0 takes two steps. */
-function leadingBits(hash: number, depth: number): number {
-  return (hash >>> 1) >>> (31 - depth);
-}
+/** A segment has 2 to the power of this many buckets and is full when 4 of 5 are taken: about 20 µs to split the 819 keys. */
+const SEGMENT_BITS = 10;
+/** So few that the keys at one address, at most 130, do not fill half a segment. */
+const LEAST_SEGMENT_BITS = 9;
 
 /** The upper six bits of a bucket's second word. For IPv4 they tell the length exactly. */
 function kindOf(family: Family, word: number): number {
@@ -51,13 +47,11 @@ function countLive(buckets: Int32Array): number {
   return live;
 }
 
-function overflowKey({ w0, w1, w2, w3 }: Readonly<AddressWords>, word: number): string {
-  return `${word},${w0},${w1},${w2},${w3}`;
-}
+const register: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
 /** One round of hashing; for a fixed `hash` a bijection of `word`. */
 export function mix(hash: number, word: number): number {
-  const h = Math.imul(hash ^ word, 0x9e37_79b1); // 2^32 divided by the golden ratio: odd, so it can be undone
+  const h = Math.imul(hash ^ word, GOLDEN);
   return h ^ (h >>> 15);
 }
 
@@ -78,50 +72,52 @@ export function familyOfWord(word: number): Family {
 }
 
 /**
- * An extendible hash over keys of address words and a length word, in typed arrays. Each key has a slot.
+ * A hash over keys of address words and a length word, in typed arrays, that grows in small steps and keeps neighbours
+ * together. Each key has a slot.
  *
- *     hash ─► directory ─► segment ─► bucket: hash │ kind·slot ─► keys:  w0 │ length word      8 bytes a key
- *             2^depth      1,024 buckets                          wide:  w1 │ w2 │ w3          12 more for IPv6
+ *     address ─► SegmentTree ─► segment ─► line ─► bucket: tag │ kind·slot ─► keys:  w0 │ length word      8 bytes a key
+ *                               1,024 buckets                                  wide:  w1 │ w2 │ w3          12 more for IPv6
  *
- * A segment holds the keys whose hash begins with the same bits. When it is full, one bit more splits it in two;
- * buckets hold the whole hash, so that this reads no key. The hash grows by such small steps, no insertion stalls,
- * and no probe is longer than a segment. Slots of removed keys form a list through their key rows: the last one
- * freed is used first. Index: 10 to 20 bytes a key.
+ * A segment holds the keys of a run of addresses: a {@link SegmentTree} says which. When it is full, it is split between
+ * two of its keys. In it keys are hashed by their *stems*, prefixes without their last three bits: those of one stem share a
+ * cache line. So work in the order of addresses, or nearly, finds most lines warm, work in random order needs one line for
+ * an IPv4 key, no insertion stalls, and no probe is longer than a segment, whoever chose the keys. Slots of removed keys
+ * form a list through their key rows: the last one freed is used first. Index: 10 to 20 bytes a key.
  *
- * For one length the hash of an IPv4 key is a bijection of its address: equal hash and kind mean equal keys, and
- * `find` touches a single cache line. An IPv6 key is compared in full.
+ * The tag of an IPv4 key is its address: equal tag and kind mean equal keys. That of an IPv6 key is a hash, and the key is
+ * compared in full.
  */
 export class KeyHash {
   readonly #seed: number;
-  readonly #sizes: KeyHashSizes;
+  readonly #segmentBits: number;
   readonly #bucketMask: number;
+  /** Leaves the upper bits of a hash, as many as there are lines. */
+  readonly #lineShift: number;
   readonly #segmentWords: number;
   /** How many buckets of a segment may be taken before it is split. */
   readonly #full: number;
   #keys = new Int32Rows(2);
   #wide = new Int32Rows(3);
   #pages = new SharedPages<Int32Array>();
-  /** For each segment: how many leading bits its hashes share, and how many buckets are not empty. */
-  #depths: number[] = [];
+  #ipv4 = new SegmentTree(4);
+  #ipv6 = new SegmentTree(6);
+  /** For each segment how many buckets are not empty. */
   #used: number[] = [];
-  /** Slots by key of what no segment could take. */
-  #overflow: Map<string, number> = new Map();
-  #directory: Int32Array = new Int32Array(1);
-  #depth = 0;
   #size = 0;
   #limit = 0;
   /** The slot freed last, plus one; 0 when there is none. */
   #free = 0;
 
-  /** A `seed` that strangers do not know keeps them from choosing keys that collide. */
-  constructor(seed: number, sizes: KeyHashSizes = SIZES) {
-    const buckets = 1 << sizes.segmentBits;
+  /** A `seed` that strangers do not know keeps them from choosing keys that collide. Tests make segments small. */
+  constructor(seed: number, segmentBits: number = SEGMENT_BITS) {
+    assert(segmentBits >= LEAST_SEGMENT_BITS, 'a segment has room for the keys at one address');
+    const buckets = 1 << segmentBits;
     this.#seed = seed | 0;
-    this.#sizes = sizes;
+    this.#segmentBits = segmentBits;
     this.#bucketMask = buckets - 1;
+    this.#lineShift = 32 - segmentBits + LINE_BITS;
     this.#segmentWords = 2 * buckets;
     this.#full = 0.8 * buckets;
-    this.#addSegment(0);
   }
 
   get size(): number {
@@ -136,7 +132,7 @@ export class KeyHash {
   /** Bytes held. */
   get bytes(): number {
     const pages = (this.#pages.count << PAGE_BITS) * this.#segmentWords * Int32Array.BYTES_PER_ELEMENT;
-    return this.#keys.bytes + this.#wide.bytes + pages + this.#directory.byteLength;
+    return this.#keys.bytes + this.#wide.bytes + pages + this.#ipv4.bytes + this.#ipv6.bytes;
   }
 
   /**
@@ -144,15 +140,13 @@ export class KeyHash {
    * the first write to a page copies it.
    */
   fork(): KeyHash {
-    const fork = new KeyHash(this.#seed, this.#sizes);
+    const fork = new KeyHash(this.#seed, this.#segmentBits);
     fork.#keys = this.#keys.fork();
     fork.#wide = this.#wide.fork();
     fork.#pages = this.#pages.fork();
-    fork.#depths = this.#depths.slice();
+    fork.#ipv4 = this.#ipv4.fork();
+    fork.#ipv6 = this.#ipv6.fork();
     fork.#used = this.#used.slice();
-    fork.#overflow = new Map(this.#overflow);
-    fork.#directory = this.#directory.slice();
-    fork.#depth = this.#depth;
     fork.#size = this.#size;
     fork.#limit = this.#limit;
     fork.#free = this.#free;
@@ -161,20 +155,20 @@ export class KeyHash {
 
   /** The slot of a key, or -1. `words` are masked to the key's length. */
   find(words: Readonly<AddressWords>, word: number): number {
-    const hash = this.#hash(words, word);
+    const segment = this.#treeOf(words.family).at(words);
+    if (segment < 0) return -1;
+    const tag = this.#tag(words, word);
     const kind = kindOf(words.family, word);
-    const segment = this.#segmentOf(hash);
     const page = this.#pageOf(segment);
     const base = this.#baseOf(segment);
     const mask = this.#bucketMask;
-    for (let at = hash & mask; ; at = (at + 1) & mask) {
+    for (let at = this.#home(tag, kind); ; at = (at + 1) & mask) {
       const kindAndSlot = page[base + 2 * at + 1] ?? EMPTY;
-      if (kindAndSlot === EMPTY) break;
-      if (page[base + 2 * at] !== hash || (kindAndSlot & KIND_MASK) !== kind) continue;
+      if (kindAndSlot === EMPTY) return -1;
+      if (page[base + 2 * at] !== tag || (kindAndSlot & KIND_MASK) !== kind) continue;
       const slot = (kindAndSlot & SLOT_MASK) - 1;
       if (words.family === 4 ? kindAndSlot !== DELETED : this.#holds(slot, words, word)) return slot;
     }
-    return this.#overflow.size === 0 ? -1 : (this.#overflow.get(overflowKey(words, word)) ?? -1);
   }
 
   /** Adds a key that is not there and gives its slot. */
@@ -183,20 +177,35 @@ export class KeyHash {
     this.#keys.set(slot, 0, words.w0);
     this.#keys.set(slot, 1, word);
     if (words.family === 6) this.#setWide(slot, words);
-    const linked = this.#link(this.#hash(words, word), kindOf(words.family, word) | (slot + 1));
-    if (!linked) this.#overflow.set(overflowKey(words, word), slot);
+    this.#link(words, this.#tag(words, word), kindOf(words.family, word) | (slot + 1));
     this.#size++;
     return slot;
   }
 
   /** Removes a slot in use, whose key the caller knows: nothing is read of it. */
   remove(slot: number, words: Readonly<AddressWords>, word: number): void {
-    const overflown = this.#overflow.size > 0 && this.#overflow.delete(overflowKey(words, word));
-    if (!overflown) this.#unlink(this.#hash(words, word), slot);
+    const segment = this.#treeOf(words.family).at(words);
+    this.#unlink(segment, this.#home(this.#tag(words, word), kindOf(words.family, word)), slot);
     this.#keys.set(slot, 0, this.#free);
     this.#keys.set(slot, 1, 0);
     this.#free = slot + 1;
     this.#size--;
+  }
+
+  /**
+   * The slots of the keys at the addresses that begin with the first `length` bits of `words`, in no order, those of
+   * prefixes that are shorter among them. Costs a look at the buckets of the segments that have such addresses: of what is
+   * found, and of two segments. Keys must not be added or removed meanwhile.
+   */
+  *within(words: Readonly<AddressWords>, length: number): Generator<number, void, void> {
+    for (const segment of this.#treeOf(words.family).within(words, length)) {
+      const page = this.#pageOf(segment);
+      const base = this.#baseOf(segment);
+      for (let at = base; at < base + this.#segmentWords; at += 2) {
+        const kindAndSlot = page[at + 1] ?? EMPTY;
+        if (isLive(kindAndSlot)) yield (kindAndSlot & SLOT_MASK) - 1;
+      }
+    }
   }
 
   /** The length word of a slot's key; 0 when the slot is free. */
@@ -220,22 +229,45 @@ export class KeyHash {
     }
   }
 
-  /** The upper bits choose the segment, the lower ones the bucket. */
-  #hash(words: Readonly<AddressWords>, word: number): number {
-    let hash = mix(this.#seed ^ word, words.w0);
-    if (words.family === 6) hash = mix(mix(mix(hash, words.w1), words.w2), words.w3);
-    hash = Math.imul(hash ^ (hash >>> 13), 0x85eb_ca6b);
-    return hash ^ (hash >>> 16);
+  #treeOf(family: Family): SegmentTree {
+    return family === 4 ? this.#ipv4 : this.#ipv6;
+  }
+
+  /** The first word of a key's bucket. For IPv6 the upper bits are of the stem, the last three of the place in its line. */
+  #tag(words: Readonly<AddressWords>, word: number): number {
+    if (words.family === 4) return words.w0;
+    const length = Math.min(lengthOfWord(word), addressBits(6));
+    const at = (length - 1) >> 5; // the word in which the prefix ends; its bits there become a number
+    const { w0, w1, w2, w3 } = words;
+    const last = (at === 3 ? w3 : at === 2 ? w2 : at === 1 ? w1 : w0) >>> (-length & 31);
+    let hash = mix(this.#seed, length);
+    if (at > 0) hash = mix(hash, w0);
+    if (at > 1) hash = mix(hash, w1);
+    if (at > 2) hash = mix(hash, w2);
+    hash = Math.imul(hash ^ (last >>> LINE_BITS), GOLDEN);
+    return (hash & ~LINE_MASK) | (last & LINE_MASK);
+  }
+
+  /**
+   * Where in its segment a key would best be; an endpoint beside the CIDR over it. Stems that follow each other get lines
+   * that lie evenly; the places of a line are turned, so that not all keys begin with its first.
+   */
+  #home(tag: number, kindAndSlot: number): number {
+    const kind = kindAndSlot >>> SLOT_BITS;
+    let stem = tag;
+    let place = tag;
+    if (kind < IPV4_KINDS) {
+      // A shift by 32, of the prefix of length 0, would be none: it takes two steps.
+      place = kind > 32 ? tag : (tag >>> 1) >>> (31 - kind);
+      stem = Math.imul((place >>> LINE_BITS) ^ this.#seed, GOLDEN);
+    }
+    return ((stem >>> this.#lineShift) << LINE_BITS) | ((place + (stem >>> LINE_BITS)) & LINE_MASK);
   }
 
   #holds(slot: number, words: Readonly<AddressWords>, word: number): boolean {
     if (this.#keys.get(slot, 0) !== words.w0 || this.#keys.get(slot, 1) !== word) return false;
     const wide = this.#wide;
     return wide.get(slot, 0) === words.w1 && wide.get(slot, 1) === words.w2 && wide.get(slot, 2) === words.w3;
-  }
-
-  #segmentOf(hash: number): number {
-    return this.#directory[leadingBits(hash, this.#depth)] ?? 0;
   }
 
   /** Where a segment begins in its page. */
@@ -256,41 +288,43 @@ export class KeyHash {
   }
 
   /** Adds a segment without keys. */
-  #addSegment(depth: number): number {
-    const segment = this.#depths.length;
+  #addSegment(): number {
+    const segment = this.#used.length;
     if ((segment & PAGE_MASK) === 0) this.#pages.push(new Int32Array(this.#segmentWords << PAGE_BITS));
-    this.#depths.push(depth);
     this.#used.push(0);
     return segment;
   }
 
-  /** False when no segment can take the key: too many have the same hash. */
-  #link(hash: number, kindAndSlot: number): boolean {
-    let segment = this.#segmentOf(hash);
-    while ((this.#used[segment] ?? 0) >= this.#full) {
-      if (!this.#makeRoom(segment, hash)) return false;
-      segment = this.#segmentOf(hash);
+  #link(words: Readonly<AddressWords>, tag: number, kindAndSlot: number): void {
+    const tree = this.#treeOf(words.family);
+    let segment = tree.at(words);
+    if (segment < 0) {
+      segment = this.#addSegment();
+      tree.begin(segment);
     }
-    this.#place(segment, hash, kindAndSlot);
-    return true;
+    while ((this.#used[segment] ?? 0) >= this.#full) {
+      this.#makeRoom(tree, segment);
+      segment = tree.at(words);
+    }
+    this.#place(segment, tag, kindAndSlot);
   }
 
-  #place(segment: number, hash: number, kindAndSlot: number): void {
+  #place(segment: number, tag: number, kindAndSlot: number): void {
     const page = this.#writablePageOf(segment);
     const base = this.#baseOf(segment);
-    let at = hash & this.#bucketMask;
+    let at = this.#home(tag, kindAndSlot);
     while (isLive(page[base + 2 * at + 1] ?? EMPTY)) at = (at + 1) & this.#bucketMask;
     const bucket = base + 2 * at;
     if (page[bucket + 1] === EMPTY) this.#used[segment] = (this.#used[segment] ?? 0) + 1;
-    page[bucket] = hash;
+    page[bucket] = tag;
     page[bucket + 1] = kindAndSlot;
   }
 
-  #unlink(hash: number, slot: number): void {
-    const segment = this.#segmentOf(hash);
+  /** `home` is that of the slot's key. */
+  #unlink(segment: number, home: number, slot: number): void {
     const page = this.#writablePageOf(segment);
     const base = this.#baseOf(segment);
-    let at = hash & this.#bucketMask;
+    let at = home;
     while (((page[base + 2 * at + 1] ?? EMPTY) & SLOT_MASK) !== slot + 1) at = (at + 1) & this.#bucketMask;
     const next = (at + 1) & this.#bucketMask;
     const last = page[base + 2 * next + 1] === EMPTY;
@@ -298,42 +332,44 @@ export class KeyHash {
     if (last) this.#used[segment] = (this.#used[segment] ?? 0) - 1;
   }
 
-  /** Splits a full segment, or only clears it of deleted buckets; false when neither helps. */
-  #makeRoom(segment: number, hash: number): boolean {
+  /** Splits a full segment, or only clears it of deleted buckets where these are many. */
+  #makeRoom(tree: SegmentTree, segment: number): void {
     const page = this.#writablePageOf(segment);
     const base = this.#baseOf(segment);
-    const end = base + this.#segmentWords;
-    const { maxDepth } = this.#sizes;
-    const before = page.slice(base, end);
+    const before = page.slice(base, base + this.#segmentWords);
     const live = countLive(before);
-    const depth = this.#depths[segment] ?? 0;
-    const splits = live >= this.#full / 2;
-    if (splits && depth === maxDepth && live >= this.#full) return false;
-    if (splits && depth < maxDepth) this.#splitDirectory(segment, depth, leadingBits(hash, depth));
-    page.fill(0, base, end);
+    if (live >= this.#full / 2)
+      tree.split(segment, this.#addSegment(), this.#addressesOf(before, live), live);
+    page.fill(0, base, base + this.#segmentWords);
     this.#used[segment] = 0;
     for (let i = 0; i < before.length; i += 2) {
       const kindAndSlot = before[i + 1] ?? EMPTY;
-      const moved = before[i] ?? 0;
-      if (isLive(kindAndSlot)) this.#place(this.#segmentOf(moved), moved, kindAndSlot);
+      if (!isLive(kindAndSlot)) continue;
+      this.#readBucket(before[i] ?? 0, kindAndSlot);
+      this.#place(tree.at(register), before[i] ?? 0, kindAndSlot);
     }
-    return true;
   }
 
-  /** Gives the upper half of the hashes that begin with `prefix` a segment of their own. */
-  #splitDirectory(segment: number, depth: number, prefix: number): void {
-    if (depth === this.#depth) this.#doubleDirectory();
-    const upper = this.#addSegment(depth + 1);
-    this.#depths[segment] = depth + 1;
-    const span = 1 << (this.#depth - depth - 1);
-    this.#directory.fill(upper, (2 * prefix + 1) * span, (2 * prefix + 2) * span);
+  #addressesOf(buckets: Int32Array, live: number): AddressColumn {
+    const addresses = new Int32Array(4 * live);
+    let to = 0;
+    for (let i = 1; i < buckets.length; i += 2) {
+      const kindAndSlot = buckets[i] ?? EMPTY;
+      if (!isLive(kindAndSlot)) continue;
+      this.#readBucket(buckets[i - 1] ?? 0, kindAndSlot);
+      addresses[to] = register.w0;
+      addresses[to + 1] = register.w1;
+      addresses[to + 2] = register.w2;
+      addresses[to + 3] = register.w3;
+      to += 4;
+    }
+    return addresses;
   }
 
-  #doubleDirectory(): void {
-    const doubled = new Int32Array(this.#directory.length * 2);
-    for (let i = 0; i < doubled.length; i++) doubled[i] = this.#directory[i >>> 1] ?? 0;
-    this.#directory = doubled;
-    this.#depth++;
+  /** Writes the address of a bucket's key to the register; that of an IPv4 key is in the bucket. */
+  #readBucket(tag: number, kindAndSlot: number): void {
+    if (kindAndSlot >>> SLOT_BITS < IPV4_KINDS) register.w0 = tag;
+    else this.readWords((kindAndSlot & SLOT_MASK) - 1, register);
   }
 
   #takeSlot(): number {

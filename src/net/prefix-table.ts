@@ -35,8 +35,8 @@ export interface PrefixTable {
    */
   slots(isWanted?: (slot: number) => boolean): Generator<number, void, void>;
   /**
-   * The slots of the keys whose addresses all lie in `prefix`, in no order. Costs a probe for each key that there may
-   * be, or a look at all keys, whichever is less. Keys must not be added or removed meanwhile.
+   * The slots of the keys whose addresses all lie in `prefix`, in no order. Costs a look at each of them and at some
+   * neighbours. Keys must not be added or removed meanwhile.
    */
   covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void>;
   /** The same keys in the same slots. Writes to either do not show in the other. */

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { PAGE_ROWS } from '../../src/base/int32-rows.ts';
+import { maskWords } from '../../src/net/address-words.ts';
 import { HashPrefixTable } from '../../src/net/hash-prefix-table.ts';
 import { KeyHash } from '../../src/net/key-hash.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
@@ -32,8 +33,8 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ op: fc.constant('fork' as const), nth: fc.nat() }) },
 );
 
-// Segments so small that they split, and so few that keys are left over, within a short history.
-const sizes = fc.record({ segmentBits: fc.constant(3), maxDepth: fc.integer({ min: 0, max: 4 }) });
+/** Segments so small that they split early. */
+const SMALL = 9;
 
 interface World {
   readonly fast: HashPrefixTable;
@@ -52,61 +53,56 @@ function textsOf(table: HashPrefixTable | MapPrefixTable, slots: Iterable<number
 describe('the hash prefix table does what the obvious table does', () => {
   it('for any history of insertions, removals and look-ups', () => {
     fc.assert(
-      fc.property(
-        fc.array(step, { maxLength: 80, size: 'max' }),
-        fc.integer(),
-        sizes,
-        (steps, seed, small) => {
-          // Several tables by and by, forked from each other: what is written to one must not show in another.
-          const first = new HashPrefixTable(seed, new KeyHash(seed, small));
-          const worlds: World[] = [{ fast: first, naive: new MapPrefixTable(), held: [] }];
-          let at = 0;
-          for (const each of steps) {
-            const { fast, naive, held } = worlds[at] ?? expect.fail();
-            if (each.op === 'insert') {
-              const wanted = key(each.text);
-              expect(fast.find(wanted)).toBe(naive.find(wanted));
-              if (naive.find(wanted) >= 0) continue;
-              expect(fast.insert(wanted)).toBe(naive.insert(wanted));
-              held.push(wanted);
-            } else if (each.op === 'remove') {
-              const [gone] = held.splice(each.nth % Math.max(held.length, 1), 1);
-              if (gone === undefined) continue;
-              fast.remove(fast.find(gone), gone);
-              naive.remove(naive.find(gone), gone);
-              expect(fast.find(gone)).toBe(-1);
-            } else if (each.op === 'match') {
-              const [one, other] = [key(each.text), key(each.text)];
-              const slot = naive.longestMatch(other);
-              expect(fast.longestMatch(one)).toBe(slot);
-              if (slot >= 0) expect(one).toEqual(other);
-            } else if (each.op === 'fork') {
-              worlds.push({ fast: fast.fork(), naive: naive.fork(), held: [...held] });
-              at = each.nth % worlds.length;
-            } else {
-              const within = key(each.text);
-              expect([...textsOf(fast, fast.covered(within))].sort()).toEqual(
-                [...textsOf(naive, naive.covered(within))].sort(),
-              );
-            }
-            expect(fast.size).toBe(naive.size);
+      fc.property(fc.array(step, { maxLength: 80, size: 'max' }), fc.integer(), (steps, seed) => {
+        // Several tables by and by, forked from each other: what is written to one must not show in another.
+        const first = new HashPrefixTable(seed, new KeyHash(seed, SMALL));
+        const worlds: World[] = [{ fast: first, naive: new MapPrefixTable(), held: [] }];
+        let at = 0;
+        for (const each of steps) {
+          const { fast, naive, held } = worlds[at] ?? expect.fail();
+          if (each.op === 'insert') {
+            const wanted = key(each.text);
+            expect(fast.find(wanted)).toBe(naive.find(wanted));
+            if (naive.find(wanted) >= 0) continue;
+            expect(fast.insert(wanted)).toBe(naive.insert(wanted));
+            held.push(wanted);
+          } else if (each.op === 'remove') {
+            const [gone] = held.splice(each.nth % Math.max(held.length, 1), 1);
+            if (gone === undefined) continue;
+            fast.remove(fast.find(gone), gone);
+            naive.remove(naive.find(gone), gone);
+            expect(fast.find(gone)).toBe(-1);
+          } else if (each.op === 'match') {
+            const [one, other] = [key(each.text), key(each.text)];
+            const slot = naive.longestMatch(other);
+            expect(fast.longestMatch(one)).toBe(slot);
+            if (slot >= 0) expect(one).toEqual(other);
+          } else if (each.op === 'fork') {
+            worlds.push({ fast: fast.fork(), naive: naive.fork(), held: [...held] });
+            at = each.nth % worlds.length;
+          } else {
+            const within = key(each.text);
+            expect([...textsOf(fast, fast.covered(within))].sort()).toEqual(
+              [...textsOf(naive, naive.covered(within))].sort(),
+            );
           }
-          for (const { fast, naive, held } of worlds) {
-            expect(textsOf(fast, fast.slots())).toEqual(textsOf(naive, naive.slots()));
-            for (const { family, length, form } of held) {
-              expect(fast.countOf(family, length, form)).toBe(naive.countOf(family, length, form));
-            }
+          expect(fast.size).toBe(naive.size);
+        }
+        for (const { fast, naive, held } of worlds) {
+          expect(textsOf(fast, fast.slots())).toEqual(textsOf(naive, naive.slots()));
+          for (const { family, length, form } of held) {
+            expect(fast.countOf(family, length, form)).toBe(naive.countOf(family, length, form));
           }
-        },
-      ),
+        }
+      }),
     );
   });
 
   it.each([
-    ['1,024', 3_000, undefined],
-    ['32', 1_000, { segmentBits: 5, maxDepth: 20 }],
-  ])('through growth to several segments of %s buckets, and back to empty', (_, keys, sizes) => {
-    const fast = new HashPrefixTable(7, new KeyHash(7, sizes));
+    ['1,024', 3_000, 10],
+    ['512', 3_000, SMALL],
+  ])('through growth to several segments of %s buckets, and back to empty', (_, keys, bits) => {
+    const fast = new HashPrefixTable(7, new KeyHash(7, bits));
     const naive = new MapPrefixTable();
     const register = prefixRegister();
     const next = randomWords();
@@ -139,21 +135,21 @@ describe('the hash prefix table does what the obvious table does', () => {
   });
 
   it('when buckets of removed keys have filled a segment', () => {
-    const fast = new HashPrefixTable(1, new KeyHash(1, { segmentBits: 5, maxDepth: 20 }));
+    const fast = new HashPrefixTable(1, new KeyHash(1, SMALL));
     const register = key('10.0.0.0');
-    for (let i = 0; i < 1_000; i++) {
+    for (let i = 0; i < 10_000; i++) {
       register.w0 = i;
       const slot = fast.insert(register);
       expect(fast.find(register)).toBe(slot);
       fast.remove(slot, register);
     }
     expect(fast.slotLimit).toBe(1);
-    expect(fast.bytes).toBeLessThan(1 << 13);
+    expect(fast.bytes).toBeLessThan(1 << 14);
   });
 
   it('when strangers choose IPv6 keys that all have one hash', () => {
-    const fast = new HashPrefixTable(0, new KeyHash(0, { segmentBits: 5, maxDepth: 3 }));
-    const keys = Array.from({ length: 200 }, (_, i) => collidingKey(i));
+    const fast = new HashPrefixTable(0, new KeyHash(0, SMALL));
+    const keys = Array.from({ length: 600 }, (_, i) => collidingKey(i));
     for (const each of keys) {
       expect(fast.find(each)).toBe(-1);
       fast.insert(each);
@@ -161,11 +157,102 @@ describe('the hash prefix table does what the obvious table does', () => {
     keys.forEach((each, slot) => {
       expect(fast.find(each)).toBe(slot);
     });
-    expect(fast.find(collidingKey(200))).toBe(-1);
+    expect(fast.find(collidingKey(600))).toBe(-1);
     for (const each of keys) fast.remove(fast.find(each), each);
     expect([fast.size, ...keys.map((each) => fast.find(each))].every((slot) => slot <= 0)).toBe(true);
   });
 });
+
+type Next = () => number;
+
+/** Keys of nodes with a /24 each, about half full, and of IPv6 hosts, with the CIDRs of their nodes; by text. */
+function keysByText(next: Next): string[] {
+  const keys: string[] = [];
+  for (let node = 0; node < 128; node++) {
+    keys.push(`10.0.${node}.0/24`, `fd00:10:0:${node.toString(16)}::/64`);
+    for (let host = 0; host < 256; host++) {
+      if (next() < 0)
+        keys.push(`10.0.${node}.${host}`, `fd00:10:0:${node.toString(16)}::${host.toString(16)}`);
+    }
+  }
+  return keys.sort();
+}
+
+/** Addresses and CIDRs anywhere. */
+function keysAnywhere(next: Next): string[] {
+  return Array.from({ length: 40_000 }, (_, i) => {
+    const address = i % 3 === 0 ? ipv6Of(next(), next(), next()) : ipOf(next());
+    const length = (next() >>> 8) % (i % 3 === 0 ? 129 : 33);
+    return i % 4 === 0 ? `${address}/${length}` : address;
+  });
+}
+
+/** Everything that there may be in a few small blocks: addresses, the CIDRs over them, and the CIDRs over those. */
+function keysInClusters(next: Next): string[] {
+  return Array.from({ length: 40_000 }, () => {
+    const cluster = (next() >>> 8) % 16;
+    const host = (next() >>> 8) & 1023;
+    const [address, longest] =
+      cluster < 8 ? [ipOf((cluster << 28) | host), 32] : [`fd00:${cluster}::${host.toString(16)}`, 128];
+    const up = (next() >>> 8) % 14;
+    return up < 6 ? address : `${address}/${longest + 6 - up}`;
+  });
+}
+
+describe('a hundred thousand steps of the hash prefix table are those of the obvious one', () => {
+  it.each([
+    ['the order of texts', keysByText],
+    ['random order', keysAnywhere],
+    ['clusters', keysInClusters],
+  ])('in %s', (_, keysOf) => {
+    const next = randomWords();
+    const keys = keysOf(next).map(key);
+    const pick = (): PrefixRegister => keys[(next() >>> 8) % keys.length] ?? expect.fail();
+    const past: { fast: HashPrefixTable; naive: MapPrefixTable }[] = [];
+    let fast = new HashPrefixTable(3, new KeyHash(3, SMALL));
+    let naive = new MapPrefixTable();
+    for (let step = 0, at = 0; step < 100_000; step++) {
+      const dice = (next() >>> 8) % 1000;
+      const wanted = dice < 500 ? (keys[at++ % keys.length] ?? expect.fail()) : pick();
+      const slot = naive.find(wanted);
+      if (fast.find(wanted) !== slot) expect.fail(`find at step ${step}`);
+      if (slot < 0) {
+        if (dice < 600 && fast.insert(wanted) !== naive.insert(wanted)) expect.fail(`insert at step ${step}`);
+      } else if (dice >= 500 && dice < 700) {
+        fast.remove(slot, wanted);
+        naive.remove(slot, wanted);
+      }
+      if (step % 97 === 0) expect(matchOf(fast, wanted)).toEqual(matchOf(naive, wanted));
+      if (step % 5000 === 0) {
+        const around = { ...wanted, length: Math.max(0, wanted.length - ((next() >>> 8) % 20)) };
+        maskWords(around, around.length);
+        expect([...fast.covered(around)].sort()).toEqual([...naive.covered(around)].sort());
+      }
+      if (step % 30_000 === 29_999) {
+        past.push({ fast, naive });
+        fast = fast.fork();
+        naive = naive.fork();
+      }
+    }
+    for (const each of [...past, { fast, naive }]) {
+      expect([...each.fast.slots()]).toEqual([...each.naive.slots()]);
+      for (const wanted of keys) if (each.fast.find(wanted) !== each.naive.find(wanted)) expect.fail('find');
+      const all = key('0.0.0.0/0');
+      expect([...each.fast.covered(all)].sort()).toEqual([...each.naive.covered(all)].sort());
+    }
+  });
+
+  function matchOf(table: HashPrefixTable | MapPrefixTable, { family, ...rest }: PrefixRegister): unknown {
+    const address: PrefixRegister = { ...rest, family, length: family === 4 ? 32 : 128, form: 'endpoint' };
+    const slot = table.longestMatch(address);
+    return slot < 0 ? -1 : [slot, address];
+  }
+});
+
+function ipv6Of(w0: number, w1: number, w3: number): string {
+  const group = (word: number): string => `${(word >>> 16).toString(16)}:${(word & 0xffff).toString(16)}`;
+  return `${group(w0)}:${group(w1)}::${group(w3)}`;
+}
 
 function randomWords(): () => number {
   let random = 1;
@@ -180,22 +267,24 @@ function ipOf(word: number): string {
 }
 
 describe('the bytes of a hash prefix table', () => {
+  const KEYS = 8192;
+
   /** Bytes a key, over those of an empty table. */
   function bytesPerKey(textOf: (i: number) => string): number {
-    const table = new HashPrefixTable(1, new KeyHash(1, { segmentBits: 5, maxDepth: 20 }));
+    const table = new HashPrefixTable(1, new KeyHash(1, SMALL));
     const empty = table.bytes;
     const register = prefixRegister();
-    for (let i = 0; i < 1024; i++) {
+    for (let i = 0; i < KEYS; i++) {
       parsePrefix(textOf(i), register);
       table.insert(register);
     }
-    return (table.bytes - empty) / 1024;
+    return (table.bytes - empty) / KEYS;
   }
   const spread = (i: number): number => Math.imul(i, 0x9e37_79b1);
 
   it.each([
-    ['an IPv4 address', (i: number) => ipOf(spread(i)), 22, 24],
-    ['an IPv6 address', (i: number) => `fd00::${i.toString(16)}`, 33, 36],
+    ['an IPv4 address', (i: number) => ipOf(spread(i)), 22, 26],
+    ['an IPv6 address', (i: number) => `fd00::${i.toString(16)}`, 33, 40],
     ['an IPv4 prefix with a stem of its own', (i: number) => `${ipOf(spread(i))}/24`, 98, 108],
     ['an IPv6 prefix with a stem of its own', (i: number) => `fd00:${i.toString(16)}::/48`, 140, 154],
   ])('are as many as promised for %s', (_, textOf, least, most) => {
@@ -213,37 +302,31 @@ function round(hash: number, word: number): number {
   return h ^ (h >>> 15);
 }
 
-/** The i-th of many addresses whose last word makes up for what the others do to the hash. */
+/** The i-th of many addresses whose third word makes up for what the second does to the hash. */
 function collidingKey(i: number): PrefixRegister {
   const register: PrefixRegister = { ...key('fd00::1'), w1: i };
-  const before = round(round(round(128 + 1 + 256 + 1, register.w0), register.w1), register.w2);
+  const before = round(round(round(0, 128), register.w0), register.w1);
   const wanted = 12_345;
   const product = wanted ^ (wanted >>> 15) ^ (wanted >>> 30);
-  register.w3 = before ^ Math.imul(product, INVERSE);
+  register.w2 = before ^ Math.imul(product, INVERSE);
   return register;
 }
 
 describe('the keys that a prefix covers', () => {
-  class CountingKeys extends KeyHash {
-    finds = 0;
-
-    override find(...wanted: Parameters<KeyHash['find']>): number {
-      this.finds++;
-      return super.find(...wanted);
-    }
-  }
-
-  it('are probed one by one in a small block, and searched for among all in a large one', () => {
-    const keys = new CountingKeys(1);
-    const table = new HashPrefixTable(1, keys);
-    for (let i = 0; i < 4096; i++) table.insert(key(ipOf((10 << 24) | i)));
+  it('are found without a look at the keys that are elsewhere', () => {
+    const keyOf = vi.spyOn(HashPrefixTable.prototype, 'keyOf');
+    const table = new HashPrefixTable(1, new KeyHash(1, SMALL));
+    for (let i = 0; i < 65_536; i++) table.insert(key(ipOf((10 << 24) | i)));
     table.insert(key('10.0.1.128/25'));
-    const findsFor = (prefix: string): readonly number[] => {
-      keys.finds = 0;
-      return [[...table.covered(key(prefix))].length, keys.finds];
+    const looksFor = (prefix: string): readonly [found: number, looks: number] => {
+      keyOf.mockClear();
+      return [[...table.covered(key(prefix))].length, keyOf.mock.calls.length];
     };
-    expect(findsFor('10.0.1.0/24')).toEqual([257, 256 + 2]);
-    expect(findsFor('10.0.0.0/8')).toEqual([4097, 0]);
-    expect(findsFor('192.0.2.0/24')).toEqual([0, 256 + 2]);
+    const [found, looks] = looksFor('10.0.1.0/24');
+    expect(found).toBe(257);
+    expect(looks).toBeLessThan(257 + 2 * 512);
+    expect(looksFor('10.0.0.0/8')).toEqual([65_537, 65_537]);
+    expect(looksFor('192.0.2.0/24')[0]).toBe(0);
+    expect(looksFor('192.0.2.0/24')[1]).toBeLessThan(512);
   });
 });

@@ -1,0 +1,221 @@
+import { assert } from '../base/assert.ts';
+import { type AddressWords, addressBits, type Family } from './address-words.ts';
+
+/** Entries of a node: one for each value of an octet. */
+const FAN = 256;
+/** A split leaves at least one key in four on either side, unless that takes an octet more than there is. */
+const LEAST_PART = 4;
+
+/** Addresses side by side, four words each, to find out where to split them. */
+export type AddressColumn = Int32Array;
+
+/** The octet at `level` (0 to 3; IPv6 to 15) of an address. */
+function octetOf(words: Readonly<AddressWords>, level: number): number {
+  const { w0, w1, w2, w3 } = words;
+  const word = level < 4 ? w0 : level < 8 ? w1 : level < 12 ? w2 : w3;
+  return (word >>> (24 - 8 * (level & 3))) & 255;
+}
+
+/** Where a segment is to be cut: before `octet` in the last node of the path. */
+interface Cut {
+  /** The nodes from the root on, and which of their entries leads to the next. */
+  readonly nodes: readonly number[];
+  readonly octets: readonly number[];
+  readonly octet: number;
+}
+
+/**
+ * Which segment holds the keys at an address: a tree over octets, whose leaves are segments. Each segment has a run of
+ * neighbouring addresses, however long; together they have all of them.
+ *
+ *     root   0 … 9 │ 10 │ 11 … 255        one segment has 0.0.0.0 to 10.0.63.255: the entries 0 to 9 here,
+ *             A  A │  ▼ │  B     B        0 below, and 0 to 63 below that; another has the rest
+ *                  0 │ 1 … 255
+ *                  ▼ │ B     B
+ *                  A … A (63) │ B … B
+ *
+ * An entry is 0 (no segment yet), where a node begins, or the complement of a segment. A look-up reads one entry for each octet down to
+ * where segments part: two or three in most tables. Segments part where keys do, so that all are well filled, however
+ * unevenly the addresses lie. A node has 1 KiB, and some hundred segments.
+ */
+export class SegmentTree {
+  readonly #levels: number;
+  /** The entries of all nodes; room for as many again when it is full. */
+  #nodes: Int32Array = new Int32Array(FAN);
+  #count = 1;
+  /** Whether a fork has the same nodes: they are copied before they are written. */
+  #shared = false;
+  readonly #counts = new Int32Array(FAN);
+
+  constructor(family: Family) {
+    this.#levels = addressBits(family) / 8;
+  }
+
+  get bytes(): number {
+    return this.#nodes.byteLength;
+  }
+
+  fork(): SegmentTree {
+    const fork = new SegmentTree(this.#levels === 4 ? 4 : 6);
+    fork.#nodes = this.#nodes;
+    fork.#count = this.#count;
+    fork.#shared = this.#shared = true;
+    return fork;
+  }
+
+  /** The segment of an address, -1 while there is none. */
+  at(words: Readonly<AddressWords>): number {
+    const nodes = this.#nodes;
+    const { w0 } = words;
+    let entry = nodes[w0 >>> 24] ?? 0;
+    if (entry > 0) entry = nodes[entry + ((w0 >>> 16) & 255)] ?? 0;
+    if (entry > 0) entry = nodes[entry + ((w0 >>> 8) & 255)] ?? 0;
+    if (entry > 0) entry = nodes[entry + (w0 & 255)] ?? 0;
+    for (let level = 4; entry > 0; level++) entry = nodes[entry + octetOf(words, level)] ?? 0;
+    return ~entry;
+  }
+
+  /** Gives all addresses the first segment. */
+  begin(segment: number): void {
+    this.#unshare();
+    this.#nodes.fill(~segment);
+  }
+
+  /**
+   * Gives the upper part of what a segment has to another one. `addresses` are those of its keys, `count` of them and not
+   * all the same; their order is lost.
+   */
+  split(segment: number, into: number, addresses: AddressColumn, count: number): void {
+    this.#unshare();
+    const { nodes, octets, octet } = this.#cut(segment, addresses, count);
+    let from = octet;
+    for (let depth = nodes.length - 1; depth >= 0; depth--) {
+      if (!this.#replace(nodes[depth] ?? 0, from, ~segment, ~into)) return;
+      from = (octets[depth - 1] ?? 0) + 1;
+    }
+  }
+
+  /** The segments of the addresses that begin with the first `length` bits of `words`, each once, ascending. */
+  *within(words: Readonly<AddressWords>, length: number): Generator<number, void, void> {
+    let node = 0;
+    let level = 0;
+    for (; 8 * (level + 1) <= length; level++) {
+      const entry = this.#nodes[node + octetOf(words, level)] ?? 0;
+      if (entry <= 0) {
+        if (entry < 0) yield ~entry;
+        return;
+      }
+      node = entry;
+    }
+    const first = octetOf(words, level);
+    let last = 0;
+    for (const entry of this.#leaves(node, first, first + 2 ** (8 * (level + 1) - length))) {
+      if (entry !== last && entry !== 0) yield ~entry;
+      last = entry;
+    }
+  }
+
+  *#leaves(node: number, from: number, to: number): Generator<number, void, void> {
+    for (let octet = from; octet < to; octet++) {
+      const entry = this.#nodes[node + octet] ?? 0;
+      if (entry > 0) yield* this.#leaves(entry, 0, FAN);
+      else yield entry;
+    }
+  }
+
+  /** Finds the place that parts the keys well with as few octets as possible; makes the nodes that lead there. */
+  #cut(segment: number, addresses: AddressColumn, count: number): Cut {
+    const nodes = [0];
+    const octets: number[] = [];
+    let below = 0;
+    let left = count;
+    for (let level = 0; ; level++) {
+      this.#countOctets(addresses, left, level);
+      const { octet, part, middle, beforeMiddle } = this.#bestOctet(below, count);
+      const isLast = level === this.#levels - 1;
+      if (part * LEAST_PART >= count || isLast) {
+        assert(part > 0, 'a segment that is split has keys at several addresses');
+        return { nodes, octets, octet };
+      }
+      nodes.push(this.#nodeBelow(nodes[level] ?? 0, middle, ~segment));
+      octets.push(middle);
+      if (this.#counts[middle] !== left) left = keepOctet(addresses, left, level, middle);
+      below = beforeMiddle;
+    }
+  }
+
+  #countOctets(addresses: AddressColumn, count: number, level: number): void {
+    this.#counts.fill(0);
+    for (let i = 0; i < count; i++) {
+      const octet = octetAt(addresses, i, level);
+      this.#counts[octet] = (this.#counts[octet] ?? 0) + 1;
+    }
+  }
+
+  /** Before which octet the keys are parted best, how many are in the smaller part; and in which octet their middle is. */
+  #bestOctet(
+    below: number,
+    count: number,
+  ): { octet: number; part: number; middle: number; beforeMiddle: number } {
+    const best = { octet: 0, part: 0, middle: 0, beforeMiddle: below };
+    let before = below;
+    for (let octet = 0; octet < FAN; octet++) {
+      const part = Math.min(before, count - before);
+      if (octet > 0 && part > best.part) {
+        best.octet = octet;
+        best.part = part;
+      }
+      if (2 * before <= count) {
+        best.middle = octet;
+        best.beforeMiddle = before;
+      }
+      before += this.#counts[octet] ?? 0;
+    }
+    return best;
+  }
+
+  /** The node under an entry, which is made where a leaf was. */
+  #nodeBelow(node: number, octet: number, leaf: number): number {
+    const entry = this.#nodes[node + octet] ?? 0;
+    if (entry > 0) return entry;
+    const made = FAN * this.#count++;
+    if (made === this.#nodes.length) {
+      const nodes = new Int32Array(2 * made);
+      nodes.set(this.#nodes);
+      this.#nodes = nodes;
+    }
+    this.#nodes.fill(leaf, made, made + FAN);
+    this.#nodes[node + octet] = made;
+    return made;
+  }
+
+  #unshare(): void {
+    if (this.#shared) this.#nodes = this.#nodes.slice();
+    this.#shared = false;
+  }
+
+  /** Replaces a leaf from an entry on, up to the first other one; true when there is none in this node. */
+  #replace(node: number, from: number, leaf: number, by: number): boolean {
+    for (let at = node + from; at < node + FAN; at++) {
+      const entry = this.#nodes[at] ?? 0;
+      if (entry === leaf) this.#nodes[at] = by;
+      else if (entry <= 0 || !this.#replace(entry, 0, leaf, by)) return false;
+    }
+    return true;
+  }
+}
+
+function octetAt(addresses: AddressColumn, index: number, level: number): number {
+  return ((addresses[4 * index + (level >>> 2)] ?? 0) >>> (24 - 8 * (level & 3))) & 255;
+}
+
+/** Moves the addresses that have this octet to the front, and says how many they are. */
+function keepOctet(addresses: AddressColumn, count: number, level: number, octet: number): number {
+  let kept = 0;
+  for (let i = 0; i < count; i++) {
+    if (octetAt(addresses, i, level) !== octet) continue;
+    for (let word = 0; word < 4; word++) addresses[4 * kept + word] = addresses[4 * i + word] ?? 0;
+    kept++;
+  }
+  return kept;
+}
