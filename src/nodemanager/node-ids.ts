@@ -57,7 +57,7 @@ export class NodeIDs implements NodeHandler {
     return this.#ips.get(id);
   }
 
-  /** Every id that is given out, for a checkpoint. Those in use come last, so that they are the last to go. */
+  /** Every id that is given out, for a checkpoint. Those in use come last, so that they are the last to go. Costs a copy. */
   pairs(): readonly NodeIDPair[] {
     const pairOf = (ip: string): NodeIDPair => ({ ip, id: this.#ids.get(ip) ?? 0 });
     return [...Array.from(this.#unused, pairOf), ...Array.from(this.#uses.keys(), pairOf)];
