@@ -2,7 +2,7 @@ import type { ClusterService, ClusterServiceKey } from '../../../src/net/cluster
 import type { Backend, EndpointSlice } from '../../../src/servicecache/backend.ts';
 import type { Service } from '../../../src/servicecache/service.ts';
 import type { ServiceID } from '../../../src/servicecache/service-id.ts';
-import { nameOf, plain } from './plain.ts';
+import { nameOf, plain, text } from './plain.ts';
 
 interface NaiveClaim {
   readonly cluster: string;
@@ -33,56 +33,136 @@ export class NaiveServiceCache {
     this.#nodePorts = nodePorts;
   }
 
-  updateService(service: Service): void {
+  updateService(service: Service): string {
+    const key = nameOf(service.id);
     const reachable =
       service.addressing !== 'unassigned' || (this.#nodePorts && service.externalIPs.size > 0);
     const supported = service.type !== 'ExternalName' && service.type !== 'unknown';
-    if (reachable && supported) this.#services.set(nameOf(service.id), this.#served(service));
-    else this.#services.delete(nameOf(service.id));
+    const known = text(this.#services.get(key));
+    if (reachable && supported) this.#services.set(key, this.#served(service));
+    else this.#services.delete(key);
     this.#settle();
+    if (!reachable || !supported) return 'unsupported';
+    return text(this.#services.get(key)) === known ? 'unchanged' : 'applied';
   }
 
-  deleteService(id: ServiceID): void {
-    this.#services.delete(nameOf(id));
+  deleteService(id: ServiceID): string {
+    const found = this.#services.delete(nameOf(id));
     this.#settle();
+    return found ? 'applied' : 'not-found';
   }
 
-  updateEndpoints(slice: EndpointSlice): void {
+  updateEndpoints(slice: EndpointSlice): string {
     const key = nameOf(slice.service);
+    const known = text(this.#slices.get(key)?.get(slice.name));
     this.#slices.set(key, (this.#slices.get(key) ?? new Map()).set(slice.name, slice));
     this.#settle();
+    return text(slice) === known ? 'unchanged' : 'applied';
   }
 
-  deleteEndpoints(id: ServiceID, sliceName: string): void {
-    this.#slices.get(nameOf(id))?.delete(sliceName);
+  deleteEndpoints(id: ServiceID, sliceName: string): string {
+    const found = this.#slices.get(nameOf(id))?.delete(sliceName) === true;
     this.#settle();
+    return found ? 'applied' : 'not-found';
   }
 
-  mergeExternalServiceUpdate(offer: ClusterService): void {
-    if (offer.cluster === this.#clusterName || offer.cluster === '') return;
+  mergeExternalServiceUpdate(offer: ClusterService): string {
     if (!offer.shared) {
-      this.mergeExternalServiceDelete(offer);
-      return;
+      const outcome = this.mergeExternalServiceDelete(offer);
+      return outcome === 'not-found' ? 'unchanged' : outcome;
     }
+    if (offer.cluster === this.#clusterName || offer.cluster === '') return 'invalid';
     const key = nameOf(offer);
+    const said = (each: ClusterService | undefined): string =>
+      each === undefined ? '' : text([each.backends, each.zones ?? {}, each.hostnames ?? {}]);
+    const known = said(this.#offers.get(key)?.get(offer.cluster));
     this.#offers.set(key, (this.#offers.get(key) ?? new Map()).set(offer.cluster, offer));
     this.#settle();
+    return said(offer) === known ? 'unchanged' : 'applied';
   }
 
-  mergeExternalServiceDelete(offer: ClusterServiceKey): void {
-    if (offer.cluster === this.#clusterName || offer.cluster === '') return;
-    this.#offers.get(nameOf(offer))?.delete(offer.cluster);
+  mergeExternalServiceDelete(offer: ClusterServiceKey): string {
+    if (offer.cluster === this.#clusterName || offer.cluster === '') return 'invalid';
+    const found = this.#offers.get(nameOf(offer))?.delete(offer.cluster) === true;
     this.#settle();
+    return found ? 'applied' : 'not-found';
   }
 
-  withdrawCluster(cluster: string): void {
-    for (const offers of this.#offers.values()) offers.delete(cluster);
+  withdrawCluster(cluster: string): string {
+    const found = [...this.#offers.values()].filter((offers) => offers.delete(cluster));
     this.#settle();
+    return found.length > 0 ? 'applied' : 'not-found';
   }
 
   markSynced(): void {
     this.#synced = true;
     this.#settle();
+  }
+
+  /** How much there is, counted one by one. */
+  counts(): Readonly<Record<string, unknown>> {
+    const sizes = (maps: Iterable<ReadonlyMap<string, unknown>>): number =>
+      [...maps].reduce((sum, { size }) => sum + size, 0);
+    const spokenOf = [this.#slices, this.#offers].flatMap((maps) =>
+      [...maps].filter(([, inner]) => inner.size > 0).map(([key]) => key),
+    );
+    const addresses = [...new Set([...this.#services.keys(), ...spokenOf])].flatMap((key) => {
+      const claimed = this.#claims(key).map(([address]) => address);
+      return [...new Set(claimed.filter((address, i) => claimed.indexOf(address) !== i))];
+    });
+    return {
+      services: this.#services.size,
+      announced: this.#announced.size,
+      backends: [...this.#announced].reduce((sum, key) => sum + Object.keys(this.#selected(key)).length, 0),
+      contested: addresses.length,
+      slices: sizes(this.#slices.values()),
+      remoteServices: sizes(this.#offers.values()),
+      unknown: new Set(spokenOf.filter((key) => !this.#services.has(key))).size,
+      synced: this.#synced,
+    };
+  }
+
+  /** Every claim on a backend, as `address cluster/slice verdict`, and every origin with the number of its backends. */
+  explained(key: string): unknown {
+    const service = this.#services.get(key);
+    const slices = [...(this.#slices.get(key) ?? [])];
+    const offers = [...(this.#offers.get(key) ?? [])];
+    if (service === undefined && slices.length === 0 && offers.length === 0) return undefined;
+    const origins = [
+      ...slices.map(
+        ([slice, { backends, notReady }]) => ['', slice, [...backends.keys(), ...notReady.keys()]] as const,
+      ),
+      ...offers.map(([cluster, { backends }]) => [cluster, '', [...backends.keys()]] as const),
+    ].sort(([a, s], [b, t]) => ascending(a, b) || ascending(s, t));
+    const counted = this.#claims(key);
+    const winners = this.#winners(key);
+    const selected = this.#selected(key);
+    const verdict = (cluster: string, slice: string, address: string): string => {
+      if (cluster !== '' && service?.global !== true) return 'not-global';
+      const counts = counted.some(
+        ([claimed, claim]) => claimed === address && claim.cluster === cluster && claim.slice === slice,
+      );
+      if (!counts) return 'not-ready';
+      const winner = winners.get(address);
+      if (winner?.cluster !== cluster || winner.slice !== slice) return 'overruled';
+      return address in selected ? 'effective' : 'affinity';
+    };
+    const claims = origins.flatMap(([cluster, slice, addresses], rank) =>
+      addresses.map((address) => ({
+        address,
+        rank,
+        shown: `${address} ${cluster}/${slice} ${verdict(cluster, slice, address)}`,
+      })),
+    );
+    return {
+      service: plain(service),
+      ready: this.isReady(key),
+      announced: this.#announced.has(key),
+      origins: origins.map(([cluster, slice, addresses]) => `${cluster}/${slice} ${addresses.length}`),
+      claims: claims
+        .sort((a, b) => ascending(a.address, b.address) || a.rank - b.rank)
+        .map(({ shown }) => shown),
+    };
   }
 
   /** Announced services as plain values: key → service and effective backends by address. */

@@ -171,32 +171,24 @@ export const history: fc.Arbitrary<Operation[]> = fc.array(operation, { maxLengt
 
 type Target = Pick<ServiceCache, keyof NaiveServiceCache & keyof ServiceCache>;
 
-/** Does an operation to the cache or to the model: they have the same methods. */
-export function apply(target: Target | NaiveServiceCache, operation: Operation): void {
+/** Does an operation to the cache or to the model: they have the same methods. Gives what it returned. */
+export function apply(target: Target | NaiveServiceCache, operation: Operation): unknown {
   switch (operation.op) {
     case 'updateService':
-      target.updateService(operation.service);
-      break;
+      return target.updateService(operation.service);
     case 'deleteService':
-      target.deleteService(operation.id);
-      break;
+      return target.deleteService(operation.id);
     case 'updateEndpoints':
-      target.updateEndpoints(operation.slice);
-      break;
+      return target.updateEndpoints(operation.slice);
     case 'deleteEndpoints':
-      target.deleteEndpoints(operation.id, operation.slice);
-      break;
+      return target.deleteEndpoints(operation.id, operation.slice);
     case 'merge':
-      target.mergeExternalServiceUpdate(operation.offer);
-      break;
+      return target.mergeExternalServiceUpdate(operation.offer);
     case 'unmerge':
-      target.mergeExternalServiceDelete(operation.offer);
-      break;
+      return target.mergeExternalServiceDelete(operation.offer);
     case 'withdrawCluster':
-      target.withdrawCluster(operation.cluster);
-      break;
+      return target.withdrawCluster(operation.cluster);
     case 'markSynced':
-      target.markSynced();
-      break;
+      return target.markSynced();
   }
 }

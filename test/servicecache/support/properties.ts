@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import type { ServiceListener } from '../../../src/servicecache/events.ts';
+import type { ServiceExplanation } from '../../../src/servicecache/explain.ts';
 import type { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import { FoldingListener } from './folding-listener.ts';
 import { NaiveServiceCache } from './naive-service-cache.ts';
@@ -322,6 +323,36 @@ export const affinityPrefersOneSide: Law = (make, nodePorts) =>
     },
   );
 
+/** What calls return, what is counted, and how a service is explained. */
+export const answers: Law = (make, nodePorts) =>
+  fc.property(history, (operations) => {
+    const { cache, model } = pair(make, nodePorts);
+    for (const each of operations) {
+      expectEqual('outcome', apply(cache, each), apply(model, each));
+      const { listeners: _, listenerFaults: _faults, rejections: _rejected, ...counts } = cache.status();
+      expectEqual('counts', counts, model.counts());
+      for (const id of IDS) {
+        expectEqual(`explanation of ${id.name}`, explained(cache.explain(id)), model.explained(nameOf(id)));
+      }
+      const served = IDS.map(nameOf).filter((key) => cache.services().has(key));
+      expectEqual('order', [...cache.services().keys()], served);
+    }
+  });
+
+function explained(of: ServiceExplanation | undefined): unknown {
+  if (of === undefined) return undefined;
+  const { service, ready, announced, origins, backends } = of;
+  const sources = backends.filter(({ source, cluster }) => (source === 'k8s') !== (cluster === ''));
+  expectEqual('sources', sources, []);
+  return {
+    ...{ service, ready, announced },
+    origins: origins.map(({ cluster, slice, backends: count }) => `${cluster}/${slice} ${count}`),
+    claims: backends.map(
+      ({ address, cluster, slice, verdict }) => `${address} ${cluster}/${slice} ${verdict}`,
+    ),
+  };
+}
+
 /** All laws, by the names under which the README knows them. */
 export const LAWS: readonly { readonly name: string; readonly law: Law }[] = [
   { name: 'I1 fold = dump: folding the events gives what a new listener is given', law: I1_foldEqualsDump },
@@ -339,4 +370,5 @@ export const LAWS: readonly { readonly name: string; readonly law: Law }[] = [
     name: 'affinity: with an active backend on the preferred side, the other side gets nothing',
     law: affinityPrefersOneSide,
   },
+  { name: 'answers: outcomes, counts and explanations are what the inputs make them', law: answers },
 ];

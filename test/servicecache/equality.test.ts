@@ -1,0 +1,420 @@
+import fc from 'fast-check';
+import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import { describe, expect, it } from 'vitest';
+import type { ClusterService } from '../../src/net/cluster-service.ts';
+import { announcedPart, changeBetween, shareAnnounced } from '../../src/servicecache/announcement.ts';
+import {
+  type Backend,
+  backendComparison,
+  createBackend,
+  createEndpointSlice,
+  equalBackends,
+  equalPorts,
+  type Ports,
+} from '../../src/servicecache/backend.ts';
+import { isSameOffer, remoteBackends } from '../../src/servicecache/cluster-service.ts';
+import { equalBackendMaps, everyDifference, shareSlice } from '../../src/servicecache/offer-difference.ts';
+import {
+  createService,
+  equalServices,
+  type Service,
+  withoutNodePorts,
+} from '../../src/servicecache/service.ts';
+import {
+  emptyState,
+  type ServiceState,
+  withAnnounced,
+  withRemote,
+  withService,
+  withSlice,
+} from '../../src/servicecache/service-state.ts';
+import { CLUSTERS, IDS, offers, services, slices } from './support/operations.ts';
+import { text } from './support/plain.ts';
+
+/**
+ * Pairs of which each field is the same in both, nine times of ten: most differ in one field or in none. The values of
+ * a pair share nothing but strings.
+ */
+function pairs<T extends object>(
+  fields: { readonly [K in keyof T]: fc.Arbitrary<() => T[K]> },
+): fc.Arbitrary<[T, T]> {
+  const names = Object.keys(fields) as (keyof T)[];
+  const columns = names.map((name) =>
+    fc.tuple(fields[name], fields[name], fc.constantFrom(...Array(19).fill(true), false)),
+  );
+  return fc.tuple(...columns).map((drawn) => {
+    const [first, second]: Partial<T>[] = [{}, {}];
+    for (const [i, [one, other, isSame]] of drawn.entries()) {
+      const name = names[i];
+      if (name === undefined || first === undefined || second === undefined) continue;
+      first[name] = one();
+      second[name] = (isSame ? one : other)();
+    }
+    return [first as T, second as T];
+  });
+}
+
+const oneOf = <T>(...values: readonly T[]): fc.Arbitrary<() => T> =>
+  fc.constantFrom(...values).map((value) => () => value);
+const made = <T>(...makers: readonly (() => T)[]): fc.Arbitrary<() => T> => fc.constantFrom(...makers);
+
+type Port = readonly [string, { readonly port: number; readonly protocol: number }];
+const HTTP: Port = ['http', { port: 80, protocol: 6 }];
+const PORTS: readonly (readonly Port[])[] = [
+  [],
+  [HTTP],
+  [['http', { port: 81, protocol: 6 }]],
+  [['http', { port: 80, protocol: 17 }]],
+  [['web', { port: 80, protocol: 6 }]],
+  [HTTP, ['dns', { port: 53, protocol: 17 }]],
+  [['dns', { port: 53, protocol: 17 }], HTTP],
+  [['dns', { port: 54, protocol: 17 }], HTTP],
+];
+
+const ports = fc.constantFrom(...PORTS).map((entries) => (): Ports => ImmutableMap(entries));
+const names = made(
+  () => ImmutableSet<string>(),
+  () => ImmutableSet(['a']),
+  () => ImmutableSet(['b']),
+  () => ImmutableSet(['a', 'b']),
+  () => ImmutableSet(['b', 'a']),
+);
+const texts = made(
+  () => ImmutableMap<string, string>(),
+  () => ImmutableMap({ a: '1' }),
+  () => ImmutableMap({ a: '2' }),
+  () => ImmutableMap({ b: '1' }),
+  () => ImmutableMap({ a: '1', b: '1' }),
+);
+const flag = oneOf(false, true);
+
+const backendFields = {
+  address: oneOf('10.0.0.1', '10.0.0.2'),
+  ports,
+  nodeName: oneOf('', 'n'),
+  zone: oneOf('', 'z'),
+  hostname: oneOf('', 'h'),
+  state: oneOf<Backend['state']>('active', 'terminating', 'not-ready'),
+  forZones: names,
+  cluster: oneOf('', 'east'),
+};
+
+describe('equal is what says the same', () => {
+  it('of backends', () => {
+    fc.assert(
+      fc.property(pairs<Backend>(backendFields), ([a, b]) => {
+        expect(equalBackends(a, b)).toBe(text(a) === text(b));
+        expect(equalBackends(a, a)).toBe(true);
+        expect(equalPorts(a.ports, b.ports)).toBe(text(a.ports) === text(b.ports));
+      }),
+    );
+  });
+
+  it('of many backends that share their ports, one pair after the other', () => {
+    const sameAddress = pairs<Backend>({ ...backendFields, address: oneOf('10.0.0.1') });
+    fc.assert(
+      fc.property(fc.array(sameAddress, { maxLength: 6 }), (all) => {
+        const equal = backendComparison();
+        const shared = all.flatMap(([a, b]) => [
+          [a, b] as const,
+          [createBackend({ ...a, nodeName: 'other' }), createBackend({ ...b, nodeName: 'other' })] as const,
+          [a, a] as const,
+          [b, a] as const,
+        ]);
+        expect(shared.map(([a, b]) => equal(a, b))).toEqual(shared.map(([a, b]) => text(a) === text(b)));
+      }),
+    );
+  });
+
+  it('of services', () => {
+    const servicePorts = made<Service['ports']>(
+      ...PORTS.map(
+        (entries) => () => ImmutableMap(entries.map(([name, port]) => [name, { ...port, nodePort: 0 }])),
+      ),
+      () => ImmutableMap([[HTTP[0], { ...HTTP[1], nodePort: 30_080 }]]),
+    );
+    const policy = oneOf<Service['externalTrafficPolicy']>('Cluster', 'Local');
+    const pairOfServices = pairs<Service>({
+      id: made(
+        () => ({ namespace: 'ns', name: 'a' }),
+        () => ({ namespace: 'ns', name: 'b' }),
+        () => ({ namespace: 'other', name: 'a' }),
+      ),
+      type: oneOf<Service['type']>('ClusterIP', 'NodePort', 'LoadBalancer'),
+      addressing: oneOf<Service['addressing']>('assigned', 'headless'),
+      clusterIPs: made(
+        () => List<string>(),
+        () => List(['1.1.1.1']),
+        () => List(['1.1.1.1', '1.1.1.2']),
+        () => List(['1.1.1.2', '1.1.1.1']),
+      ),
+      ports: servicePorts,
+      externalIPs: names,
+      ingressIPs: names,
+      sourceRanges: made<Service['sourceRanges']>(
+        () => undefined,
+        () => ImmutableSet(),
+        () => ImmutableSet(['10.0.0.0/8']),
+        () => ImmutableSet(['11.0.0.0/8']),
+      ),
+      externalTrafficPolicy: policy,
+      internalTrafficPolicy: policy,
+      healthCheckNodePort: oneOf(0, 1),
+      sessionAffinitySeconds: oneOf(0, 1),
+      publishNotReady: flag,
+      global: flag,
+      shared: flag,
+      affinity: oneOf<Service['affinity']>('none', 'local', 'remote'),
+      trafficDistribution: oneOf<Service['trafficDistribution']>('none', 'prefer-close'),
+      labels: texts,
+      selector: texts,
+    });
+    fc.assert(
+      fc.property(pairOfServices, ([a, b]) => {
+        expect(equalServices(a, b)).toBe(text(a) === text(b));
+        expect(equalServices(a, a)).toBe(true);
+        const internal = withoutNodePorts(a);
+        const noNodePorts = a.ports.map((port) => ({ ...port, nodePort: 0 }));
+        const bare = { ...a, type: 'ClusterIP', ports: noNodePorts, externalIPs: [], ingressIPs: [] };
+        expect(text(internal)).toBe(text(bare));
+        expect(internal === a).toBe(text(a) === text(bare));
+      }),
+    );
+  });
+});
+
+/** Offers over the same few addresses, with everything that an offer can say of them. */
+const offer: fc.Arbitrary<ClusterService> = fc
+  .uniqueArray(
+    fc.record({
+      address: fc.constantFrom('10.0.0.1', '10.0.0.2', '10.0.0.3', 'fd00::1'),
+      ports: fc.constantFrom(...PORTS.slice(0, 6)),
+      hostname: fc.constantFrom(undefined, '', 'h'),
+      zone: fc.constantFrom(undefined, { zone: '' }, { zone: 'z' }),
+      forZones: fc.constantFrom(undefined, [], ['a'], ['a', 'b'], ['b', 'a']),
+    }),
+    { selector: ({ address }) => address, maxLength: 4 },
+  )
+  .map((all) => ({
+    ...{ namespace: 'ns', name: 'a', cluster: 'east', clusterID: 2, includeExternal: true, shared: true },
+    ...{ frontends: new Map(), labels: new Map(), selector: new Map() },
+    backends: new Map(all.map((each) => [each.address, new Map(each.ports)])),
+    hostnames: new Map(
+      all.flatMap(({ address, hostname }) => (hostname === undefined ? [] : [[address, hostname]])),
+    ),
+    zones: new Map(
+      all.flatMap(({ address, zone, forZones }) =>
+        zone === undefined ? [] : [[address, forZones === undefined ? zone : { ...zone, forZones }]],
+      ),
+    ),
+  }));
+
+/** Another offer, or the same with one backend of the other, or in another order. */
+const offerPairs = fc
+  .tuple(offer, offer, fc.constantFrom('other', 'mixed', 'reversed'))
+  .map(([a, b, how]) => {
+    if (how === 'other') return [a, b] as const;
+    if (how === 'reversed') return [a, { ...a, backends: new Map([...a.backends].reverse()) }] as const;
+    const [mixed] = [...b.backends];
+    return [
+      a,
+      { ...a, backends: new Map([...a.backends, ...(mixed === undefined ? [] : [mixed])]) },
+    ] as const;
+  });
+
+const byAddress = (backends: Iterable<Backend>): ImmutableMap<string, Backend> =>
+  ImmutableMap(Array.from(backends, (backend) => [backend.address, backend]));
+
+describe('an offer of a remote cluster', () => {
+  it('becomes its backends, those that say the same as before being the same objects', () => {
+    fc.assert(
+      fc.property(offerPairs, ([before, after]) => {
+        const known = remoteBackends(before);
+        const whole = remoteBackends(after);
+        const again = remoteBackends(after, known);
+        expect(text(again)).toBe(text(whole));
+        for (const backend of again) {
+          const was = known.find(({ address }) => address === backend.address);
+          expect(backend === was).toBe(was !== undefined && text(was) === text(backend));
+        }
+        expect(isSameOffer(known, after)).toBe(text(byAddress(known)) === text(byAddress(whole)));
+      }),
+    );
+  });
+
+  it('says of each backend what the offer says of its address', () => {
+    fc.assert(
+      fc.property(offer, (offered) => {
+        const expected = Array.from(offered.backends, ([address, offeredPorts]) => ({
+          ...{ address, nodeName: '', state: 'active', cluster: 'east' },
+          ports: offeredPorts,
+          hostname: offered.hostnames?.get(address) ?? '',
+          zone: offered.zones?.get(address)?.zone ?? '',
+          forZones: new Set(offered.zones?.get(address)?.forZones),
+        }));
+        expect(text(remoteBackends(offered))).toBe(text(expected));
+        const shared = remoteBackends(offered).map((backend) => backend.ports);
+        for (const [i, each] of shared.entries()) {
+          const last = shared[i - 1];
+          if (last !== undefined) expect(each === last).toBe(text(each) === text(last));
+        }
+      }),
+    );
+  });
+
+  it('differs from another in exactly the addresses of which they say different things', () => {
+    fc.assert(
+      fc.property(offerPairs, fc.nat(5), ([before, after], most) => {
+        const [a, b] = [remoteBackends(before), remoteBackends(after)];
+        const [was, is] = [byAddress(a), byAddress(b)];
+        const differ = [...new Set([...was.keys(), ...is.keys()])].filter(
+          (address) => text(was.get(address)) !== text(is.get(address)),
+        );
+        const visited: string[] = [];
+        const went = everyDifference(a, b, (old, next) => {
+          const address = old?.address ?? next?.address ?? '';
+          expect([old, next]).toEqual([was.get(address), is.get(address)]);
+          visited.push(address);
+          return visited.length < most;
+        });
+        const isCut = most <= differ.length && differ.length > 0;
+        expect(went).toBe(!isCut);
+        expect(visited).toHaveLength(isCut ? Math.max(most, 1) : differ.length);
+        expect([...differ].sort()).toEqual(expect.arrayContaining([...visited].sort()));
+        expect(new Set(visited).size).toBe(visited.length);
+        expect(equalBackendMaps(was, is)).toBe(differ.length === 0);
+      }),
+    );
+  });
+});
+
+describe('a slice', () => {
+  it('keeps the parts of the one before that say the same', () => {
+    fc.assert(
+      fc.property(slices, slices, fc.boolean(), fc.boolean(), (one, other, likeBackends, likeNotReady) => {
+        const copy = (backends: Iterable<Backend>) => byAddress(Array.from(backends, createBackend));
+        const next = {
+          ...one,
+          backends: copy((likeBackends ? one : other).backends.values()),
+          notReady: copy((likeNotReady ? one : other).notReady.values()),
+        };
+        const shared = shareSlice(one, next);
+        expect(text(shared)).toBe(text(next));
+        const same = (part: 'backends' | 'notReady'): boolean => text(one[part]) === text(next[part]);
+        expect(shared.backends === one.backends).toBe(same('backends'));
+        expect(shared.notReady === one.notReady).toBe(same('notReady'));
+        expect(shared === one).toBe(same('backends') && same('notReady'));
+        expect([shareSlice(undefined, next), shareSlice(next, next)]).toEqual([next, next]);
+      }),
+    );
+  });
+
+  it('is made of backends under their addresses, the last of equal ones, ready ones first', () => {
+    const [a, b, c] = [
+      createBackend({ ports: [], address: '10.0.0.1', nodeName: 'first' }),
+      createBackend({ ports: [], address: '10.0.0.1', nodeName: 'second' }),
+      createBackend({ ports: [], address: '10.0.0.2', state: 'not-ready' }),
+    ];
+    const [id] = IDS;
+    if (id === undefined) throw new Error('ids');
+    const slice = createEndpointSlice({ service: id, backends: [a, b], notReady: [c, a] });
+    expect(slice.name).toBe('a');
+    expect([...slice.backends.values()]).toEqual([b]);
+    expect([...slice.notReady.values()]).toEqual([c]);
+    expect(createEndpointSlice({ service: id, name: 's', backends: [] })).toMatchObject({ name: 's' });
+    expect(createEndpointSlice({ service: id, backends: [] }).notReady.size).toBe(0);
+  });
+});
+
+it('what is left out of a backend or service is what most of them have', () => {
+  expect(text(createBackend({ address: '10.0.0.1', ports: [] }))).toBe(
+    text({
+      ...{ address: '10.0.0.1', ports: {}, nodeName: '', zone: '', hostname: '', state: 'active' },
+      ...{ forZones: [], cluster: '' },
+    }),
+  );
+  expect(text(createService({ id: { namespace: 'ns', name: 'a' } }))).toBe(
+    text({
+      id: { namespace: 'ns', name: 'a' },
+      ...{ type: 'ClusterIP', addressing: 'unassigned', clusterIPs: [], ports: {}, externalIPs: [] },
+      ...{ ingressIPs: [], externalTrafficPolicy: 'Cluster', internalTrafficPolicy: 'Cluster' },
+      ...{ healthCheckNodePort: 0, sessionAffinitySeconds: 0, publishNotReady: false, global: false },
+      ...{ shared: false, affinity: 'none', trafficDistribution: 'none', labels: {}, selector: {} },
+    }),
+  );
+});
+
+/** What makes another state of a service. */
+const step: fc.Arbitrary<(state: ServiceState) => ServiceState> = fc.oneof(
+  services.map((service) => (state: ServiceState) => withService(state, { ...service, id: state.id })),
+  slices.map((slice) => (state: ServiceState) => withSlice(state, slice.name, slice)),
+  slices.map((slice) => (state: ServiceState) => withSlice(state, slice.name, undefined)),
+  offers(fc.constantFrom(...CLUSTERS)).map(
+    (offered) => (state: ServiceState) =>
+      withRemote(state, offered.cluster, remoteBackends(offered, state.remotes.get(offered.cluster))),
+  ),
+  fc
+    .constantFrom(...CLUSTERS)
+    .map((cluster) => (state: ServiceState) => withRemote(state, cluster, undefined)),
+  fc.constant((state: ServiceState) => withService(state, undefined)),
+);
+const steps = fc.array(step, { maxLength: 5 });
+
+describe('a service that was changed several times, and is announced once', () => {
+  const [id] = IDS;
+  if (id === undefined) throw new Error('ids');
+  const changed = (
+    from: ServiceState,
+    changes: readonly ((state: ServiceState) => ServiceState)[],
+  ): ServiceState => changes.reduce((state, change) => change(state), from);
+
+  it('keeps what listeners have, where it says the same, and no more', () => {
+    fc.assert(
+      fc.property(steps, steps, steps, fc.boolean(), fc.boolean(), (setup, there, more, was, is) => {
+        const old = withAnnounced(changed(emptyState(id), setup), was);
+        // Often the same inputs come back, as other objects.
+        const next = withAnnounced(changed(changed(old, there), [...setup, ...more]), is);
+        const shared = shareAnnounced(old, next);
+        expect(text(announcedPart(shared))).toBe(text(announcedPart(next)));
+        expect(shared.slices).toBe(next.slices);
+        const [before, now] = [announcedPart(old), announcedPart(shared)];
+        if (before === undefined || now === undefined) {
+          expect(shared).toBe(next);
+          return;
+        }
+        expect(now.service === before.service).toBe(text(now.service) === text(before.service));
+        expect(now.endpoints === before.endpoints).toBe(text(now.endpoints) === text(before.endpoints));
+        const isSame = text(now) === text(before);
+        expect(changeBetween(old, shared) === undefined).toBe(isSame);
+      }),
+    );
+  });
+
+  it('is told of as it was and as it is', () => {
+    fc.assert(
+      fc.property(steps, steps, fc.boolean(), fc.boolean(), (setup, changes, was, is) => {
+        const old = withAnnounced(changed(emptyState(id), setup), was);
+        const next = withAnnounced(changed(old, changes), is);
+        const [before, now] = [announcedPart(old), announcedPart(next)];
+        const event = changeBetween(old, next);
+        if (before === undefined && now === undefined) expect(event).toBeUndefined();
+        if (now !== undefined && event !== undefined) {
+          expect(event).toEqual({
+            action: 'update',
+            id,
+            ...now,
+            oldService: before?.service,
+            oldEndpoints: before?.endpoints,
+          });
+        }
+        if (before !== undefined && now === undefined) {
+          const { service, endpoints } = before;
+          const gone = { service, oldService: service, endpoints, oldEndpoints: endpoints };
+          expect(event).toEqual({ action: 'delete', id, ...gone });
+          expect(changeBetween(old, undefined)).toEqual(event);
+        }
+      }),
+    );
+    expect(changeBetween(undefined, undefined)).toBeUndefined();
+  });
+});
