@@ -1,9 +1,9 @@
 const PATIENCE_MS = 90_000;
 
-/** Waits until it is so; fails with `what` when that takes too long. */
+/** Waits until it is so, whatever the system's time is set to; fails with `what` when that takes too long. */
 export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
-  const end = Date.now() + PATIENCE_MS;
-  for (let wait = 1; Date.now() < end; wait = Math.min(wait * 2, 50)) {
+  const end = performance.now() + PATIENCE_MS;
+  for (let wait = 1; performance.now() < end; wait = Math.min(wait * 2, 50)) {
     if (await isSo()) return;
     await new Promise((resolve) => setTimeout(resolve, wait));
   }

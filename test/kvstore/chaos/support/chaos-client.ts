@@ -52,6 +52,8 @@ export class ChaosClient {
   readonly watch: CheckedWatch;
   /** What the watch store below `keys/` holds. */
   readonly keys: Map<string, string> = new Map();
+  /** What the watch store below `idle/` holds, to which nothing is written. */
+  readonly idle: Map<string, string> = new Map();
   /** What the shared store below `shared/` holds. */
   readonly shared: Map<string, string> = new Map();
   /** What this client contributes to it. */
@@ -78,6 +80,7 @@ export class ChaosClient {
     this.watch = new CheckedWatch(name, tamper(this.backend.watch(prefix, { signal })), pasts);
     const rejections = new RejectionLog();
     const keys = new WatchStore<string>({ decode: asText, observer: folding(this.keys), rejections });
+    const idle = new WatchStore<string>({ decode: asText, observer: folding(this.idle), rejections });
     this.#sharedStore = new SharedStore<string>({
       backend: this.backend,
       prefix: `${prefix}shared/`,
@@ -92,6 +95,7 @@ export class ChaosClient {
     this.#done = Promise.all([
       this.watch.done,
       keys.run({ backend: this.backend, prefix: `${prefix}keys/`, signal }),
+      idle.run({ backend: this.backend, prefix: `${prefix}idle/`, signal }),
       this.#sharedStore.run(signal),
     ]);
   }
@@ -121,6 +125,16 @@ export class ChaosClient {
   /** Breaks or opens the ways to all members. */
   setLinks(mode: LinkMode): void {
     for (const link of this.links) link.mode = mode;
+  }
+
+  /** Makes the ways to all members slow, or quick again. */
+  setSpeed(bytesPerSecond: number): void {
+    for (const link of this.links) link.bytesPerSecond = bytesPerSecond;
+  }
+
+  /** Takes over a configuration file that was written anew, with the same content. */
+  rewriteConfig(): void {
+    this.backend.reconfigure(this.#config);
   }
 
   /** Goes over to other certificates. */

@@ -46,6 +46,7 @@ export class ChaosCluster {
   readonly pasts: Past[] = [new Past()];
   readonly #prefix: string;
   readonly #hasUsers: boolean;
+  #filled = 0;
   #marks = 0;
   #restores = 0;
 
@@ -65,8 +66,15 @@ export class ChaosCluster {
       ...(tls ? { tls } : {}),
     });
     const cluster = new ChaosCluster(members, prefix, tokenSeconds !== undefined);
-    if (tokenSeconds !== undefined) await cluster.#enableUsers();
+    if (tokenSeconds !== undefined) await cluster.#addUsers();
+    await cluster.#settle();
     return cluster;
+  }
+
+  /** What many a cluster is: a prefix to which nothing is written any more, and a history that ends after its last write. */
+  async #settle(): Promise<void> {
+    for (const name of ['a', 'b', 'c']) await this.witness.ctl(['put', `${this.#prefix}idle/${name}`, name]);
+    await this.compact();
   }
 
   get past(): Past {
@@ -87,12 +95,21 @@ export class ChaosCluster {
     return alive;
   }
 
-  async #enableUsers(): Promise<void> {
+  async #addUsers(): Promise<void> {
     const { username, password } = ROOT;
     await this.witness.ctl(['user', 'add', `${username}:${password}`]);
     await this.witness.ctl(['user', 'grant-role', username, 'root']);
+    await this.enableAuthentication();
+  }
+
+  async enableAuthentication(): Promise<void> {
     await this.witness.ctl(['auth', 'enable']);
-    for (const member of this.members) member.user = `${username}:${password}`;
+    for (const member of this.members) member.user = `${ROOT.username}:${ROOT.password}`;
+  }
+
+  async disableAuthentication(): Promise<void> {
+    await this.witness.ctl(['auth', 'disable']);
+    for (const member of this.members) member.user = undefined;
   }
 
   async leader(): Promise<EtcdProcess> {
@@ -155,6 +172,35 @@ export class ChaosCluster {
     for (const member of this.members) await member.replaceData(file, token);
     this.pasts.push(this.past.upTo(revision));
     await this.startAll();
+  }
+
+  /** Kills every member and starts the cluster without anything. Nobody may write since the last `learn`. */
+  async restartEmpty(options: { newClusterID: boolean }): Promise<void> {
+    const token = options.newClusterID ? `another ${++this.#restores}` : undefined;
+    await Promise.all(this.members.map((member) => member.empty(token)));
+    for (const member of this.members) member.user = undefined;
+    this.pasts.push(this.past.upTo(0));
+    await this.startAll();
+    if (this.#hasUsers) await this.#addUsers();
+    await this.#settle();
+  }
+
+  /** Writes some keys over and over, with values that were never written, until the store has this revision. */
+  async fillUpTo(revision: number): Promise<void> {
+    for (let reached = 0; reached < revision; ) {
+      const [key, value] = [`${this.#prefix}filler-${reached % 5}`, `filler ${++this.#filled}`];
+      const printed = await this.witness.ctl(['put', key, value, '-w', 'json']);
+      reached = (JSON.parse(printed) as PrintedRange).header.revision;
+    }
+  }
+
+  /** Ends all leases, and deletes their keys. */
+  async revokeLeases(): Promise<void> {
+    const leases = (await this.witness.ctl(['lease', 'list']))
+      .split('\n')
+      .filter((line) => /^[0-9a-f]+$/.test(line));
+    // One may have ended meanwhile.
+    for (const lease of leases) await this.witness.ctl(['lease', 'revoke', lease]).catch(() => {});
   }
 
   /** Starts the members that are down, and waits until all are well. */

@@ -4,7 +4,7 @@ import type { EtcdConfig } from '../../../../src/kvstore/etcd/etcd-config.ts';
 import type { LinkMode } from '../../etcd/support/tcp-proxy.ts';
 import { until } from '../../support/until.ts';
 import { ChaosClient } from './chaos-client.ts';
-import { ChaosCluster, type ClusterBackup, type ClusterOptions } from './chaos-cluster.ts';
+import { ChaosCluster, type ClusterOptions } from './chaos-cluster.ts';
 import type { PastWrite } from './past.ts';
 import { leakedSince, resourceCount } from './resource-count.ts';
 import { WriteLoad } from './write-load.ts';
@@ -108,15 +108,15 @@ export class ChaosWorld {
   }
 
   /**
-   * Goes back to a backup while the clients are away: between the last look at the old history and its end nobody
-   * may write.
+   * Another store takes the place of this one while the clients are away: between the last look at the old history and its
+   * end nobody may write.
    */
-  async restore(backup: ClusterBackup, options: { newClusterID: boolean }): Promise<void> {
+  async replace(replacement: () => Promise<void>): Promise<void> {
     await this.quiet();
     this.links('refuse');
     await this.cluster.learn();
     this.#wrong.push(...this.#judgeEvents(), ...this.#judgeWrites());
-    await this.cluster.restore(backup, options);
+    await replacement();
     this.load.start();
   }
 
@@ -225,9 +225,12 @@ export class ChaosWorld {
   async #judgeStores(): Promise<readonly string[]> {
     let wrong: readonly string[] = [];
     await until('stores are right', async () => {
-      const [keys, shared] = [await this.cluster.content('keys/'), await this.cluster.content('shared/')];
+      const { cluster } = this;
+      const [keys, shared] = [await cluster.content('keys/'), await cluster.content('shared/')];
+      const idle = await cluster.content('idle/');
       wrong = this.clients.flatMap((client) => [
         ...(isSame(keys, [...client.keys], `${PREFIX}keys/`) ? [] : [`keys of ${client.name}`]),
+        ...(isSame(idle, [...client.idle], `${PREFIX}idle/`) ? [] : [`idle keys of ${client.name}`]),
         ...(isSame(shared, [...client.shared], `${PREFIX}shared/`) ? [] : [`shared keys of ${client.name}`]),
       ]);
       return wrong.length === 0;

@@ -49,7 +49,7 @@ const restore =
   async (world) => {
     const backup = await world.cluster.backup();
     await world.load.more(200);
-    await world.restore(backup, { newClusterID });
+    await world.replace(() => world.cluster.restore(backup, { newClusterID }));
     if (world.random() < 0.5) await world.load.more(500);
     world.links('open');
   };
@@ -131,6 +131,96 @@ const killCompactWhileAway: Strike = async (world) => {
   client.setLinks('open');
 };
 
+/** Watches whose last write has been compacted, again and again: as they follow, and as they come back. */
+const compactIdle: Strike = async (world) => {
+  await world.cluster.compact();
+  await world.load.more(50);
+  for (let round = 0; round < 3; round++) {
+    world.links('refuse');
+    await world.noticed();
+    await world.cluster.compact();
+    world.links('open');
+  }
+};
+
+/** An upgrade of the chart: the store starts empty, and the configuration files are written anew. */
+const restartEmpty =
+  (newClusterID: boolean): Strike =>
+  async (world) => {
+    await world.replace(() => world.cluster.restartEmpty({ newClusterID }));
+    if (world.random() < 0.5) await world.load.more(200);
+    for (const client of world.clients) client.rewriteConfig();
+    world.links('open');
+  };
+
+/** Another history that has grown to the same revisions, with the same keys; its beginning may be compacted. */
+const restoreToEqualRevision: Strike = async (world) => {
+  const { cluster } = world;
+  await world.quiet();
+  const backup = await cluster.backup();
+  await cluster.fillUpTo(backup.revision + 8);
+  await world.replace(async () => {
+    const { revision } = cluster.past;
+    await cluster.restore(backup, { newClusterID: false });
+    await cluster.fillUpTo(revision);
+    if (world.random() < 0.5) await cluster.compact();
+    world.links('open');
+    await until('they are back', () => world.clients.every(({ hasNoticed }) => !hasNoticed));
+  });
+};
+
+/** Links that carry less than is written, and whose first bytes come late: nothing may be taken for dead. */
+const slowLinks: Strike = async (world) => {
+  const bytesPerSecond = 50_000 + Math.floor(world.random() * 150_000);
+  for (const client of world.clients) client.setSpeed(bytesPerSecond);
+  if (world.random() < 0.5) for (const client of world.clients) for (const link of client.links) link.cut();
+  await world.load.more(1500);
+  for (const client of world.clients) client.setSpeed(Number.POSITIVE_INFINITY);
+};
+
+/** Whoever is cut off meanwhile comes back to a cluster that asks for another thing than before. */
+const switchAuthentication: Strike = async ({ cluster, load, clients }) => {
+  await cluster.disableAuthentication();
+  await load.more(50);
+  for (const client of clients) for (const link of client.links) link.cut();
+  await load.more(50);
+  await cluster.enableAuthentication();
+  await load.more(50);
+};
+
+const revokeLeases: Strike = async (world) => {
+  await world.landed();
+  await world.cluster.revokeLeases();
+};
+
+const HOUR_MS = 3_600_000;
+
+/** The system's time jumps ahead and back, and two hours the other way. */
+const setClock: Strike = async ({ load, random }) => {
+  const { now } = Date;
+  const ahead = random() < 0.5 ? HOUR_MS : -HOUR_MS;
+  try {
+    for (const jump of [ahead, 0, -ahead]) {
+      Date.now = () => now() + jump;
+      await load.more(500);
+    }
+  } finally {
+    Date.now = now;
+  }
+};
+
+/** Connections are accepted, and then nothing comes: whoever waits for one has to give it up. */
+const hungConnects: Strike = async (world) => {
+  world.links('refuse');
+  await world.noticed();
+  world.links('black-hole');
+  const before = world.clients.map(({ watch }) => watch.status().failures);
+  await until('connects are given up', () =>
+    world.clients.every(({ watch }, i) => watch.status().failures > (before[i] ?? 0) + 1),
+  );
+  world.links('open');
+};
+
 /** Everything that may happen to a world, by name. */
 export const FAULTS: Readonly<Record<string, Fault>> = {
   'kill -9 and restart': { strike: killAndRestart },
@@ -144,6 +234,15 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   'a stalled link': { strike: stall },
   'a stalled link that outlasts the lease': { strike: leaseExpiry },
   'cuts in the middle of catch-ups': { strike: cutCatchUps },
+  'compactions of an idle prefix': { strike: compactIdle },
+  'an empty restart with a rewritten configuration': { strike: restartEmpty(false) },
+  'an empty restart under another cluster id': { strike: restartEmpty(true) },
+  'a restore that has grown to equal revisions': { strike: restoreToEqualRevision },
+  'slow links': { strike: slowLinks },
+  'leases that are revoked': { strike: revokeLeases },
+  'a clock that is set': { strike: setClock },
+  'connects that hang': { strike: hungConnects },
+  'authentication that is switched off and on': { needs: 'users', strike: switchAuthentication },
   'tokens that expire': { needs: 'users', strike: expireTokens },
   'a leader that is lost': { needs: 'three members', strike: loseLeader },
   'a quorum that is lost': { needs: 'three members', strike: loseQuorum },

@@ -51,6 +51,8 @@ export class EtcdProcess {
   #restores = 0;
   #backups = 0;
   #cluster: string;
+  /** What the cluster's id is made of, with its members' addresses. */
+  #token = 'test';
   #process: ChildProcess | undefined;
 
   constructor(
@@ -90,7 +92,7 @@ export class EtcdProcess {
         ...['--name', this.name, '--data-dir', join(this.#folder, this.#data)],
         ...['--listen-client-urls', this.url, '--advertise-client-urls', this.url],
         ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
-        ...['--initial-cluster', this.#cluster, '--initial-cluster-token', 'test'],
+        ...['--initial-cluster', this.#cluster, '--initial-cluster-token', this.#token],
         // Faults are this file's business; the disk is to be quick.
         ...['--unsafe-no-fsync', '--log-level', 'error', '--logger', 'zap'],
         // The tests ping often, so that they need not wait long for a black hole to be noticed.
@@ -199,6 +201,14 @@ export class EtcdProcess {
       ...['--initial-cluster', this.#cluster, '--initial-cluster-token', token],
       ...['--initial-advertise-peer-urls', peer],
     ]);
+  }
+
+  /** Kills it and takes its data away: when all members have been emptied and are started, the cluster is a new one. */
+  async empty(token = 'test'): Promise<void> {
+    await this.kill();
+    rmSync(join(this.#folder, this.#data), { recursive: true, force: true });
+    this.#data = `emptied-${++this.#restores}`;
+    this.#token = token;
   }
 
   async dispose(): Promise<void> {
