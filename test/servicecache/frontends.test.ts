@@ -42,6 +42,23 @@ describe('a service is found by its frontends', () => {
     expect(cache.lookupFrontend(ip, port, protocol)?.frontend.kind).toBe(kind);
   });
 
+  it('a node port only where they are enabled, on the addresses of the families that it has', () => {
+    const four = service({ clusterIPs: List(['172.16.0.10']), ports: rich.ports });
+    const found = (options: Parameters<typeof cacheOf>[0]): readonly string[] => {
+      const cache = cacheOf(options);
+      cache.updateService({ ...four, type: 'NodePort' });
+      return frontendsOf(four, options?.nodePort ?? { enabled: false })
+        .filter(({ kind }) => kind === 'node-port')
+        .map(({ ip }) => ip)
+        .concat([...cache.uniqueServiceFrontends()].filter((text) => !text.startsWith('172.16.0.10:')));
+    };
+    expect(found({})).toEqual([]);
+    expect(found({ nodePort: { ...NODE_PORT, enabled: false } })).toEqual([]);
+    expect(found({ nodePort: { enabled: true } })).toEqual([]);
+    expect(found({ nodePort: { enabled: true, ipv6: ['fd00::9'] } })).toEqual([]);
+    expect(found({ nodePort: { enabled: true, ipv4: ['192.168.0.9'] } }).length).toBeGreaterThan(1);
+  });
+
   it('as it is now, and no more when it is gone', () => {
     const cache = cacheOf();
     cache.updateService(service());
@@ -79,24 +96,31 @@ const anyService: fc.Arbitrary<Service> = fc
     name: fc.constantFrom('a', 'b', 'c'),
     clusterIPs: fc.uniqueArray(fc.constantFrom(...IPS), { maxLength: 2 }),
     externalIPs: fc.uniqueArray(fc.constantFrom(...IPS), { maxLength: 2 }),
+    ingressIPs: fc.uniqueArray(fc.constantFrom(...IPS), { maxLength: 2 }),
     ports: fc.uniqueArray(fc.constantFrom(80, 81), { maxLength: 2 }),
   })
-  .map(({ name, clusterIPs, externalIPs, ports }) =>
+  .map(({ name, clusterIPs, externalIPs, ingressIPs, ports }) =>
     createService({
       id: { namespace: 'ns', name },
       addressing: 'assigned',
       clusterIPs: List(clusterIPs),
       externalIPs: ImmutableSet(externalIPs),
+      ingressIPs: ImmutableSet(ingressIPs),
       ports: ImmutableMap(ports.map((port) => [`p${port}`, { port, protocol: TCP, nodePort: 0 }])),
     }),
   );
 
+const RANKS: readonly string[] = ['cluster-ip', 'node-port', 'ingress-ip', 'external-ip'];
+
+/** The services that claim a frontend, each with its strongest claim, the strongest first. */
 function scan(cache: ServiceCache, ip: string, port: number): readonly string[] {
-  return [...cache.services()]
-    .filter(([, each]) =>
-      frontendsOf(each, NODE_PORT).some((frontend) => frontend.ip === ip && frontend.port === port),
-    )
-    .map(([key]) => key);
+  const claims = [...cache.services()].flatMap(([key, each]) =>
+    frontendsOf(each, NODE_PORT)
+      .filter((frontend) => frontend.ip === ip && frontend.port === port)
+      .map(({ kind }) => `${RANKS.indexOf(kind)} ${key}`),
+  );
+  const names = claims.sort().map((claim) => claim.slice(2));
+  return names.filter((name, at) => names.indexOf(name) === at);
 }
 
 describe('the index of frontends', () => {
@@ -114,7 +138,7 @@ describe('the index of frontends', () => {
               const found = cache.lookupFrontend(ip, port, TCP);
               const names =
                 found === undefined ? [] : [found.id, ...found.overruled].map(({ name }) => `ns/${name}`);
-              expect(names.sort()).toEqual(scan(cache, ip, port));
+              expect(names).toEqual(scan(cache, ip, port));
             }
           }
         }

@@ -94,6 +94,17 @@ describe('traffic distribution', () => {
     ]);
   });
 
+  it('only prefer-same-node looks at the node, and only at those of this cluster', () => {
+    const backends = { '10.0.0.1': { nodeName: 'n1' }, '10.0.0.2': { nodeName: 'n2' } };
+    for (const way of ['none', 'prefer-close', 'prefer-same-zone'] as const) {
+      expect(selected({ trafficDistribution: way }, backends)).toHaveLength(2);
+    }
+    expect(selected({ trafficDistribution: 'prefer-same-node' }, backends)).toEqual(['10.0.0.1']);
+    const elsewhere = { '10.0.0.1': { nodeName: 'n1', cluster: 'east' }, '10.0.0.2': {} };
+    expect(selected({ trafficDistribution: 'prefer-same-node' }, elsewhere)).toHaveLength(2);
+    expect(selected({ internalTrafficPolicy: 'Local' }, elsewhere)).toEqual([]);
+  });
+
   it('prefer-same-node takes those on this node first', () => {
     const backends = { '10.0.0.1': { nodeName: 'n1', ...zones('z1') }, '10.0.0.2': zones('z1') };
     expect(selected({ trafficDistribution: 'prefer-same-node' }, backends)).toEqual(['10.0.0.1']);
@@ -108,6 +119,15 @@ describe('a cache', () => {
     cache.updateEndpoints(slice('s', { '10.0.0.1': { nodeName: 'n1' }, '10.0.0.2': { nodeName: 'n2' } }));
     expect([...(cache.select(SHOP, 'cluster-ip')?.keys() ?? [])]).toEqual(['10.0.0.1']);
     expect(cache.select(SHOP, 'node-port')?.size).toBe(2);
+  });
+
+  it('without a place has no node and no zone', () => {
+    const cache = cacheOf();
+    cache.updateService(service({ trafficDistribution: 'prefer-same-node' }));
+    cache.updateEndpoints(
+      slice('s', { '10.0.0.1': zones(''), '10.0.0.2': { nodeName: 'n2', ...zones('z') } }),
+    );
+    expect(cache.select(SHOP, 'cluster-ip')?.size).toBe(2);
   });
 
   it('selects by the function that it was given', () => {

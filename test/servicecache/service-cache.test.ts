@@ -123,7 +123,14 @@ describe('remote clusters', () => {
     cache.updateService(service({ global: true }));
     expect(cache.mergeExternalServiceUpdate(offer('own', ['10.9.0.1']))).toBe('invalid');
     expect(cache.mergeExternalServiceDelete({ cluster: 'own', ...SHOP })).toBe('invalid');
-    expect(cache.status().rejections.byReason['own-cluster']).toBe(2);
+    expect(cache.mergeExternalServiceDelete({ cluster: '', ...SHOP })).toBe('invalid');
+    const { byReason, recent } = cache.status().rejections;
+    expect(byReason).toEqual({ 'own-cluster': 2, missing: 1 });
+    expect(recent.map(({ field, value, at }) => [field, value, at])).toEqual([
+      ['cluster', '"own"', 'shop/checkout'],
+      ['cluster', '"own"', 'shop/checkout'],
+      ['cluster', '""', 'shop/checkout'],
+    ]);
     expect(cache.explain(SHOP)?.backends).toEqual([]);
   });
 

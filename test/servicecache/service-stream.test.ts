@@ -187,7 +187,11 @@ describe('servicesSynced', () => {
     const synced = stream.servicesSynced();
     stop.abort();
     await expect(synced).rejects.toBeInstanceOf(ServiceStreamClosedError);
-    await expect(stream.servicesSynced()).rejects.toMatchObject({ code: 'stream-closed' });
+    await expect(stream.servicesSynced()).rejects.toMatchObject({
+      name: 'ServiceStreamClosedError',
+      code: 'stream-closed',
+      retryable: false,
+    });
   });
 });
 
@@ -206,6 +210,19 @@ describe('a stream ends', () => {
     expect(cache.status().listeners).toBe(0);
     cache.deleteService(SHOP);
     expect(stream.pending).toBe(0);
+  });
+
+  it('when it is disposed of, and then nothing is acknowledged any more', async () => {
+    const cache = cacheOf();
+    cache.updateService(service());
+    cache.markSynced();
+    const stream = cache.stream();
+    const synced = stream.servicesSynced();
+    const event = await next(stream[Symbol.asyncIterator]());
+    stream[Symbol.dispose]();
+    event?.acknowledge();
+    await expect(synced).rejects.toBeInstanceOf(ServiceStreamClosedError);
+    expect([stream.unacknowledged, cache.status().listeners]).toEqual([1, 0]);
   });
 
   it('with its signal, while it waits or before it has begun', async () => {
