@@ -4,6 +4,7 @@ import type { ApiApp } from '../api/api-context.ts';
 import { ApiServer, type TCPOptions } from '../api/api-server.ts';
 import { createApp } from '../api/app.ts';
 import { ChangeFeed } from '../api/change-feed.ts';
+import { AgentMetrics } from '../api/metrics.ts';
 import type { ProblemDocument } from '../api/problem.ts';
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
@@ -40,7 +41,7 @@ export class AgentApi {
     const feed = new ChangeFeed(agent, clock);
     this.#following = feed.follow();
     this.#app = createApp({
-      ...{ model: agent, feed, clock },
+      ...{ model: agent, feed, clock, metrics: new AgentMetrics(agent, feed) },
       instance: randomUUID().slice(0, 8),
       version: version(),
       blockers: () => agent.blockers(),

@@ -1,12 +1,14 @@
 import type { OpenAPIHono } from '@hono/zod-openapi';
 import type { Clock } from '../base/clock.ts';
 import type { ChangeFeed } from './change-feed.ts';
+import type { AgentMetrics } from './metrics.ts';
 import type { ReadModel } from './read-model.ts';
 
 /** What the routes of the API need. */
 export interface ApiContext {
   readonly model: ReadModel;
   readonly feed: ChangeFeed;
+  readonly metrics: AgentMetrics;
   readonly clock: Clock;
   /** Distinguishes this run of the agent: revisions mean nothing to another. */
   readonly instance: string;

@@ -2,6 +2,7 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import { bodyLimit } from 'hono/body-limit';
 import { etag } from 'hono/etag';
 import { HTTPException } from 'hono/http-exception';
+import { routePath } from 'hono/route';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import { addEngineRoutes } from './engine-routes.ts';
 import { addIPRoutes } from './ip-routes.ts';
@@ -40,6 +41,11 @@ export function createApp(options: AppOptions): ApiApp {
         allow: 'GET, HEAD',
       });
     return problemResponse(problem('not-found', `There is no ${path.slice(0, 120)}: see /openapi.json.`));
+  });
+  app.use(async (c, next) => {
+    const begun = options.clock.now();
+    await next();
+    options.metrics.request(routePath(c, -1), c.res.status, (options.clock.now() - begun) / 1000);
   });
   for (const path of UNCHANGED) app.use(path, etag());
   app.use(

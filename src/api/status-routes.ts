@@ -25,6 +25,15 @@ const READY = createRoute({
   },
 });
 
+const METRICS = createRoute({
+  method: 'get',
+  path: '/metrics',
+  summary: 'Everything that is measured, for Prometheus',
+  responses: {
+    200: { description: 'The text form of Prometheus', content: { 'text/plain': { schema: z.string() } } },
+  },
+});
+
 const GET_STATUS = createRoute({
   method: 'get',
   path: '/v1/status',
@@ -92,8 +101,7 @@ const MONITORS = 256;
 
 /** Adds what is asked of the agent as a whole. */
 export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
-  const { model } = context;
-  let monitors = 0;
+  const { model, metrics } = context;
   app.openapi(HEALTH, (c) => c.json({ status: 'ok' as const, pid: process.pid }, 200));
   app.openapi(READY, (c) => {
     const blockers = [...context.blockers()];
@@ -101,6 +109,7 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
       ? c.json({ ready: true, blockers }, 200)
       : c.json({ ready: false, blockers }, 503);
   });
+  app.openapi(METRICS, async (c) => c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }));
   app.openapi(GET_STATUS, (c) => c.json(model.status(), 200));
   app.openapi(GET_CLUSTERMESH, (c) => {
     const { cluster, clusterID, clusters, configProblems } = model.status();
@@ -116,15 +125,15 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
       types: typesParameter(types),
       from: fromParameter(context, c.req.valid('header')['last-event-id'] ?? from),
     };
-    if (monitors >= MONITORS)
+    if (metrics.monitors >= MONITORS)
       throw new ProblemError('too-many', `No more than ${MONITORS} monitors are served at a time.`);
-    monitors++;
+    metrics.monitors++;
     const ended = new AbortController();
     const events = monitorEvents(context, request, AbortSignal.any([c.req.raw.signal, ended.signal]));
     return new Response(
       streamOf(events, () => {
         ended.abort();
-        monitors--;
+        metrics.monitors--;
       }),
       { headers: { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store' } },
     );

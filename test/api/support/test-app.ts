@@ -1,6 +1,7 @@
 import type { ApiApp, ApiContext } from '../../../src/api/api-context.ts';
 import { createApp } from '../../../src/api/app.ts';
 import { ChangeFeed } from '../../../src/api/change-feed.ts';
+import { AgentMetrics } from '../../../src/api/metrics.ts';
 import { TestModel } from './model.ts';
 
 /** An API over a {@link TestModel} that holds one thing of every kind. */
@@ -17,10 +18,11 @@ export interface TestApp extends Pick<ApiContext, 'feed'> {
 export function testApp(model: TestModel = new TestModel().fill()): TestApp {
   const feed = new ChangeFeed(model, model.clock);
   feed.follow();
+  const metrics = new AgentMetrics(model, feed);
   const faults: unknown[] = [];
   const blocking: string[] = [];
   const app = createApp({
-    ...{ model, feed, clock: model.clock, instance: 'abc', version: '1.2.3' },
+    ...{ model, feed, metrics, clock: model.clock, instance: 'abc', version: '1.2.3' },
     blockers: () => blocking,
     onFault: (error) => faults.push(error),
   });

@@ -1,0 +1,67 @@
+import { describe, expect, it } from 'vitest';
+import { testApp } from './support/test-app.ts';
+
+async function metrics(app: ReturnType<typeof testApp>['app']): Promise<string> {
+  return (await app.request('/metrics')).text();
+}
+
+/** Names of metrics of ours with their series. */
+function series(text: string): readonly string[] {
+  return text.split('\n').filter((line) => line.startsWith('dpcache_'));
+}
+
+describe('/metrics', () => {
+  it('counts what the engines hold, by source, family and outcome', async () => {
+    const { app } = testApp();
+    const text = series(await metrics(app));
+    expect(text).toContain('dpcache_ipcache_entries{family="ipv4",form="endpoint"} 2');
+    expect(text).toContain('dpcache_ipcache_entries{family="ipv4",form="cidr"} 2');
+    expect(text).toContain('dpcache_ipcache_entries_by_source{source="clustermesh"} 2');
+    expect(text).toContain('dpcache_service_backends 1');
+    expect(text).toContain('dpcache_nodes{source="clustermesh"} 1');
+    expect(text).toContain('dpcache_sync_duration_seconds 0.005');
+  });
+
+  it('counts requests by the pattern of their route', async () => {
+    const { app } = testApp();
+    await app.request('/v1/ipcache/lookup/10.0.0.1');
+    await app.request('/v1/ipcache/lookup/10.9.9.9');
+    await app.request('/v1/ipcache/lookup/x');
+    for (let i = 0; i < 50; i++) await app.request(`/nothing/${i}`);
+    const text = series(await metrics(app));
+    const count = 'dpcache_api_request_duration_seconds_count';
+    expect(text).toContain(`${count}{route="/v1/ipcache/lookup/:ip",code="200"} 2`);
+    expect(text).toContain(`${count}{route="/v1/ipcache/lookup/:ip",code="400"} 1`);
+    expect(text.filter((line) => line.startsWith(count)).length).toBeLessThan(5);
+  });
+
+  it('has as many series for a hundred thousand prefixes as for a few', async () => {
+    const { app, model } = testApp();
+    const before = series(await metrics(app)).length;
+    for (let i = 0; i < 100_000; i++)
+      model.ipcache.upsert(`10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`, { identity: i, source: 'kvstore' });
+    const after = series(await metrics(app));
+    // The first scrape is a route of its own from then on.
+    expect(after.length - before).toBeLessThan(20);
+    expect(after.join('\n')).not.toContain('10.0');
+  });
+
+  it('counts monitors while they are connected', async () => {
+    const { app } = testApp();
+    const reader = (await app.request('/v1/monitor')).body?.getReader();
+    await reader?.read();
+    expect(series(await metrics(app))).toContain('dpcache_api_monitors 1');
+    await reader?.cancel();
+    expect(series(await metrics(app))).toContain('dpcache_api_monitors 0');
+  });
+
+  it('measures the process, too', async () => {
+    const text = await metrics(testApp().app);
+    for (const name of [
+      'nodejs_eventloop_lag_p99_seconds',
+      'process_resident_memory_bytes',
+      'nodejs_gc_duration_seconds',
+    ])
+      expect(text).toContain(`# HELP ${name} `);
+  });
+});
