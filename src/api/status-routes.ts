@@ -109,7 +109,9 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
       ? c.json({ ready: true, blockers }, 200)
       : c.json({ ready: false, blockers }, 503);
   });
-  app.openapi(METRICS, async (c) => c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }));
+  app.openapi(METRICS, async (c) =>
+    c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }),
+  );
   app.openapi(GET_STATUS, (c) => c.json(model.status(), 200));
   app.openapi(GET_CLUSTERMESH, (c) => {
     const { cluster, clusterID, clusters, configProblems } = model.status();
