@@ -28,35 +28,9 @@ import {
   withService,
   withSlice,
 } from '../../src/servicecache/service-state.ts';
+import { made, nearPairs, oneOf } from '../base/support/near-pairs.ts';
 import { CLUSTERS, IDS, offers, services, slices } from './support/operations.ts';
 import { text } from './support/plain.ts';
-
-/**
- * Pairs of which each field is the same in both, nine times of ten: most differ in one field or in none. The values of
- * a pair share nothing but strings.
- */
-function pairs<T extends object>(
-  fields: { readonly [K in keyof T]: fc.Arbitrary<() => T[K]> },
-): fc.Arbitrary<[T, T]> {
-  const names = Object.keys(fields) as (keyof T)[];
-  const columns = names.map((name) =>
-    fc.tuple(fields[name], fields[name], fc.constantFrom(...Array(19).fill(true), false)),
-  );
-  return fc.tuple(...columns).map((drawn) => {
-    const [first, second]: Partial<T>[] = [{}, {}];
-    for (const [i, [one, other, isSame]] of drawn.entries()) {
-      const name = names[i];
-      if (name === undefined || first === undefined || second === undefined) continue;
-      first[name] = one();
-      second[name] = (isSame ? one : other)();
-    }
-    return [first as T, second as T];
-  });
-}
-
-const oneOf = <T>(...values: readonly T[]): fc.Arbitrary<() => T> =>
-  fc.constantFrom(...values).map((value) => () => value);
-const made = <T>(...makers: readonly (() => T)[]): fc.Arbitrary<() => T> => fc.constantFrom(...makers);
 
 type Port = readonly [string, { readonly port: number; readonly protocol: number }];
 const HTTP: Port = ['http', { port: 80, protocol: 6 }];
@@ -102,7 +76,7 @@ const backendFields = {
 describe('equal is what says the same', () => {
   it('of backends', () => {
     fc.assert(
-      fc.property(pairs<Backend>(backendFields), ([a, b]) => {
+      fc.property(nearPairs<Backend>(backendFields), ([a, b]) => {
         expect(equalBackends(a, b)).toBe(text(a) === text(b));
         expect(equalBackends(a, a)).toBe(true);
         expect(equalPorts(a.ports, b.ports)).toBe(text(a.ports) === text(b.ports));
@@ -111,7 +85,7 @@ describe('equal is what says the same', () => {
   });
 
   it('of many backends that share their ports, one pair after the other', () => {
-    const sameAddress = pairs<Backend>({ ...backendFields, address: oneOf('10.0.0.1') });
+    const sameAddress = nearPairs<Backend>({ ...backendFields, address: oneOf('10.0.0.1') });
     fc.assert(
       fc.property(fc.array(sameAddress, { maxLength: 6 }), (all) => {
         const equal = backendComparison();
@@ -134,7 +108,7 @@ describe('equal is what says the same', () => {
       () => ImmutableMap([[HTTP[0], { ...HTTP[1], nodePort: 30_080 }]]),
     );
     const policy = oneOf<Service['externalTrafficPolicy']>('Cluster', 'Local');
-    const pairOfServices = pairs<Service>({
+    const pairOfServices = nearPairs<Service>({
       id: made(
         () => ({ namespace: 'ns', name: 'a' }),
         () => ({ namespace: 'ns', name: 'b' }),
