@@ -30,7 +30,7 @@ export function strykerOptions({
     incrementalFile: incrementalFile(room),
     force: fresh,
     // An endless loop is noticed by its count of rounds; the time is for what hangs, on a machine that is busy.
-    timeoutMS: 5_000,
+    timeoutMS: 20_000,
     timeoutFactor: 3,
     reporters: ['progress-append-only'],
     tempDirName: `${CACHE}/sandbox`,
