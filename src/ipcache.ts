@@ -4,6 +4,7 @@
  */
 
 export * from './engine-values.ts';
+export type { AddressBytes, AddressList } from './ipcache/address-list.ts';
 export type { ReadOptions } from './ipcache/change-hub.ts';
 export type { ChangeBatch } from './ipcache/change-reader.ts';
 export type { HeldClaim } from './ipcache/entry-reader.ts';

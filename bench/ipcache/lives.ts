@@ -75,10 +75,25 @@ export async function timeLife(
   const identityChange = await timeWrites(pauses, entries.again(1), write);
   if (told) expect('changes told', subject.told, 2 * n);
   const exact = await timeReads(pauses, entries.keys(), { expected: n }, (keys) => subject.getAll(keys));
+  const lean = subject instanceof EngineSubject ? await timeLeanReads(pauses, entries, subject) : {};
   const deleted = await timeKeys(pauses, entries.keys(), (keys) => subject.deleteAll(keys));
   expect('entries', subject.size, 0);
   if (told) expect('changes told', subject.told, 3 * n);
-  return { fresh, unchanged, identityChange, exact, delete: deleted };
+  return { fresh, unchanged, identityChange, exact, ...lean, delete: deleted };
+}
+
+/** Identities alone. */
+async function timeLeanReads(pauses: PauseLog, entries: Entries, subject: EngineSubject): Promise<Costs> {
+  const { n } = entries;
+  const expected = subject.cache.status().ipv4.endpoints + subject.cache.status().ipv6.endpoints;
+  const identityOf = await timeReads(pauses, entries.keys(), { expected: n }, (keys) =>
+    subject.identitiesOf(keys),
+  );
+  // Addresses only: a full-length CIDR is none.
+  const lookupMany = await timeReads(pauses, entries.keys(), { expected }, (keys) =>
+    subject.lookupMany(keys),
+  );
+  return { identityOf, lookupMany };
 }
 
 /** The yardstick: as much of a life as a `Map` is measured by. */
@@ -133,6 +148,7 @@ export async function timeMatches(
   subject: { matchAll(addresses: readonly string[]): number },
 ): Promise<Costs> {
   const { sorted } = lookups;
+  const lean = subject instanceof EngineSubject ? await timeLeanMatches(pauses, lookups, subject) : {};
   const time = (keys: FreshStrings, expected: number): Promise<Cost> =>
     timeReads(pauses, texts(keys), { expected }, (addresses) => subject.matchAll(addresses));
   return {
@@ -142,6 +158,22 @@ export async function timeMatches(
     lpmHitExactSorted: await time(sorted.exact, sorted.exact.size),
     lpmHitSorted: await time(sorted.hits, sorted.hits.size),
     lpmMissSorted: await time(sorted.misses, 0),
+    ...lean,
+  };
+}
+
+/** Identities alone. */
+async function timeLeanMatches(pauses: PauseLog, lookups: Lookups, subject: EngineSubject): Promise<Costs> {
+  const time = (keys: FreshStrings, expected: number): Promise<Cost> =>
+    timeReads(pauses, texts(keys), { expected }, (addresses) => subject.matchIdentities(addresses));
+  const { exact, hits, misses, sorted } = lookups;
+  return {
+    lpmIdentityExact: await time(exact, exact.size),
+    lpmIdentityHit: await time(hits, hits.size),
+    lpmIdentityMiss: await time(misses, 0),
+    lpmIdentityExactSorted: await time(sorted.exact, exact.size),
+    lpmIdentityHitSorted: await time(sorted.hits, hits.size),
+    lpmIdentityMissSorted: await time(sorted.misses, 0),
   };
 }
 

@@ -1,5 +1,6 @@
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { Claim } from '../../src/ipcache/types.ts';
+import { CHUNK } from '../fresh-strings.ts';
 import type { PrefixSubject } from './subject.ts';
 
 /** As many claims as a batch of kvstore events usually has. */
@@ -9,6 +10,7 @@ const BATCH = 256;
 export class EngineSubject implements PrefixSubject {
   readonly cache: IPCache = new IPCache();
   told = 0;
+  readonly #identities = new Uint32Array(CHUNK);
 
   constructor() {
     this.cache.subscribe({
@@ -52,6 +54,25 @@ export class EngineSubject implements PrefixSubject {
     let found = 0;
     for (const address of addresses) if (this.cache.lookup(address) !== undefined) found++;
     return found;
+  }
+
+  /** As `getAll`, identities only. */
+  identitiesOf(keys: readonly string[]): number {
+    let found = 0;
+    for (const key of keys) if (this.cache.identityOf(key) !== undefined) found++;
+    return found;
+  }
+
+  /** As `matchAll`, identities only. */
+  matchIdentities(addresses: readonly string[]): number {
+    let found = 0;
+    for (const address of addresses) if (this.cache.lookupIdentity(address) !== undefined) found++;
+    return found;
+  }
+
+  /** The same in one call. */
+  lookupMany(addresses: readonly string[]): number {
+    return this.cache.lookupMany(addresses, this.#identities);
   }
 
   deleteAll(keys: readonly string[]): void {

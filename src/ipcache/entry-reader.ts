@@ -104,6 +104,10 @@ export class EntryReader {
     return this.columns.rows.get(slot, WRITER_AND_FLAGS) >>> FLAG_BITS;
   }
 
+  identity(slot: number): NumericIdentity {
+    return identityOf(this.columns.rows.get(slot, IDENTITY));
+  }
+
   k8s(slot: number): K8sMetadata | undefined {
     return this.columns.k8s.get(slot);
   }

@@ -1,4 +1,6 @@
 import { checkArguments, OBJECT, optional } from '../base/arguments.ts';
+import { assert } from '../base/assert.ts';
+import type { NumericIdentity } from '../identity/numeric-identity.ts';
 import { addressBits } from '../net/address-words.ts';
 import {
   comparePrefixes,
@@ -8,9 +10,15 @@ import {
   parsePrefix,
   prefixRegister,
 } from '../net/prefix.ts';
+import { BLOCK_KEYS, PrefixBlock } from '../net/prefix-block.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
+import { type AddressList, countAddresses, readAddress, readIPv4Number } from './address-list.ts';
 import { type EntryReader, FLAG } from './entry-reader.ts';
 import type { KeyedEntry } from './types.ts';
+
+// What a look-up of many addresses works in. It calls nothing back, so one of each serves every view.
+const block = new PrefixBlock();
+const slots = new Int32Array(BLOCK_KEYS);
 
 /** What can be read of keys and their effective claims: the common part of a cache and its snapshots. */
 export class EntryView {
@@ -39,6 +47,34 @@ export class EntryView {
   lookup(ip: string): KeyedEntry | undefined {
     if (!parsePrefix(ip, this.#key) || this.#key.form !== 'endpoint') return undefined;
     return this.#entryFor(ip, this.table.longestMatch(this.#key));
+  }
+
+  /** The identity alone of what {@link EntryView.get} gives. Allocates nothing. */
+  identityOf(key: string): NumericIdentity | undefined {
+    return parsePrefix(key, this.#key) ? this.#identityAt(this.table.find(this.#key)) : undefined;
+  }
+
+  /** The identity alone of what {@link EntryView.lookup} gives; an IPv4 address may be a number. Allocates nothing. */
+  lookupIdentity(ip: string | number): NumericIdentity | undefined {
+    const key = this.#key;
+    const isAddress =
+      typeof ip === 'number' ? readIPv4Number(ip, key) : parsePrefix(ip, key) && key.form === 'endpoint';
+    return isAddress ? this.#identityAt(this.table.longestMatch(key)) : undefined;
+  }
+
+  /**
+   * {@link EntryView.lookupIdentity} of many addresses: writes the identity of each to its place in `identities`, which
+   * has room for all, and says how many were found. What is not found, or no address, gets 0, which is the reserved
+   * identity `unknown`. Allocates nothing for an address; 256 of them wait for memory together.
+   */
+  lookupMany(addresses: AddressList, identities: Uint32Array): number {
+    const count = countAddresses(addresses);
+    assert(identities.length >= count, 'lookupMany: there is a place for the identity of each address');
+    let found = 0;
+    for (let from = 0; from < count; from += BLOCK_KEYS) {
+      found += this.#lookupBlock(addresses, from, Math.min(BLOCK_KEYS, count - from), identities);
+    }
+    return found;
   }
 
   /** As {@link EntryView.get}, but a full-length CIDR finds the endpoint IP first (SEMANTICS 2.4). */
@@ -102,6 +138,25 @@ export class EntryView {
   protected keyAt(slot: number): string {
     this.table.keyOf(slot, this.#key);
     return formatKey(this.#key);
+  }
+
+  /** Short loops, see {@link PrefixBlock}. */
+  #lookupBlock(addresses: AddressList, from: number, count: number, identities: Uint32Array): number {
+    const key = this.#key;
+    for (let i = 0; i < count; i++) block.set(i, readAddress(addresses, from + i, key) ? key : undefined);
+    this.table.warm(block, count);
+    for (let i = 0; i < count; i++) slots[i] = block.get(i, key) ? this.table.longestMatch(key) : -1;
+    let found = 0;
+    for (let i = 0; i < count; i++) {
+      const slot = slots[i] ?? -1;
+      identities[from + i] = slot < 0 ? 0 : this.rows.identity(slot);
+      if (slot >= 0) found++;
+    }
+    return found;
+  }
+
+  #identityAt(slot: number): NumericIdentity | undefined {
+    return slot < 0 ? undefined : this.rows.identity(slot);
   }
 
   /** What a look-up of `text` found, whose key the register holds. */

@@ -2,11 +2,14 @@ import { PAGE_ROWS } from '../base/int32-rows.ts';
 import { addressBits, type Family, maskWords } from './address-words.ts';
 import { familyOfWord, KeyHash, lengthOfWord, lengthWord } from './key-hash.ts';
 import { containsWords, type PrefixRegister, prefixRegister } from './prefix.ts';
+import type { PrefixBlock } from './prefix-block.ts';
 import type { PrefixTable } from './prefix-table.ts';
 import { StemIndex } from './stem-index.ts';
 
 /** Key lengths of a family: 0 to 128, and 129 for an endpoint. */
 const LENGTHS = 130;
+
+const warmed = prefixRegister();
 
 /** The length of a key in this table: an endpoint is longer than the full-length CIDR over it (I4). */
 function keyLength(key: Readonly<PrefixRegister>): number {
@@ -54,6 +57,12 @@ export class HashPrefixTable implements PrefixTable {
 
   find(key: Readonly<PrefixRegister>): number {
     return this.#keys.find(key, lengthWord(key.family, keyLength(key)));
+  }
+
+  warm(block: PrefixBlock, count: number): void {
+    for (let at = 0; at < count; at++) {
+      if (block.get(at, warmed)) this.#keys.warm(warmed, lengthWord(warmed.family, keyLength(warmed)));
+    }
   }
 
   insert(key: Readonly<PrefixRegister>): number {

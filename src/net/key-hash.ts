@@ -2,7 +2,7 @@ import { assert } from '../base/assert.ts';
 import { Int32Rows } from '../base/int32-rows.ts';
 import { SharedPages } from '../base/shared-pages.ts';
 import { type AddressWords, addressBits, type Family } from './address-words.ts';
-import { type AddressColumn, SegmentTree } from './segment-tree.ts';
+import { type AddressColumn, readAddress, SegmentTree, writeAddress } from './segment-tree.ts';
 
 // A bucket is two words: the tag of a key, and its slot (plus one) with six bits that say which length it has.
 const SLOT_BITS = 26; // 67 million keys
@@ -107,6 +107,8 @@ export class KeyHash {
   #limit = 0;
   /** The slot freed last, plus one; 0 when there is none. */
   #free = 0;
+  /** What {@link warm} has read goes here, so that it is not left out as being of no use. */
+  #warmed = 0;
 
   /** A `seed` that strangers do not know keeps them from choosing keys that collide. Tests make segments small. */
   constructor(seed: number, segmentBits: number = SEGMENT_BITS) {
@@ -169,6 +171,14 @@ export class KeyHash {
       const slot = (kindAndSlot & SLOT_MASK) - 1;
       if (words.family === 4 ? kindAndSlot !== DELETED : this.#holds(slot, words, word)) return slot;
     }
+  }
+
+  /** Reads the bucket where a key would best be: the memory of several keys comes at the same time. */
+  warm(words: Readonly<AddressWords>, word: number): void {
+    const segment = this.#treeOf(words.family).at(words);
+    if (segment < 0) return;
+    const home = this.#home(this.#tag(words, word), kindOf(words.family, word));
+    this.#warmed ^= this.#pageOf(segment)[this.#baseOf(segment) + 2 * home] ?? 0;
   }
 
   /** Adds a key that is not there and gives its slot. */
@@ -337,39 +347,33 @@ export class KeyHash {
     const page = this.#writablePageOf(segment);
     const base = this.#baseOf(segment);
     const before = page.slice(base, base + this.#segmentWords);
-    const live = countLive(before);
-    if (live >= this.#full / 2)
-      tree.split(segment, this.#addSegment(), this.#addressesOf(before, live), live);
+    const addresses = this.#addressesOf(before);
+    const live = addresses.length / 4;
+    if (live >= this.#full / 2) tree.split(segment, this.#addSegment(), addresses.slice(), live);
     page.fill(0, base, base + this.#segmentWords);
     this.#used[segment] = 0;
-    for (let i = 0; i < before.length; i += 2) {
+    for (let i = 0, from = 0; i < before.length; i += 2) {
       const kindAndSlot = before[i + 1] ?? EMPTY;
       if (!isLive(kindAndSlot)) continue;
-      this.#readBucket(before[i] ?? 0, kindAndSlot);
+      readAddress(addresses, from++, register);
       this.#place(tree.at(register), before[i] ?? 0, kindAndSlot);
     }
   }
 
-  #addressesOf(buckets: Int32Array, live: number): AddressColumn {
-    const addresses = new Int32Array(4 * live);
-    let to = 0;
-    for (let i = 1; i < buckets.length; i += 2) {
-      const kindAndSlot = buckets[i] ?? EMPTY;
+  /** The addresses of the keys in these buckets, in their order. Those of IPv4 keys are in the buckets. */
+  #addressesOf(buckets: Int32Array): AddressColumn {
+    const addresses = new Int32Array(4 * countLive(buckets));
+    for (let i = 0, to = 0; i < buckets.length; i += 2) {
+      const kindAndSlot = buckets[i + 1] ?? EMPTY;
       if (!isLive(kindAndSlot)) continue;
-      this.#readBucket(buckets[i - 1] ?? 0, kindAndSlot);
-      addresses[to] = register.w0;
-      addresses[to + 1] = register.w1;
-      addresses[to + 2] = register.w2;
-      addresses[to + 3] = register.w3;
-      to += 4;
+      if (kindAndSlot >>> SLOT_BITS < IPV4_KINDS) addresses[4 * to] = buckets[i] ?? 0;
+      else {
+        this.readWords((kindAndSlot & SLOT_MASK) - 1, register);
+        writeAddress(addresses, to, register);
+      }
+      to++;
     }
     return addresses;
-  }
-
-  /** Writes the address of a bucket's key to the register; that of an IPv4 key is in the bucket. */
-  #readBucket(tag: number, kindAndSlot: number): void {
-    if (kindAndSlot >>> SLOT_BITS < IPV4_KINDS) register.w0 = tag;
-    else this.readWords((kindAndSlot & SLOT_MASK) - 1, register);
   }
 
   #takeSlot(): number {

@@ -1,5 +1,6 @@
 import type { Family } from './address-words.ts';
 import type { KeyForm, PrefixRegister } from './prefix.ts';
+import type { PrefixBlock } from './prefix-block.ts';
 
 /**
  * A set of keys, each a prefix in a form (`endpoint` or `cidr`), that gives every key a *slot*: a small number
@@ -17,6 +18,11 @@ export interface PrefixTable {
   readonly bytes: number;
   /** The slot of exactly this key, or -1. */
   find(key: Readonly<PrefixRegister>): number;
+  /**
+   * Reads ahead what `find` and `longestMatch` of the first `count` keys of a block will read, so that they need not wait
+   * for one after the other. Changes nothing.
+   */
+  warm(block: PrefixBlock, count: number): void;
   /** Adds a key that is not there (the caller has asked `find`) and gives its slot. */
   insert(key: Readonly<PrefixRegister>): number;
   /** Removes a slot in use; `key` is its key, which the caller knows. */

@@ -1,5 +1,8 @@
 import { assert } from '../base/assert.ts';
 import { type AddressWords, addressBits, type Family } from './address-words.ts';
+import { containsWords } from './prefix.ts';
+
+const WORDS = ['w0', 'w1', 'w2', 'w3'] as const;
 
 /** Entries of a node: one for each value of an octet. */
 const FAN = 256;
@@ -9,11 +12,33 @@ const LEAST_PART = 4;
 /** Addresses side by side, four words each, to find out where to split them. */
 export type AddressColumn = Int32Array;
 
+/** Writes the address in a place of a column to `out`, family aside. */
+export function readAddress(addresses: AddressColumn, index: number, out: AddressWords): void {
+  out.w0 = addresses[4 * index] ?? 0;
+  out.w1 = addresses[4 * index + 1] ?? 0;
+  out.w2 = addresses[4 * index + 2] ?? 0;
+  out.w3 = addresses[4 * index + 3] ?? 0;
+}
+
+/** Puts an address in a place of a column. */
+export function writeAddress(addresses: AddressColumn, index: number, words: Readonly<AddressWords>): void {
+  addresses[4 * index] = words.w0;
+  addresses[4 * index + 1] = words.w1;
+  addresses[4 * index + 2] = words.w2;
+  addresses[4 * index + 3] = words.w3;
+}
+
 /** The octet at `level` (0 to 3; IPv6 to 15) of an address. */
 function octetOf(words: Readonly<AddressWords>, level: number): number {
   const { w0, w1, w2, w3 } = words;
   const word = level < 4 ? w0 : level < 8 ? w1 : level < 12 ? w2 : w3;
   return (word >>> (24 - 8 * (level & 3))) & 255;
+}
+
+function setOctet(words: AddressWords, level: number, octet: number): void {
+  const word = WORDS[level >>> 2] ?? 'w0';
+  const shift = 24 - 8 * (level & 3);
+  words[word] = (words[word] & ~(255 << shift)) | (octet << shift);
 }
 
 /** Where a segment is to be cut: before `octet` in the last node of the path. */
@@ -46,9 +71,17 @@ export class SegmentTree {
   /** Whether a fork has the same nodes: they are copied before they are written. */
   #shared = false;
   readonly #counts = new Int32Array(FAN);
+  /**
+   * Where look-ups begin that agree with most: the first node with several nodes below, its level, and what the addresses
+   * below it have in common. Else a table of hosts in one IPv6 subnet went through 16 nodes to each of them.
+   */
+  #start = 0;
+  #startLevel = 0;
+  readonly #common: AddressWords;
 
   constructor(family: Family) {
     this.#levels = addressBits(family) / 8;
+    this.#common = { family, w0: 0, w1: 0, w2: 0, w3: 0 };
   }
 
   get bytes(): number {
@@ -60,19 +93,49 @@ export class SegmentTree {
     fork.#nodes = this.#nodes;
     fork.#count = this.#count;
     fork.#shared = this.#shared = true;
+    fork.#findStart();
     return fork;
   }
 
   /** The segment of an address, -1 while there is none. */
   at(words: Readonly<AddressWords>): number {
     const nodes = this.#nodes;
+    if (this.#levels > 4) return this.#atWide(words);
     const { w0 } = words;
     let entry = nodes[w0 >>> 24] ?? 0;
     if (entry > 0) entry = nodes[entry + ((w0 >>> 16) & 255)] ?? 0;
     if (entry > 0) entry = nodes[entry + ((w0 >>> 8) & 255)] ?? 0;
     if (entry > 0) entry = nodes[entry + (w0 & 255)] ?? 0;
-    for (let level = 4; entry > 0; level++) entry = nodes[entry + octetOf(words, level)] ?? 0;
     return ~entry;
+  }
+
+  #atWide(words: Readonly<AddressWords>): number {
+    const isCommon = containsWords(this.#common, 8 * this.#startLevel, words);
+    let entry = isCommon ? this.#start : 0;
+    for (let level = isCommon ? this.#startLevel : 0; level === 0 || entry > 0; level++) {
+      entry = this.#nodes[entry + octetOf(words, level)] ?? 0;
+    }
+    return ~entry;
+  }
+
+  #findStart(): void {
+    this.#start = 0;
+    this.#startLevel = 0;
+    for (let only = this.#onlyChild(0); only >= 0; only = this.#onlyChild(this.#start)) {
+      setOctet(this.#common, this.#startLevel++, only);
+      this.#start = this.#nodes[this.#start + only] ?? 0;
+    }
+  }
+
+  /** The octet of the only node below a node; -1 when there is none, or more. */
+  #onlyChild(node: number): number {
+    let only = -1;
+    for (let octet = 0; octet < FAN; octet++) {
+      if ((this.#nodes[node + octet] ?? 0) <= 0) continue;
+      if (only >= 0) return -1;
+      only = octet;
+    }
+    return only;
   }
 
   /** Gives all addresses the first segment. */
@@ -129,7 +192,13 @@ export class SegmentTree {
     const octets: number[] = [];
     let below = 0;
     let left = count;
-    for (let level = 0; ; level++) {
+    let level = 0;
+    for (const common = commonOctets(addresses, count); level < common; level++) {
+      const octet = octetAt(addresses, 0, level);
+      nodes.push(this.#nodeBelow(nodes[level] ?? 0, octet, ~segment));
+      octets.push(octet);
+    }
+    for (; ; level++) {
       this.#countOctets(addresses, left, level);
       const { octet, part, middle, beforeMiddle } = this.#bestOctet(below, count);
       const isLast = level === this.#levels - 1;
@@ -186,6 +255,7 @@ export class SegmentTree {
     }
     this.#nodes.fill(leaf, made, made + FAN);
     this.#nodes[node + octet] = made;
+    if (this.#levels > 4) this.#findStart();
     return made;
   }
 
@@ -203,6 +273,16 @@ export class SegmentTree {
     }
     return true;
   }
+}
+
+/** How many octets at the beginning all have in common; less than there are, if not all are the same. */
+function commonOctets(addresses: AddressColumn, count: number): number {
+  for (let word = 0; word < 4; word++) {
+    let unlike = 0;
+    for (let i = 1; i < count; i++) unlike |= (addresses[4 * i + word] ?? 0) ^ (addresses[word] ?? 0);
+    if (unlike !== 0) return 4 * word + (Math.clz32(unlike) >>> 3);
+  }
+  return 0;
 }
 
 function octetAt(addresses: AddressColumn, index: number, level: number): number {

@@ -23,8 +23,23 @@ describe('the bench of the ipcache', () => {
   }, 60_000);
 
   it('gives time and ratio of every operation of the budget table', () => {
-    const operations = ['fresh', 'unchanged', 'identityChange', 'delete', 'exact'];
-    const matches = ['lpmHitExact', 'lpmHit', 'lpmMiss'];
+    const operations = [
+      'fresh',
+      'unchanged',
+      'identityChange',
+      'delete',
+      'exact',
+      'identityOf',
+      'lookupMany',
+    ];
+    const matches = [
+      'lpmHitExact',
+      'lpmHit',
+      'lpmMiss',
+      'lpmIdentityExact',
+      'lpmIdentityHit',
+      'lpmIdentityMiss',
+    ];
     const all = [...operations, ...matches];
     const names = all.flatMap((name) => [name, `${name}Sorted`, `shadowed.${name}`, `ipv6.${name}`]);
     for (const name of [...names, 'ipv6.freshSorted', 'batch256', 'mapSet', 'mapGet']) {

@@ -30,6 +30,8 @@ export class MapPrefixTable implements PrefixTable {
     return this.#slotByKey.get(keyText(key)) ?? -1;
   }
 
+  warm(): void {}
+
   insert(key: Readonly<PrefixRegister>): number {
     const slot = this.#free.pop() ?? this.#keys.length;
     this.#keys[slot] = { ...key };

@@ -1,0 +1,82 @@
+import { assert } from '../base/assert.ts';
+import { addressBits, type Family } from '../net/address-words.ts';
+import { isMapped, unmap } from '../net/parse-address.ts';
+import { type PrefixRegister, parsePrefix } from '../net/prefix.ts';
+
+/** Addresses in a buffer, in network byte order, as flow records carry them: one every `stride` bytes. */
+export interface AddressBytes {
+  readonly bytes: Uint8Array;
+  /** 4 or 16 bytes each. An IPv4-mapped IPv6 address is an IPv4 address. */
+  readonly family: Family;
+  /** Where the first address begins; default 0. */
+  readonly offset?: number | undefined;
+  /** From the beginning of one address to that of the next; default the bytes of one. */
+  readonly stride?: number | undefined;
+}
+
+/** Addresses as texts; as IPv4 numbers (`10.0.0.1` is 0x0a000001); or in a buffer. */
+export type AddressList = readonly string[] | Uint32Array | AddressBytes;
+
+function isBytes(list: AddressList): list is AddressBytes {
+  return 'bytes' in list;
+}
+
+/** How many addresses there are: of a buffer as many as are complete. */
+export function countAddresses(list: AddressList): number {
+  if (!isBytes(list)) return list.length;
+  const { bytes, family, offset = 0, stride = bytesOf(family) } = list;
+  assert(family === 4 || family === 6, 'addresses: a family of addresses is 4 or 6');
+  assert(Number.isInteger(offset) && offset >= 0, 'addresses: an offset is 0 or more bytes');
+  assert(Number.isInteger(stride) && stride >= 1, 'addresses: a stride is 1 or more bytes');
+  return Math.max(0, Math.floor((bytes.length - offset - bytesOf(family)) / stride) + 1);
+}
+
+/** Reads one of them into `out`, as an endpoint; false when it is no address. */
+export function readAddress(list: AddressList, index: number, out: PrefixRegister): boolean {
+  if (isBytes(list)) return readBytes(list, index, out);
+  const address = list[index];
+  if (typeof address === 'number') return readIPv4Number(address, out);
+  return typeof address === 'string' && parsePrefix(address, out) && out.form === 'endpoint';
+}
+
+/** Reads an IPv4 address from a number; false when it is not one of 32 bits. */
+export function readIPv4Number(address: number, out: PrefixRegister): boolean {
+  setIPv4(out, address | 0);
+  return address >>> 0 === address;
+}
+
+function bytesOf(family: Family): number {
+  return addressBits(family) / 8;
+}
+
+function setIPv4(out: PrefixRegister, word: number): void {
+  out.family = 4;
+  out.length = 32;
+  out.form = 'endpoint';
+  out.w0 = word;
+  out.w1 = 0;
+  out.w2 = 0;
+  out.w3 = 0;
+}
+
+function readBytes(
+  { bytes, family, offset = 0, stride = bytesOf(family) }: AddressBytes,
+  index: number,
+  out: PrefixRegister,
+): boolean {
+  const at = offset + index * stride;
+  setIPv4(out, wordAt(bytes, at));
+  if (family === 4) return true;
+  out.family = 6;
+  out.w1 = wordAt(bytes, at + 4);
+  out.w2 = wordAt(bytes, at + 8);
+  out.w3 = wordAt(bytes, at + 12);
+  if (isMapped(out)) unmap(out);
+  out.length = addressBits(out.family);
+  return true;
+}
+
+function wordAt(bytes: Uint8Array, at: number): number {
+  const upper = ((bytes[at] ?? 0) << 24) | ((bytes[at + 1] ?? 0) << 16);
+  return upper | ((bytes[at + 2] ?? 0) << 8) | (bytes[at + 3] ?? 0);
+}

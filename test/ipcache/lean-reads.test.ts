@@ -1,0 +1,167 @@
+import { describe, expect, it } from 'vitest';
+import { randomWords } from '../../bench/random-order.ts';
+import type { AddressList } from '../../src/ipcache/address-list.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { formatAddress } from '../../src/net/format-address.ts';
+
+const WORLD = 2;
+const POD = 300;
+const PODS = 900;
+
+function cacheOf(entries: Readonly<Record<string, number>>): IPCache {
+  const cache = new IPCache();
+  for (const [key, identity] of Object.entries(entries)) cache.upsert(key, { identity, source: 'k8s' });
+  return cache;
+}
+
+const SMALL = cacheOf({
+  '0.0.0.0/0': WORLD,
+  '10.1.0.0/16': PODS,
+  '10.1.2.3': POD,
+  '10.1.2.3/32': 301,
+  '10.1.2.4/32': 302,
+  'fd00::/64': PODS,
+  'fd00::3': 4_294_967_295,
+});
+
+function many(cache: IPCache, addresses: AddressList, count: number): readonly [number, readonly number[]] {
+  const identities = new Uint32Array(count).fill(77);
+  return [cache.lookupMany(addresses, identities), [...identities]];
+}
+
+describe('identities alone', () => {
+  it.each([
+    '10.1.2.3',
+    '::ffff:10.1.2.3',
+    '10.1.2.3/32',
+    '10.1.0.0/16',
+    '10.1.7.0/24',
+    'fd00::3',
+    'FD00:0::3',
+  ])('are those of the entry of the key %s', (key) => {
+    expect(SMALL.identityOf(key)).toBe(SMALL.get(key)?.identity);
+  });
+
+  it.each([
+    '10.1.2.3',
+    '10.1.2.4',
+    '10.1.9.9',
+    '192.0.2.1',
+    'fd00::3',
+    'fd00::4',
+    'fe80::1',
+    '::ffff:10.1.2.4',
+  ])('are those of the longest match of %s', (ip) => {
+    expect(SMALL.lookupIdentity(ip)).toBe(SMALL.lookup(ip)?.identity);
+  });
+
+  it('are undefined for what is no address, and for what is not known', () => {
+    for (const text of ['', '10.1.2', '10.1.2.3/33', 'localhost']) {
+      expect([SMALL.identityOf(text), SMALL.lookupIdentity(text)], text).toEqual([undefined, undefined]);
+    }
+    expect(SMALL.lookupIdentity('10.1.0.0/16')).toBeUndefined();
+    expect([SMALL.identityOf('10.1.2.9'), SMALL.lookupIdentity('fe80::1')]).toEqual([undefined, undefined]);
+  });
+
+  it('are found for an IPv4 address as a number, signed or too large ones being none', () => {
+    expect([0x0a01_0203, 0x0a01_0909, 0xc000_0201].map((ip) => SMALL.lookupIdentity(ip))).toEqual([
+      300, 900, 2,
+    ]);
+    for (const ip of [-1, 2 ** 32, 0.5, Number.NaN])
+      expect(SMALL.lookupIdentity(ip), `${ip}`).toBeUndefined();
+  });
+
+  it('are those of a snapshot, too, whatever is written later', () => {
+    const cache = cacheOf({ '10.0.0.1': 300 });
+    const before = cache.snapshot();
+    cache.upsert('10.0.0.1', { identity: 301, source: 'k8s' });
+    expect([before, cache].map((each) => each.identityOf('10.0.0.1'))).toEqual([300, 301]);
+    expect([before, cache].map((each) => each.lookupIdentity('10.0.0.1'))).toEqual([300, 301]);
+    expect([before, cache].map((each) => many(each as IPCache, ['10.0.0.1'], 1))).toEqual([
+      [1, [300]],
+      [1, [301]],
+    ]);
+  });
+});
+
+describe('identities of many addresses', () => {
+  it('come in their places, 0 where there is none', () => {
+    const texts = ['10.1.2.3', 'nonsense', '10.1.9.9', 'fe80::1', '10.1.0.0/16', 'fd00::3'];
+    expect(many(SMALL, texts, texts.length)).toEqual([3, [300, 0, 900, 0, 0, 4_294_967_295]]);
+    expect(many(SMALL, Uint32Array.of(0x0a01_0204, 1), 2)).toEqual([2, [302, 2]]);
+    expect(many(SMALL, [], 0)).toEqual([0, []]);
+  });
+
+  it('leaves places behind the last address alone, and refuses too few', () => {
+    expect(many(SMALL, ['10.1.2.3'], 3)).toEqual([1, [300, 77, 77]]);
+    expect(() => SMALL.lookupMany(['10.1.2.3', '10.1.2.4'], new Uint32Array(1))).toThrow(/a place/);
+  });
+
+  it('takes no text for an address that is none at all', () => {
+    expect(many(SMALL, [undefined, 5.5, null] as unknown as string[], 3)).toEqual([0, [0, 0, 0]]);
+  });
+
+  it('are read from records of a buffer', () => {
+    const record = [9, 9, 10, 1, 2, 3, 9, 10, 1, 9, 9, 9, 9];
+    const bytes = Uint8Array.from([...record, ...record.slice(0, 6)]);
+    expect(many(SMALL, { bytes, family: 4, offset: 2, stride: 13 }, 2)).toEqual([2, [300, 300]]);
+    expect(many(SMALL, { bytes, family: 4, offset: 7, stride: 13 }, 2)).toEqual([1, [900, 77]]);
+    expect(many(SMALL, { bytes: bytes.subarray(0, 3), family: 4 }, 1)).toEqual([0, [77]]);
+    const mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 1, 2, 3];
+    const ipv6 = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3];
+    const both = Uint8Array.from([...mapped, ...ipv6, 1]);
+    expect(many(SMALL, { bytes: both, family: 6 }, 2)).toEqual([2, [300, 4_294_967_295]]);
+  });
+
+  it.each([
+    [{ family: 5 as 4 }, /family/],
+    [{ family: 4 as const, offset: -1 }, /offset/],
+    [{ family: 4 as const, offset: 0.5 }, /offset/],
+    [{ family: 4 as const, stride: 0 }, /stride/],
+    [{ family: 4 as const, stride: Number.NaN }, /stride/],
+  ])('are not read by %j', (layout, fault) => {
+    const list = { bytes: new Uint8Array(64), ...layout };
+    expect(() => SMALL.lookupMany(list, new Uint32Array(16))).toThrow(fault);
+  });
+
+  it('agree for 200,000 addresses as texts, as numbers, in bytes, and one by one', () => {
+    const next = randomWords(7);
+    const cache = new IPCache();
+    const some = (): number => 0x0a00_0000 | (next() & 0x0003_ffff);
+    for (let i = 0; i < 20_000; i++) {
+      const text = formatAddress({ family: 4, w0: some(), w1: 0, w2: 0, w3: 0 });
+      const host = formatAddress({ family: 6, w0: 0xfd00_0000 | 0, w1: 0, w2: next() & 3, w3: some() });
+      const claim = { identity: 1 + i, source: 'k8s' } as const;
+      cache.upsert(i % 3 === 0 ? `${text}/${20 + (i % 12)}` : text, claim);
+      cache.upsert(i % 3 === 0 ? `${host}/${90 + (i % 38)}` : host, claim);
+    }
+    const n = 100_000;
+    const numbers = Uint32Array.from({ length: n }, some);
+    const texts = Array.from(numbers, (w0) => formatAddress({ family: 4, w0: w0 | 0, w1: 0, w2: 0, w3: 0 }));
+    const words = numbers.map((word, i) => (i % 7 === 0 ? next() : word));
+    const wideTexts = Array.from(words, (w3, i) =>
+      formatAddress({ family: 6, w0: 0xfd00_0000 | 0, w1: 0, w2: i & 3, w3: w3 | 0 }),
+    );
+    const bytes = new DataView(new ArrayBuffer(4 * n));
+    const wide = new DataView(new ArrayBuffer(20 * n + 3));
+    numbers.forEach((word, i) => {
+      bytes.setUint32(4 * i, word);
+    });
+    words.forEach((word, i) => {
+      wide.setUint32(20 * i + 3, 0xfd00_0000);
+      wide.setUint32(20 * i + 3 + 8, i & 3);
+      wide.setUint32(20 * i + 3 + 12, word);
+    });
+    const [found, identities] = many(cache, texts, n);
+    expect(found).toBe(identities.filter((identity) => identity > 0).length);
+    expect(many(cache, numbers, n)).toEqual([found, identities]);
+    expect(many(cache, { bytes: new Uint8Array(bytes.buffer), family: 4 }, n)).toEqual([found, identities]);
+    expect(texts.map((text) => cache.lookup(text)?.identity ?? 0)).toEqual(identities);
+    expect(texts.map((text) => cache.lookupIdentity(text) ?? 0)).toEqual(identities);
+    expect(Array.from(numbers, (number) => cache.lookupIdentity(number) ?? 0)).toEqual(identities);
+    const ofWide = many(cache, wideTexts, n);
+    const layout = { bytes: new Uint8Array(wide.buffer), family: 6, offset: 3, stride: 20 } as const;
+    expect(many(cache, layout, n)).toEqual(ofWide);
+    expect(wideTexts.map((text) => cache.lookup(text)?.identity ?? 0)).toEqual(ofWide[1]);
+  });
+});

@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest';
+import { type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
+import { BLOCK_KEYS, PrefixBlock } from '../../src/net/prefix-block.ts';
+
+function key(text: string): PrefixRegister {
+  const register = prefixRegister();
+  expect(parsePrefix(text, register), text).toBe(true);
+  return register;
+}
+
+describe('a block of keys', () => {
+  it('gives back every key as it was put in, and none where there is none', () => {
+    const texts = [
+      ['0.0.0.0/0', '10.1.2.3', '10.1.2.3/32', '255.255.255.255', '10.1.0.0/16', '128.0.0.0/1'],
+      [
+        '::/0',
+        '::',
+        '::/128',
+        'fd00:1:2:3:4:5:6:7',
+        'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128',
+        'fd00::/8',
+      ],
+    ].flat();
+    const block = new PrefixBlock();
+    const out = prefixRegister();
+    expect(block.get(0, out)).toBe(false);
+    texts.forEach((text, i) => {
+      block.set(i, key(text));
+    });
+    texts.forEach((text, i) => {
+      expect(block.get(i, out), text).toBe(true);
+      expect(out, text).toEqual(key(text));
+    });
+    block.set(1, undefined);
+    expect([block.get(1, out), block.get(texts.length, out), block.get(BLOCK_KEYS, out)]).toEqual([
+      false,
+      false,
+      false,
+    ]);
+    expect(out).toEqual(key(texts.at(-1) ?? ''));
+  });
+
+  it('has room for 256', () => {
+    const block = new PrefixBlock();
+    const out = prefixRegister();
+    for (let i = 0; i < BLOCK_KEYS; i++) block.set(i, key(`10.0.0.${i}`));
+    for (let i = 0; i < BLOCK_KEYS; i++) {
+      block.get(i, out);
+      expect(out.w0).toBe(0x0a00_0000 + i);
+    }
+  });
+});
