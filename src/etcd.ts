@@ -15,6 +15,7 @@ export type {
   KvstoreLock,
   LeaseLostListener,
   ListOptions,
+  RetryTurns,
   Watch,
   WatchEvent,
   WatchOptions,

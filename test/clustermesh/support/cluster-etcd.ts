@@ -1,11 +1,10 @@
 import type { Random } from '../../../src/base/clock.ts';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import type { KeyValue } from '../../../src/kvstore/transport.ts';
 import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
 import { TcpProxy } from '../../kvstore/etcd/support/tcp-proxy.ts';
-
-/** What may go wrong with an etcd, or with the way to it; the words are those of `mesh-laws.ts`. */
-export type EtcdFault = 'cut' | 'down' | 'up' | 'black-hole' | 'compact' | 'backup' | 'restore';
+import { type Fault, publishedAgain } from './mesh-laws.ts';
 
 /**
  * The etcd of one cluster, with faults to order. The cluster itself writes to it directly, so that it goes on while
@@ -16,13 +15,17 @@ export class ClusterEtcd {
   readonly #process: EtcdProcess;
   readonly #writer: EtcdBackend;
   readonly #link: TcpProxy;
+  /** A backup of it when it held nothing. */
+  readonly #empty: string;
+  #lost: readonly KeyValue[] = [];
   #backup: string | undefined;
   #restores = 0;
 
-  private constructor(name: string, process: EtcdProcess, link: TcpProxy) {
+  private constructor(name: string, process: EtcdProcess, link: TcpProxy, empty: string) {
     this.#name = name;
     this.#process = process;
     this.#link = link;
+    this.#empty = empty;
     this.#writer = new EtcdBackend({ endpoints: [process.url] });
   }
 
@@ -32,7 +35,7 @@ export class ClusterEtcd {
     if (process === undefined) throw new Error('no etcd');
     const link = new TcpProxy(process.clientPort);
     await link.start();
-    const etcd = new ClusterEtcd(name, process, link);
+    const etcd = new ClusterEtcd(name, process, link, await process.backup());
     await etcd.claim(id);
     for (const resource of ['nodes', 'services', 'identities', 'ip']) {
       await etcd.write(`cilium/synced/${name}/cilium/state/${resource}/v1`, '2026-01-01T00:00:00Z');
@@ -57,7 +60,7 @@ export class ClusterEtcd {
     return this.write(`cilium/cluster-config/${this.#name}`, { id, capabilities: { syncedCanaries: true } });
   }
 
-  async strike(fault: EtcdFault, random: Random): Promise<void> {
+  async strike(fault: Fault, random: Random): Promise<void> {
     switch (fault) {
       case 'cut':
         return random() < 0.5 ? this.#killAndRestart() : this.#link.cut();
@@ -65,12 +68,24 @@ export class ClusterEtcd {
         this.#link.mode = 'refuse';
         return;
       case 'black-hole':
+      case 'hang':
         this.#link.mode = 'black-hole';
         return;
       case 'up':
         return this.heal();
+      case 'idle-compact':
+        await this.write('unrelated', 'x');
+        return this.#compact();
       case 'compact':
         return this.#compact();
+      case 'die':
+        await this.#lose();
+        await this.#writer.deletePrefix('cilium/');
+        return;
+      case 'replace':
+        await this.#lose();
+        await this.#process.replaceData(this.#empty, `other-${++this.#restores}`);
+        return this.#process.start();
       case 'backup':
         this.#backup = await this.#process.backup();
         return;
@@ -82,6 +97,22 @@ export class ClusterEtcd {
   /** It can be reached. */
   heal(): void {
     this.#link.mode = 'open';
+  }
+
+  /** The keys of which the cluster was robbed last. */
+  get lost(): readonly KeyValue[] {
+    return this.#lost;
+  }
+
+  /** The publisher comes back with most of what it had, unless it was written again meanwhile. */
+  async publishAgain(): Promise<void> {
+    for (const { key, value } of publishedAgain(this.#lost)) await this.#writer.createOnly(key, value);
+    this.#lost = [];
+  }
+
+  async #lose(): Promise<void> {
+    const kvs = await this.#writer.listPrefix('cilium/');
+    this.#lost = [...new Map([...this.#lost, ...kvs].map((kv) => [kv.key, kv])).values()];
   }
 
   async dispose(): Promise<void> {

@@ -5,10 +5,19 @@ import { ConfigFolder } from '../../../src/agent/config-folder.ts';
 import type { Random } from '../../../src/base/clock.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { ConfigFollower } from '../../../src/clustermesh/config-follower.ts';
+import { clusterConfigKey } from '../../../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { until } from '../../kvstore/support/until.ts';
 import { ClusterEtcd } from './cluster-etcd.ts';
-import { type Edit, type Happening, REMOTE, type Remote } from './mesh-laws.ts';
+import {
+  type Edit,
+  type Happening,
+  heldOf,
+  mayTakeAway,
+  REMOTE,
+  type Remote,
+  takenAway,
+} from './mesh-laws.ts';
 import { Agent, OWN } from './mesh-world.ts';
 
 /** What was done and found so far. */
@@ -20,7 +29,11 @@ export interface MeshFigures {
   readonly healedMs: readonly number[];
   /** The most claims and nodes that were compared at once. */
   readonly compared: number;
+  /** How often it was looked whether a cluster that had lost everything was as it had been. */
+  readonly checks: number;
 }
+
+const QUIET_MS = 150;
 
 /** The mesh of `mesh-laws.ts` over real etcds, in real time: three of them, a folder of configurations, an agent. */
 export class EtcdMeshWorld {
@@ -31,6 +44,11 @@ export class EtcdMeshWorld {
   readonly #own: EtcdBackend;
   readonly #follower: ConfigFollower;
   readonly #added = new Set<Remote>();
+  /** The configuration files as they are. */
+  readonly #files = new Map<Remote, string>();
+  /** What was held of remote clusters when they lost everything. */
+  readonly #heldAtLoss = new Map<string, ReadonlyMap<string, string>>();
+  #checks = 0;
   #versions = 0;
   #writes = 0;
   #faults = 0;
@@ -61,13 +79,52 @@ export class EtcdMeshWorld {
   get figures(): MeshFigures {
     return {
       ...{ writes: this.#writes, faults: this.#faults, edits: this.#edits, compared: this.#compared },
+      checks: this.#checks,
       healedMs: [...this.#healedMs],
     };
   }
 
   /** Does what the script says. */
   async play(script: readonly Happening[]): Promise<void> {
-    for (const what of script) await this.#happen(what);
+    for (const what of script) {
+      if (mayTakeAway(what)) this.#heldAtLoss.delete(what.cluster);
+      await this.#happen(what);
+      this.#checkHeld(what);
+    }
+  }
+
+  /** What a cluster had said when it lost everything is held, whatever else happens. */
+  #checkHeld(what?: Happening): void {
+    for (const [name, held] of this.#heldAtLoss) {
+      this.#checks++;
+      const gone = takenAway(held, heldOf(this.#agent, name), true);
+      if (gone.length > 0) throw new Error(`${gone} of ${name} taken away after ${JSON.stringify(what)}`);
+    }
+  }
+
+  async #lose(fault: 'die' | 'replace', name: string): Promise<void> {
+    const remote = REMOTE.find((each) => each === name);
+    const isFollowed = this.#agent.mesh.statusOf(name)?.config !== undefined;
+    const file = remote && this.#files.get(remote);
+    const isToStay = isFollowed && file !== undefined && file !== '';
+    const held = await this.#settledHeldOf(name);
+    await this.#etcd(name).strike(fault, this.#random);
+    const { lost } = this.#etcd(name);
+    const isConfigured = lost.some(({ key }) => key === clusterConfigKey(name));
+    const isLost = ([of]: readonly [string, string]): boolean =>
+      lost.some(({ key }) => key.endsWith(`/${of}`));
+    if (isToStay && isConfigured) this.#heldAtLoss.set(name, new Map([...held].filter(isLost)));
+    if (fault === 'replace' && remote !== undefined && this.#added.has(remote)) this.#configure(remote);
+  }
+
+  /** What is held once nothing has changed for a while: no write is under way to the agent. */
+  async #settledHeldOf(name: string): Promise<ReadonlyMap<string, string>> {
+    for (let held = heldOf(this.#agent, name); ; ) {
+      await new Promise((resolve) => setTimeout(resolve, QUIET_MS));
+      const now = heldOf(this.#agent, name);
+      if (JSON.stringify([...now]) === JSON.stringify([...held])) return now;
+      held = now;
+    }
   }
 
   async #happen(what: Happening): Promise<void> {
@@ -87,6 +144,10 @@ export class EtcdMeshWorld {
       case 'break':
         this.#edits++;
         return this.#edit(what.do, what.cluster);
+      case 'die':
+      case 'replace':
+        this.#faults++;
+        return this.#lose(what.do, what.cluster);
       default:
         this.#faults++;
         return this.#etcd(what.cluster).strike(what.do, this.#random);
@@ -107,10 +168,11 @@ export class EtcdMeshWorld {
     if (edit === 'add') this.#configure(name);
     else if (edit === 'remove') {
       this.#added.delete(name);
+      this.#files.delete(name);
       rmSync(join(this.#folder, name), { force: true });
     } else if (!this.#added.has(name)) return;
     else if (edit === 'touch') this.#writeConfig(name);
-    else writeFileSync(join(this.#folder, name), edit === 'tear' ? '' : 'endpoints: [');
+    else this.#writeFile(name, edit === 'tear' ? '' : 'endpoints: [');
   }
 
   /** A configuration that is another one by its bytes alone. */
@@ -121,13 +183,22 @@ export class EtcdMeshWorld {
   }
 
   #writeConfig(name: Remote): void {
-    const text = `endpoints:\n- ${this.#etcd(name).url}\n# version ${this.#versions}\n`;
+    this.#writeFile(name, `endpoints:\n- ${this.#etcd(name).url}\n# version ${this.#versions}\n`);
+  }
+
+  #writeFile(name: Remote, text: string): void {
+    this.#files.set(name, text);
     writeFileSync(join(this.#folder, name), text);
   }
 
   /** Ends every fault; waits until the agent holds what a fresh one does, and gives what differs if it never does. */
   async judge(): Promise<{ readonly held: unknown; readonly fresh: unknown }> {
-    for (const etcd of this.#etcds.values()) etcd.heal();
+    this.#checkHeld();
+    this.#heldAtLoss.clear();
+    for (const etcd of this.#etcds.values()) {
+      etcd.heal();
+      await etcd.publishAgain();
+    }
     for (const name of this.#added) this.#writeConfig(name);
     const healed = Date.now();
     const fresh = await this.#coldStart();

@@ -2,11 +2,16 @@ import fc from 'fast-check';
 import type { ConfigFile } from '../../../src/clustermesh/config-directory.ts';
 import { ConfigFollower } from '../../../src/clustermesh/config-follower.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
-import type { MemoryServer, ServerSnapshot } from '../../../src/kvstore/memory/memory-server.ts';
+import { textOfBytes } from '../../../src/kvstore/bytes.ts';
+import { CLUSTER_CONFIG_PREFIX } from '../../../src/kvstore/codec/keys.ts';
+import { prefixRange } from '../../../src/kvstore/key-range.ts';
+import { MemoryServer, type ServerSnapshot } from '../../../src/kvstore/memory/memory-server.ts';
+import type { KeyValue } from '../../../src/kvstore/transport.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
+import { plain } from '../../servicecache/support/plain.ts';
 import { FakeDirectory } from './fake-directory.ts';
-import { Agent, coldStart, newCluster, OWN, write } from './mesh-world.ts';
+import { Agent, coldStart, leaseEverything, newCluster, OWN, write } from './mesh-world.ts';
 
 /** The remote clusters of the laws: `a` has id 1 at first, `b` 2, the own one 9. */
 export const REMOTE = ['a', 'b'] as const;
@@ -16,10 +21,7 @@ export type Remote = (typeof REMOTE)[number];
 export type Happening =
   | { readonly do: 'write'; readonly cluster: string; readonly key: string; readonly value: unknown }
   | { readonly do: 'id'; readonly cluster: Remote; readonly id: number }
-  | {
-      readonly do: 'cut' | 'down' | 'up' | 'black-hole' | 'compact' | 'backup' | 'restore';
-      readonly cluster: string;
-    }
+  | { readonly do: Fault; readonly cluster: string }
   /**
    * Edits of the configuration directory: a new configuration, the same one again, none, half of one, one that
    * cannot be read. `told`: whether anybody is notified.
@@ -92,7 +94,17 @@ const identityWrite = fc.record({ cluster, id: identity, value: gone(labels) }).
   }),
 );
 
-const faults = ['cut', 'down', 'up', 'black-hole', 'compact', 'backup', 'restore'] as const;
+const LINK_FAULTS = ['cut', 'down', 'up', 'black-hole'] as const;
+const SERVER_FAULTS = ['compact', 'idle-compact', 'backup', 'restore', 'die', 'replace', 'hang'] as const;
+
+/**
+ * What may go wrong with a kvstore. `idle-compact`: all history, after a write that nobody watches. `die`: the publisher,
+ * and its lease with every key. `replace`: by an empty etcd; of a remote cluster by another one, with a new configuration
+ * file. `hang`: no client of it can be made. What died or was replaced is published again when it is healed, but for some
+ * of its keys.
+ */
+export type Fault = (typeof LINK_FAULTS | typeof SERVER_FAULTS)[number];
+const FAULTS: readonly Fault[] = [...LINK_FAULTS, ...SERVER_FAULTS];
 
 /** What may happen, in any order. */
 export const happenings: fc.Arbitrary<Happening[]> = fc.array(
@@ -101,7 +113,7 @@ export const happenings: fc.Arbitrary<Happening[]> = fc.array(
     { weight: 3, arbitrary: nodeWrite },
     { weight: 3, arbitrary: serviceWrite },
     { weight: 2, arbitrary: identityWrite },
-    { weight: 4, arbitrary: fc.record({ do: fc.constantFrom(...faults), cluster }) },
+    { weight: 5, arbitrary: fc.record({ do: fc.constantFrom(...FAULTS), cluster }) },
     {
       weight: 3,
       arbitrary: fc.record({ do: fc.constantFrom(...EDITS), cluster: remote, told: fc.boolean() }),
@@ -131,9 +143,49 @@ const BROKEN: ConfigFile = { kind: 'unusable', why: 'may not be read' };
 /** By then the directory was looked at, notified or not. */
 const RESCANNED_MS = 61_000;
 
+/** What of a cluster's keys is published when its publisher comes back: most of it, the configuration last. */
+export function publishedAgain<KV extends { readonly key: string }>(lost: readonly KV[]): readonly KV[] {
+  const isConfig = ({ key }: KV): boolean => key.startsWith(CLUSTER_CONFIG_PREFIX);
+  const isKept = ({ key }: KV, i: number): boolean => i % 3 > 0 || key.startsWith('cilium/synced/');
+  return [...lost.filter((kv) => !isConfig(kv)).filter(isKept), ...lost.filter(isConfig)];
+}
+
+/** What an agent holds of one remote cluster, by the ends of the keys that say it. */
+export function heldOf({ ipcache, nodes, mesh }: Agent, name: string): ReadonlyMap<string, string> {
+  const held = new Map<string, string>();
+  for (const { key } of ipcache.entries({ includeShadowed: true })) {
+    for (const claim of ipcache.explain(key)?.claims ?? [])
+      if (claim.owner === name) held.set(claim.key, JSON.stringify(claim));
+  }
+  for (const node of nodes.nodes())
+    if (node.source === 'clustermesh' && node.cluster === name)
+      held.set(node.fullName, JSON.stringify(plain(node)));
+  for (const [id, clusters] of mesh.globalServices.entries())
+    if ([...clusters].includes(name)) held.set(id, '');
+  for (const [id, labels] of mesh.identitiesOf(name)?.entries() ?? [])
+    held.set(`id/${id}`, JSON.stringify(labels));
+  return held;
+}
+
+/** Of which of these something was taken away, or changed although nobody has written it. */
+export function takenAway(
+  before: ReadonlyMap<string, string>,
+  now: ReadonlyMap<string, string>,
+  isWritten: boolean,
+): readonly string[] {
+  return [...before]
+    .filter(([of, was]) => (isWritten ? !now.has(of) : now.get(of) !== was))
+    .map(([of]) => of);
+}
+
+/** Whether a cluster that has lost everything may lose things after this. */
+export function mayTakeAway(what: Happening): what is Extract<Happening, { readonly cluster: string }> {
+  return ['id', 'restore', 'remove', 'tear'].includes(what.do);
+}
+
 class World {
   readonly clock = new ManualClock();
-  readonly servers: ReadonlyMap<string, MemoryServer> = new Map([
+  readonly servers: Map<string, MemoryServer> = new Map([
     ['a', newCluster(this.clock, 'a', 1)],
     ['b', newCluster(this.clock, 'b', 2)],
     [OWN, newCluster(this.clock, OWN, 9)],
@@ -144,6 +196,12 @@ class World {
   readonly #follower: ConfigFollower;
   #versions = 0;
   readonly #backups = new Map<string, ServerSnapshot>();
+  /** Keys of clusters whose publisher has died. */
+  readonly #lost = new Map<string, readonly KeyValue[]>();
+  /** What was held of remote clusters when they lost everything; nobody has said anything of them since. */
+  readonly #heldAtLoss = new Map<string, ReadonlyMap<string, string>>();
+  readonly #written = new Set<string>();
+  readonly #hanging = new Set<string>();
 
   constructor(makeMesh?: MakeMesh) {
     this.agent = new Agent(this.clock, makeMesh);
@@ -164,6 +222,16 @@ class World {
   }
 
   async happen(what: Happening): Promise<void> {
+    if (mayTakeAway(what)) this.#heldAtLoss.delete(what.cluster);
+    await this.#do(what);
+    if (what.do === 'write') this.#written.add(what.cluster);
+    for (const [name, held] of this.#heldAtLoss) {
+      const gone = takenAway(held, heldOf(this.agent, name), this.#written.has(name));
+      expectSame(gone, [], `after ${JSON.stringify(what)} is taken away`);
+    }
+  }
+
+  async #do(what: Happening): Promise<void> {
     switch (what.do) {
       case 'write':
         return write(this.#server(what.cluster), what.key, what.value);
@@ -197,11 +265,12 @@ class World {
 
   #configure(name: Remote, options: { told: boolean } = { told: true }): void {
     this.added.add(name);
-    const connect = (): KvstoreBackend => this.agent.connect(name, this.#server(name));
+    const connect = (): KvstoreBackend | Promise<KvstoreBackend> =>
+      this.#hanging.has(name) ? new Promise(() => {}) : this.agent.connect(name, this.#server(name));
     this.#directory.write(name, { kind: 'config', hash: String(++this.#versions), connect }, options);
   }
 
-  #fault(fault: (typeof faults)[number], name: string): void {
+  async #fault(fault: Fault, name: string): Promise<void> {
     const server = this.#server(name);
     const link = this.agent.links.get(name)?.link;
     const backup = this.#backups.get(name);
@@ -212,10 +281,54 @@ class World {
     if (fault === 'compact') server.compact();
     if (fault === 'backup') this.#backups.set(name, server.snapshot());
     if (fault === 'restore' && backup !== undefined) server.restore(backup);
+    if (fault === 'idle-compact') {
+      write(server, 'unrelated', 'x');
+      server.compact();
+    }
+    if (fault === 'hang') this.#hanging.add(name);
+    if (fault === 'die' || fault === 'replace') await this.#lose(name, server, fault === 'replace');
+  }
+
+  /** Every key of a cluster goes; nothing of it may change until somebody says so. */
+  async #lose(name: string, server: MemoryServer, replace: boolean): Promise<void> {
+    await settle(8);
+    const { kvs } = server.range(prefixRange('cilium/'));
+    this.#lost.set(name, [...(this.#lost.get(name) ?? []), ...kvs]);
+    const isConfigured = kvs.some(({ key }) => key.startsWith(CLUSTER_CONFIG_PREFIX));
+    const isRead = this.agent.mesh.statusOf(name)?.config !== undefined;
+    this.#written.delete(name);
+    const isToStay = ['config', 'unusable'].includes(this.#directory.files.get(name)?.kind ?? '');
+    if (isConfigured && isRead && isToStay) this.#heldAtLoss.set(name, heldOf(this.agent, name));
+    if (!replace) server.expireLease(leaseEverything(server));
+    else if (name === OWN) server.restore(new MemoryServer({ clock: this.clock }).snapshot());
+    else {
+      this.agent.links.get(name)?.link.down();
+      this.servers.set(
+        name,
+        new MemoryServer({ clock: this.clock, clusterID: `${name} ${++this.#versions}` }),
+      );
+      if (this.added.has(name as Remote)) this.#configure(name as Remote, { told: false });
+    }
+    await settle(4);
+  }
+
+  /** Publishers come back with most of what there was, unless it was written again meanwhile. */
+  #publishAgain(): void {
+    for (const [name, lost] of this.#lost) {
+      const server = this.#server(name);
+      const { kvs } = server.range(prefixRange('cilium/'));
+      const there = new Set(kvs.map(({ key }) => key));
+      const latest = new Map(lost.map((kv) => [kv.key, kv]));
+      for (const { key, value } of publishedAgain([...latest.values()]))
+        if (!there.has(key)) write(server, key, textOfBytes(value));
+    }
   }
 
   /** Every fault is over, and there was time for every backoff and deadline. */
   async heal(): Promise<void> {
+    this.#heldAtLoss.clear();
+    this.#hanging.clear();
+    this.#publishAgain();
     for (const name of this.added) {
       if (this.#directory.files.get(name)?.kind !== 'config') this.#configure(name, { told: false });
     }
