@@ -18,6 +18,12 @@ export type NodesUnderTest = Pick<
   | 'explain'
   | 'configuration'
   | 'configure'
+  | 'status'
+  | 'exists'
+  | 'size'
+  | 'snapshot'
+  | 'checkpoint'
+  | 'restore'
 >;
 
 /** I1: what a handler has folded is what a new one is given. */

@@ -5,10 +5,10 @@ import type { Node } from '../../../src/nodemanager/node.ts';
 import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
 import { FoldingListener } from '../../ipcache/support/invariants.ts';
-import { attributes } from '../../ipcache/support/naive-ipcache.ts';
+import { attributes, type NaiveIPCache } from '../../ipcache/support/naive-ipcache.ts';
 import { FoldingHandler } from './folding-handler.ts';
 import { addressesAreHeld, handlersKnowNodes, type NodesUnderTest } from './invariants.ts';
-import { NaiveNodes, text } from './naive-nodes.ts';
+import { claimsOf, fullName, NaiveNodes, rank, text } from './naive-nodes.ts';
 import { apply, applyNaively, CLUSTERS, history, NAMES, type Operation } from './operations.ts';
 
 /** A manager with the engines around it. */
@@ -262,6 +262,119 @@ export const I10_noOrphans: Law = (make, retain) =>
     },
   );
 
+/** Who holds an address that a node has lost, from the model: as `explain` and `status` say it. */
+function lostOf(model: NaiveNodes, ipcache: NaiveIPCache, node: NodeSpec): readonly object[] {
+  const owner = fullName(node);
+  return [...claimsOf(node, model.configuration).keys()].flatMap((ip) => {
+    const [holder] = ipcache.on(ip).map(({ claim }) => ({ source: claim.source, owner: claim.owner ?? '' }));
+    if (holder?.owner === owner && holder.source === node.source) return [];
+    const stronger = holder !== undefined && rank(holder.source) > rank(node.source);
+    return [{ ip, ...(holder && { holder }), stronger }];
+  });
+}
+
+function byAddress(lost: readonly object[]): readonly string[] {
+  return lost.map((each) => JSON.stringify(each)).sort();
+}
+
+/** What the manager says of itself and of each node; and a checkpoint brings all of it back. */
+export const answers: Law = (make, retain) =>
+  fc.property(history, (operations) => {
+    const counts = new Map<string, number>();
+    let revision = 0;
+    together(make, retain, operations, ({ manager, model, before, operation, outcome }) => {
+      const counted = operation.op === 'delete' && outcome === 'applied' ? 'deleted' : outcome;
+      if (operation.op === 'update' || operation.op === 'delete')
+        counts.set(String(counted), (counts.get(String(counted)) ?? 0) + 1);
+      const names = new Set([...before.keys(), ...model.announced.keys()]);
+      const textIn = (nodes: ReadonlyMap<string, NodeSpec>, name: string): string => {
+        const node = nodes.get(name);
+        return node === undefined ? '' : text(node);
+      };
+      revision += [...names].filter((name) => textIn(before, name) !== textIn(model.announced, name)).length;
+      const effective = model.effective();
+      const ipcache = model.ipcache();
+      const isHeld = (name: string): boolean => textIn(model.announced, name) !== textIn(effective, name);
+      const lost = new Map(
+        [...effective].map(([name, node]) => [name, byAddress(lostOf(model, ipcache, node))]),
+      );
+      const sources = [...effective.values()].map(({ source }) => source);
+      const status = manager.status();
+      expectEqual(
+        'nodes by source',
+        sorted(Object.entries(status.nodesBySource)),
+        sorted(
+          [...new Set(sources)].map((source) => [source, sources.filter((each) => each === source).length]),
+        ),
+      );
+      expectEqual(
+        'counts',
+        [status.nodes, status.overruledClaims, status.revision, status.closed],
+        [...[effective.size, model.claims.length - effective.size, revision], false],
+      );
+      expectEqual(
+        'outcomes',
+        sorted(Object.entries(status.outcomes).filter(([, n]) => n > 0)),
+        sorted(counts),
+      );
+      expectEqual('held back', [...status.heldBack].sort(), [...effective.keys()].filter(isHeld).sort());
+      expectEqual(
+        'lost addresses',
+        sorted(Object.entries(status.lostAddresses).map(([name, ips]) => [name, byAddress(ips)])),
+        sorted([...lost].filter(([, ips]) => ips.length > 0)),
+      );
+      expectEqual('handlers', status.handlers, [
+        { name: undefined, pending: 0, running: 0, faults: 0, failing: [] },
+      ]);
+      for (const name of CLUSTERS.flatMap((cluster) => NAMES.map((each) => `${cluster}/${each}`))) {
+        const explained = manager.explain(name);
+        if (!effective.has(name)) {
+          expectEqual(`${name} is unknown`, [explained, manager.exists(name)], [undefined, false]);
+          continue;
+        }
+        expectEqual(
+          `explanation of ${name}`,
+          explained && [
+            explained.fullName,
+            explained.claims.map(asText),
+            explained.announced && asText(explained.announced),
+            explained.heldBack,
+            byAddress(explained.lostAddresses),
+            explained.handlers,
+            manager.exists(name),
+          ],
+          [
+            name,
+            model.on(name).map(text),
+            textIn(model.announced, name) || undefined,
+            isHeld(name),
+            lost.get(name),
+            [{ handler: undefined, applied: true }],
+            true,
+          ],
+        );
+      }
+      expectEqual('snapshot', texts(manager.snapshot()), naiveTexts(effective));
+      expectEqual('size', manager.size, effective.size);
+    });
+  });
+
+/** A checkpoint that went through JSON brings back every node but the local one, as restored. */
+export const checkpoints: Law = (make, retain) =>
+  fc.property(history, (operations) => {
+    const [{ manager }, next] = [make(retain), make(retain)];
+    const rig = make(retain);
+    for (const operation of operations) apply(rig, operation);
+    const kept = [...rig.manager.nodes()].filter(({ source }) => source !== 'local');
+    const restored = next.manager.restore(JSON.parse(JSON.stringify(rig.manager.checkpoint())));
+    expectEqual('restored', restored, kept.length);
+    const expected = kept.map(
+      (node) => [node.fullName, text({ ...node.fields, source: 'restored' })] as const,
+    );
+    expectEqual('nodes', effective(next.manager), sorted(expected));
+    expectEqual('nothing', [manager.restore({ version: 1, nodes: [] }), manager.size], [0, 0]);
+  });
+
 /** Every law with its id and the modes in which it holds. */
 export const LAWS: readonly {
   readonly name: string;
@@ -296,4 +409,6 @@ export const LAWS: readonly {
     law: I10_noOrphans,
     modes: [true, false],
   },
+  { name: 'what it says of itself is what happened', law: answers, modes: [true] },
+  { name: 'a checkpoint brings nodes back', law: checkpoints, modes: [true, false] },
 ];
