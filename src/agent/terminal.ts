@@ -29,13 +29,13 @@ const CODES: Readonly<Record<Exclude<Tone, 'plain'>, number>> = {
   removed: 31,
 };
 
-/** The variables that speak of colours: `NO_COLOR` (no-color.org), not empty, and `TERM=dumb` want none. */
+/** The variables that decide about colours: `NO_COLOR` (no-color.org), not empty, and `TERM=dumb` turn them off. */
 export interface ColourEnvironment {
   readonly NO_COLOR?: string | undefined;
   readonly TERM?: string | undefined;
 }
 
-/** Lines for people, with colours where there is a terminal that wants them. */
+/** Lines for people, with colours on terminals that show them. */
 export class Terminal {
   readonly #output: Output;
   readonly #colours: boolean;

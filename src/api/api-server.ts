@@ -123,8 +123,8 @@ function tcpServer(app: ApiApp, tcp: TCPOptions): Server {
 }
 
 /**
- * What speaks against a request, if anything does. A page of a stranger must not reach the API through the browser of
- * somebody who may (DNS rebinding): its `Host` is not ours, and its `Origin` is not what it asks.
+ * Why a request is not answered, if so. A page of another site must not reach the API through the browser of a user who
+ * may (DNS rebinding): its `Host` is not ours, and its `Origin` is not what it asks.
  */
 function objection(request: Request, { host, token }: TCPOptions): Response | undefined {
   const asked = new URL(request.url);

@@ -8,7 +8,7 @@ interface Sample {
   readonly labels?: Readonly<Record<string, string>>;
 }
 
-/** A metric that is read from the agent when somebody asks. */
+/** A metric that is read from the agent when it is scraped. */
 interface Description {
   readonly name: string;
   readonly help: string;

@@ -87,7 +87,7 @@ export class LogOutput implements Output {
   }
 }
 
-/** Ends the process although somebody does not read its output, some time after `signal` has fired. */
+/** Ends the process some time after `signal` has fired, even if its output is not being read. */
 export function exitAfter(signal: AbortSignal): void {
   const end = (): void => void setTimeout(() => process.exit(), DRAIN_MS).unref();
   if (signal.aborted) end();

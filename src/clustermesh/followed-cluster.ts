@@ -67,9 +67,9 @@ const CONNECT_MS = 30_000;
 /** A client that does not close is left alone after so long. */
 const CLOSE_MS = 5_000;
 const BACKOFF = { baseMs: 200, capMs: 15_000 };
-/** A withdrawal that an engine fails so often is given up, and said: nothing may wait for it for ever. */
+/** A withdrawal that an engine fails so often is given up, and reported: nothing may wait for it for ever. */
 const WITHDRAWALS = 5;
-/** The life of a lease: who is alive has put its keys again by then. */
+/** The life of a lease: every client that is alive has put its keys again by then. */
 const REFILL_MS = 15 * 60_000;
 
 /**

@@ -37,7 +37,7 @@ export interface OwnClusterOptions {
   readonly failStatic?: boolean | undefined;
   /**
    * Without a configuration nothing says that a replaced kvstore is filled again; it is believed after this time, unless
-   * it is empty. Default 15 min, the life of a lease: who is alive has put its keys again by then.
+   * it is empty. Default 15 min, the life of a lease: every client that is alive has put its keys again by then.
    */
   readonly refillMs?: number | undefined;
   /** See `ClusterMeshOptions`; the same one. */

@@ -5,7 +5,7 @@ import type { NumericIdentity } from './numeric-identity.ts';
  * The identities of one cluster: number ↔ labels. One for each cluster for as long as that cluster is known:
  * a reconnect goes on with it, so that nothing reads an abandoned copy and none is leaked.
  *
- * Two numbers may stand for the same labels while a cluster is changing its mind; the smaller one is given.
+ * Two numbers may stand for the same labels while a cluster replaces one by the other; the smaller one is given.
  */
 export class RemoteIdentityCache {
   readonly #byID = new Map<number, { readonly key: string; readonly labels: Labels }>();

@@ -10,25 +10,26 @@ function isOctet(value: unknown): boolean {
 
 function namedPortsFault(ports: unknown, key: string): Rejection | undefined {
   if (!(ports instanceof Map))
-    return rejection('invalid-metadata', 'k8s.namedPorts', ports, 'not a Map', key);
+    return rejection('invalid-metadata', 'k8s.namedPorts', ports, 'must be a Map', key);
   for (const [name, value] of ports) {
     const field = `k8s.namedPorts.${String(name)}`;
-    if (typeof name !== 'string') return rejection('invalid-metadata', field, name, 'not a text', key);
-    if (!isPort(value?.port)) return rejection('invalid-metadata', field, value, 'port is not 0–65535', key);
+    if (typeof name !== 'string') return rejection('invalid-metadata', field, name, 'must be a string', key);
+    if (!isPort(value?.port))
+      return rejection('invalid-metadata', field, value, 'must have a port from 0 to 65535', key);
     if (!isOctet(value.protocol))
-      return rejection('invalid-metadata', field, value, 'protocol is not 0–255', key);
+      return rejection('invalid-metadata', field, value, 'must have a protocol from 0 to 255', key);
   }
   return undefined;
 }
 
 function metadataFault(k8s: K8sMetadata, key: string): Rejection | undefined {
   if (typeof k8s !== 'object' || k8s === null)
-    return rejection('invalid-metadata', 'k8s', k8s, 'not an object', key);
+    return rejection('invalid-metadata', 'k8s', k8s, 'must be an object', key);
   if (typeof k8s.namespace !== 'string') {
-    return rejection('invalid-metadata', 'k8s.namespace', k8s.namespace, 'not a text', key);
+    return rejection('invalid-metadata', 'k8s.namespace', k8s.namespace, 'must be a string', key);
   }
   if (typeof k8s.podName !== 'string') {
-    return rejection('invalid-metadata', 'k8s.podName', k8s.podName, 'not a text', key);
+    return rejection('invalid-metadata', 'k8s.podName', k8s.podName, 'must be a string', key);
   }
   return k8s.namedPorts === undefined ? undefined : namedPortsFault(k8s.namedPorts, key);
 }
@@ -36,11 +37,11 @@ function metadataFault(k8s: K8sMetadata, key: string): Rejection | undefined {
 /** What is wrong with a writer, if anything. `key` only names the place. */
 export function writerFault(writer: Writer, key: string): Rejection | undefined {
   if (typeof writer !== 'object' || writer === null)
-    return rejection('invalid-writer', 'writer', writer, 'is not an object', key);
+    return rejection('invalid-writer', 'writer', writer, 'must be an object', key);
   if (!isSource(writer.source))
-    return rejection('unknown-source', 'source', writer.source, 'no such source', key);
+    return rejection('unknown-source', 'source', writer.source, 'is not a source', key);
   if (writer.owner !== undefined && typeof writer.owner !== 'string') {
-    return rejection('invalid-owner', 'owner', writer.owner, 'not a text', key);
+    return rejection('invalid-owner', 'owner', writer.owner, 'must be a string', key);
   }
   return undefined;
 }
@@ -49,16 +50,22 @@ export function writerFault(writer: Writer, key: string): Rejection | undefined 
  * checked where they are interned. */
 export function claimFault(claim: Claim, key: string): Rejection | undefined {
   if (typeof claim !== 'object' || claim === null)
-    return rejection('invalid-claim', 'claim', claim, 'is not an object', key);
+    return rejection('invalid-claim', 'claim', claim, 'must be an object', key);
   if (!isNumericIdentity(claim.identity)) {
-    return rejection('invalid-identity', 'identity', claim.identity, 'not an integer in [0, 2^32)', key);
+    return rejection(
+      'invalid-identity',
+      'identity',
+      claim.identity,
+      'must be an integer from 0 to 4294967295',
+      key,
+    );
   }
   if (claim.encryptKey !== undefined && !isOctet(claim.encryptKey)) {
     return rejection(
       'invalid-encrypt-key',
       'encryptKey',
       claim.encryptKey,
-      'not an integer in [0, 255]',
+      'must be an integer from 0 to 255',
       key,
     );
   }
@@ -67,10 +74,10 @@ export function claimFault(claim: Claim, key: string): Rejection | undefined {
 
 /** A key that is neither an IP nor a CIDR. */
 export function keyFault(key: unknown): Rejection {
-  return rejection('invalid-prefix', 'prefix', key, 'neither an IP address nor a CIDR');
+  return rejection('invalid-prefix', 'prefix', key, 'is not a valid IP address or CIDR');
 }
 
-/** A host IP that is none. */
+/** A host IP that is not valid. */
 export function hostFault(hostIP: unknown, key: string): Rejection {
-  return rejection('invalid-host-ip', 'hostIP', hostIP, 'not an IP address', key);
+  return rejection('invalid-host-ip', 'hostIP', hostIP, 'is not a valid IP address', key);
 }

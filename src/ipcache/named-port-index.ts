@@ -15,8 +15,8 @@ function unpack(packed: number): PortProtocol {
 }
 
 /**
- * Counts, for every port name, how many live entries map it to which port. Kept from the moment that somebody
- * asks; never rescanned after that.
+ * Counts, for every port name, how many live entries map it to which port. Kept from the first question
+ * on; never rescanned after that.
  */
 export class NamedPortIndex implements EntryIndex {
   readonly #counts = new Map<string, Map<number, number>>();

@@ -125,8 +125,8 @@ export type DeleteOutcome = 'applied' | 'not-found' | 'not-owner' | 'invalid';
 /** Whose claim to delete, and under which condition. */
 export interface DeleteOptions extends Writer {
   /**
-   * Delete only while the claim still names this pod: a late delete of a pod whose IP was reused must not hurt
-   * the new pod.
+   * Delete only while the claim still names this pod: a late delete of a pod whose IP was reused must not take
+   * the claim of the new pod.
    */
   readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
 }

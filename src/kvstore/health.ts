@@ -109,7 +109,7 @@ export interface HeartbeatOptions {
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** Writes the heartbeat every minute, under the session's lease: the sign that somebody is in charge. */
+/** Writes the heartbeat every minute, under the session's lease: the sign that an operator runs. */
 export class Heartbeat {
   readonly #backend: KvstoreBackend;
   readonly #clock: Clock;

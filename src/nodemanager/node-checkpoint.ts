@@ -12,7 +12,7 @@ export interface NodeCheckpoint {
   readonly nodes: readonly PlainNode[];
 }
 
-/** The nodes of a checkpoint that was read back; `undefined` when it is none. Each may still be none itself. */
+/** The nodes of a checkpoint that was read back; `undefined` when the value is no checkpoint. Its nodes are not checked yet. */
 export function nodesOfCheckpoint(value: unknown): readonly unknown[] | undefined {
   const { version, nodes }: Readonly<Record<string, unknown>> = isObject(value) ? value : {};
   return version === 1 && Array.isArray(nodes) ? nodes : undefined;

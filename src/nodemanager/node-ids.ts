@@ -148,7 +148,7 @@ export class NodeIDs implements NodeHandler {
     if (!isObject(pair)) return rejection('wrong-type', 'pair', pair, 'must be an object', 'node ids');
     const { ip, id } = pair;
     if (typeof ip !== 'string' || canonicalAddress(ip) !== ip) {
-      return rejection('invalid-address', 'ip', ip, 'is no canonical IP address', 'node ids');
+      return rejection('invalid-address', 'ip', ip, 'is not a canonical IP address', 'node ids');
     }
     if (!Number.isInteger(id) || id < 1 || id > this.#max) {
       return rejection('invalid-node-id', 'id', id, `must be 1 to ${this.#max}`, `node ids: ${ip}`);

@@ -133,7 +133,9 @@ export class NodeManager {
   restore(checkpoint: unknown): number {
     const nodes = nodesOfCheckpoint(checkpoint);
     if (nodes === undefined) {
-      this.#rejections.add(rejection('invalid-checkpoint', 'version', checkpoint, 'is no node checkpoint'));
+      this.#rejections.add(
+        rejection('invalid-checkpoint', 'version', checkpoint, 'is not a node checkpoint'),
+      );
       return 0;
     }
     return nodes.filter((node) => this.#restore(specOfPlainNode(node))).length;

@@ -34,7 +34,7 @@ export interface ServiceState {
   readonly id: ServiceID;
   /** Its {@link formatServiceID}, made once. */
   readonly key: string;
-  /** Undefined while only endpoints or remote clusters speak of it. */
+  /** Undefined while only endpoints or offers of remote clusters are known. */
   readonly service: Service | undefined;
   /** Local endpoints by slice name. */
   readonly slices: ImmutableMap<string, EndpointSlice>;

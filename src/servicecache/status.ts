@@ -14,7 +14,7 @@ export interface ServiceCounts {
   readonly slices: number;
   /** Offers of remote clusters, also for services that are not known here. */
   readonly remoteServices: number;
-  /** Services that only endpoints or remote clusters speak of. */
+  /** Services of which only endpoints or offers of remote clusters are known. */
   readonly unknown: number;
 }
 

@@ -299,7 +299,7 @@ export class IdentityAllocator {
     this.#checkNumber(id, labels);
   }
 
-  /** A master key is gone. If this node uses it, it is written again: somebody has collected too much. */
+  /** A master key is gone. If this node uses it, it is written again: a collector has removed too much. */
   #gone(number: number): void {
     const labels = this.cache.lookupByID(number);
     const id = parseIdentityText(String(number));

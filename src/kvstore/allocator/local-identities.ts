@@ -136,7 +136,7 @@ export class LocalIdentities {
 
   async #repair(key: string, signal: AbortSignal): Promise<void> {
     if (!this.#underWay.has(key)) return this.during(key, this.#putRight(key, signal));
-    // It may take long, as long as somebody else holds a lock.
+    // It may take as long as another client holds a lock.
     void this.ended(key).then(() => this.check(key));
   }
 

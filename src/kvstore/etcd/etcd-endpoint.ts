@@ -80,7 +80,7 @@ export class EtcdEndpoint {
     return this.#unary(await definitions().call<T>(service, method, payload), options);
   }
 
-  /** Calls a method with bytes; the answer is the caller's to decode: for what is much. */
+  /** Calls a method with bytes; the answer is the caller's to decode: for large answers. */
   raw(service: EtcdService, method: string, request: Buffer, options?: CallOptions): Promise<Buffer> {
     return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request, decode: asIs }, options);
   }
@@ -127,7 +127,7 @@ export class EtcdEndpoint {
     this.#connection.close();
   }
 
-  /** Whoever waits with a token from before a restore waits for ever: that is not put off once there is another. */
+  /** A call with a token from before a restore waits for ever: its deadline is not extended once there is a newer token. */
   #limits(deadlineMs: number | undefined, begun: number = performance.now()): Deadline {
     return { begun, deadlineMs, mayGoOn: () => this.#fetchedAt <= begun };
   }
@@ -154,7 +154,7 @@ export class EtcdEndpoint {
       const { token } = await this.#send(call, metadata);
       metadata.set('token', token);
     } catch (error) {
-      // A cluster without users lets everybody in, whoever they say they are; etcd's own clients do the same.
+      // A cluster without users accepts every client, whatever its name; etcd's own clients do the same.
       if (!(error instanceof KvstoreError && error.message.includes(NO_USERS))) throw error;
     }
     return metadata;

@@ -75,8 +75,8 @@ const ELSEWHERE: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_REACH, '
 
 /**
  * Errors after which tokens are fetched anew. A token of etcd's own kind names the raft index at which it was given,
- * and whoever shows it waits until the server has come that far: a store that was restored has to begin again, and
- * says nothing of the token until the deadline has passed (etcd #11377).
+ * and a call that presents it waits until the server has applied that index: a store that was restored begins at a lower
+ * one, and does not answer before the deadline (etcd #11377).
  */
 const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-token', 'deadline']);
 
@@ -192,7 +192,7 @@ export class EtcdTransport implements Transport {
   /**
    * Many calls may fail of one cause: only the first of them turns to the next endpoint. A token is the whole
    * cluster's: when one has gone, as in a restart, those of the other endpoints have gone too, and to find that
-   * out one by one would cost a backoff each. Tokens fetched after `begun` are none that the call can speak of.
+   * out one by one would cost a backoff each. Tokens fetched after `begun` are not in doubt by it.
    */
   #failed(endpoint: EtcdEndpoint, error: KvstoreError, begun: number): void {
     if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(begun);

@@ -31,7 +31,7 @@ export interface EtcdWatchOptions {
 export class EtcdWatchStream implements WatchStream {
   readonly #observer: WatchObserver;
   readonly #options: EtcdWatchOptions;
-  /** Ends the wait for the server's consent: it may wait itself, with a token from before a restore for ever. */
+  /** Ends the wait for the server's acceptance, which may never come with a token from before a restore. */
   readonly #accepted: () => void;
   #stream: EtcdStream | undefined;
   /** The answer whose events are being delivered. */

@@ -28,7 +28,7 @@ export interface RetryQueueStatus {
 const CONCURRENCY = 8;
 const BACKOFF = { baseMs: 100, capMs: 5000 };
 
-/** Failures that speak of the job, not of the kvstore: others may go on. */
+/** Failures of the job, not of the kvstore: other jobs go on. */
 const REFUSALS: ReadonlySet<KvstoreErrorCode> = new Set(['invalid-request', 'too-large']);
 // What was refused will be refused again, unless the kvstore is set up anew: there is no hurry.
 const REFUSED_MS = 60_000;

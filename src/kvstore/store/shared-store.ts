@@ -50,7 +50,7 @@ const DELETE_DELAY_MS = 30_000;
 
 /**
  * A prefix to which many contribute (SEMANTICS 5): each its own *local* keys, bound to its session; all see
- * all, the *shared* keys. Local keys that somebody deletes are put again at once, those that somebody overwrites at the
+ * all, the *shared* keys. Local keys that another client deletes are put again at once, those that one overwrites at the
  * next interval. The observer receives local keys too, as the kvstore shows them.
  */
 export class SharedStore<T> {
@@ -72,7 +72,7 @@ export class SharedStore<T> {
     this.#shared = new WatchStore({ decode, rejections, observer: this.#localKeysKept(), onFault });
   }
 
-  /** Passes on, and puts local keys again that somebody else has deleted. */
+  /** Passes on, and puts local keys again that another client has deleted. */
   #localKeysKept(): StoreObserver<T> {
     return {
       onUpdate: (name, value) => this.#deletes.onUpdate(name, value),

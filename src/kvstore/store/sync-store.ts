@@ -56,7 +56,7 @@ export class SyncStore {
   readonly #wanted = new Map<string, Uint8Array>();
   /** What is known to be in the kvstore. */
   readonly #landed = new Map<string, Uint8Array>();
-  /** Names that somebody may have touched: only a comparison in the kvstore tells whether there is anything to write. */
+  /** Names that another client may have written: only a comparison in the kvstore shows whether there is anything to write. */
   readonly #touched = new Set<string>();
   readonly #queue: RetryQueue<string | typeof CANARY>;
   readonly #canaries = new CanaryWaits();
@@ -108,7 +108,7 @@ export class SyncStore {
   }
 
   /**
-   * What the kvstore holds of this name is not known any more: somebody else has written or deleted it. A canary that
+   * What the kvstore holds of this name is not known any more: another client has written or deleted it. A canary that
    * has not been written yet waits for it, whenever it was asked for. Ignored for a name that is not to exist.
    */
   touch(name: string): void {
