@@ -80,7 +80,7 @@ function nothing(what: string): Answer {
 }
 
 /** `66536 (app=checkout)`, `health`. */
-function identityCell(identity: number, labels: readonly string[] | undefined): string {
+export function identityCell(identity: number, labels: readonly string[] | undefined): string {
   const reserved = reservedIdentityName(identity);
   if (reserved !== undefined) return reserved;
   const name = labels && labelName(labels.map(labelOfText));
@@ -203,7 +203,7 @@ const NO_SERVICE =
   'No service is known. Services are read from --manifests; what remote clusters offer counts for those that are global.';
 
 /** `24 backends (12 baltic, 12 caspian)`. */
-function backendsCell(backends: readonly BackendDocument[]): string {
+export function backendsCell(backends: readonly BackendDocument[]): string {
   const byCluster = new Map<string, number>();
   for (const { cluster = '' } of backends) byCluster.set(cluster, (byCluster.get(cluster) ?? 0) + 1);
   const parts = [...byCluster].sort().map(([cluster, count]) => `${count} ${cluster || 'local'}`);

@@ -1,9 +1,8 @@
-import { ApiClient, ApiError } from '../api/api-client.ts';
+import { ApiClient, ApiError, type Ask } from '../api/api-client.ts';
 import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { Agent } from './agent.ts';
 import { AgentApi, type ServeOptions } from './agent-api.ts';
-import type { Answer, Question } from './answers.ts';
 import { InputError } from './input-error.ts';
 import { LiveView } from './live-view.ts';
 import type { Logger } from './log.ts';
@@ -81,22 +80,31 @@ export function printState(
 }
 
 /** An answer, and whether everything that was asked for has been complete when it was given. */
-export interface MeshAnswer extends Answer {
+export interface Asked<T> {
+  readonly answer: T;
   readonly complete: boolean;
 }
 
-/** Puts one question to an agent after its first sync. */
-export function askMesh(options: AgentOptions, question: Question, context: RunContext): Promise<MeshAnswer> {
+/** Lets `use` ask an agent that has had its first sync and ends afterwards. */
+export function askMesh<T>(
+  options: AgentOptions,
+  use: (ask: Ask) => Promise<T>,
+  context: RunContext,
+): Promise<Asked<T>> {
   return withAgent(options, context, async (_agent, api, complete) => ({
-    ...(await question(api.ask)),
+    answer: await use(api.ask),
     complete,
   }));
 }
 
-/** Puts one question to a running agent. Throws `InputError` when it cannot be asked. */
-export async function askAgent(socket: string, question: Question, signal: AbortSignal): Promise<MeshAnswer> {
+/** Lets `use` ask the running agent behind a socket. Throws `InputError` when it cannot be asked. */
+export async function askAgent<T>(
+  socket: string,
+  use: (client: ApiClient) => Promise<T>,
+  signal: AbortSignal,
+): Promise<T> {
   try {
-    return { ...(await question(new ApiClient(socket, signal).ask)), complete: true };
+    return await use(new ApiClient(socket, signal));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const advice = error.problem === undefined ? `; ${START}` : '';

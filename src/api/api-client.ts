@@ -44,10 +44,14 @@ export class ApiClient {
     const answer = await this.#send(path);
     let rest = '';
     answer.setEncoding('utf8');
-    for await (const part of answer) {
-      const lines = (rest + part).split('\n');
-      rest = lines.pop() ?? '';
-      yield* lines;
+    try {
+      for await (const part of answer) {
+        const lines = (rest + part).split('\n');
+        rest = lines.pop() ?? '';
+        yield* lines;
+      }
+    } catch (cause) {
+      throw new ApiError(`${this.#socket}: the agent has gone`, undefined, cause);
     }
   }
 

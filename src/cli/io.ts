@@ -4,6 +4,7 @@ import type { Output } from '../agent/terminal.ts';
 export interface CommandIO {
   readonly stdout: Output;
   readonly stderr: Output;
+  readonly stdin: AsyncIterable<Uint8Array | string>;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Fires when the process is asked to end. */
   readonly signal: AbortSignal;

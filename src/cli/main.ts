@@ -20,6 +20,10 @@ const stdout = new ProcessOutput(process.stdout, {
 const status = await runCommand(process.argv.slice(2), {
   stdout,
   stderr: new LogOutput(stderr),
+  // Only a command that reads it opens it: an open one would keep the process.
+  get stdin() {
+    return process.stdin;
+  },
   env: process.env,
   signal: stop.signal,
 });

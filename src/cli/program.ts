@@ -3,6 +3,7 @@ import { InputError } from '../agent/input-error.ts';
 import { version } from '../agent/version.ts';
 import { addAgentCommand } from './agent-command.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
+import { addMonitorCommand } from './monitor-command.ts';
 import { addQuestionCommands } from './question-commands.ts';
 import { addRecordCommand } from './record-command.ts';
 
@@ -29,6 +30,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
     .addHelpText('afterAll', EXIT_STATUSES);
   addAgentCommand(program, io, run);
   addQuestionCommands(program, io, run);
+  addMonitorCommand(program, io, run);
   addRecordCommand(program, io, run);
   addUsage(program, '');
   return program;

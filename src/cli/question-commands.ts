@@ -14,8 +14,10 @@ import {
   type Question,
 } from '../agent/answers.ts';
 import { createLog } from '../agent/log.ts';
-import { askAgent, askMesh } from '../agent/run-agent.ts';
+import { lookupLines } from '../agent/lookup-lines.ts';
+import { type Asked, askAgent, askMesh } from '../agent/run-agent.ts';
 import { askClustermesh, askStatus } from '../agent/summary.ts';
+import type { Ask } from '../api/api-client.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import { Prefix } from '../net/prefix.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
@@ -51,15 +53,22 @@ function filtersOf(flags: object, names: readonly string[]): ListFilters {
   return Object.fromEntries(Object.entries(flags).filter(([name]) => names.includes(name)));
 }
 
+async function* lines(ips: readonly string[]): AsyncGenerator<string> {
+  yield ips.join('\n');
+}
+
 /** Commands that ask one question and end: `dpcache ipcache list` and the like. */
 export function addQuestionCommands(program: Command, io: CommandIO, run: RunAction): void {
+  const asked = async <T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<Asked<T>> => {
+    const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
+    if (followsMesh(flags)) return askMesh(agentOptions(flags), use, { log, signal: io.signal });
+    const answer = await askAgent(socketPath(flags, io.env), ({ ask }) => use(ask), io.signal);
+    return { answer, complete: true };
+  };
   const answer = (flags: QuestionFlags, question: Question): Promise<void> =>
     run(async () => {
-      const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
-      const context = { log, signal: io.signal };
-      const { json, lines, found, complete } = followsMesh(flags)
-        ? await askMesh(agentOptions(flags), question, context)
-        : await askAgent(socketPath(flags, io.env), question, io.signal);
+      const { answer: answered, complete } = await asked(flags, question);
+      const { json, lines, found } = answered;
       const text = flags.output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n');
       (found || flags.output === 'json' ? io.stdout : io.stderr).write(`${text}\n`);
       // An answer out of a part of the mesh is an answer, and a script must be able to tell.
@@ -95,6 +104,21 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   question(ipcache, 'explain', 'who claims an IP or CIDR, and why one claim is effective')
     .argument('<ip>', 'IP address or CIDR', parseIP)
     .action((ip: string, flags: QuestionFlags) => answer(flags, explainPrefix(ip)));
+
+  const lookup = ipcache
+    .command('lookup')
+    .description('what many IPs belong to: a JSON line each, in order')
+    .argument('<ips...>', 'IP addresses; - reads them from standard input, one a line')
+    .action((ips: readonly string[], flags: QuestionFlags) =>
+      run(async () => {
+        const input = ips.length === 1 && ips[0] === '-' ? io.stdin : lines(ips);
+        const { answer: all, complete } = await asked(flags, (ask) =>
+          lookupLines(ask, input, io.stdout, io.signal),
+        );
+        return all && complete ? EXIT.ok : EXIT.failed;
+      }),
+    );
+  addMeshOptions(addSocketOption(lookup));
 
   const service = program.command('service').description('which backends serve a service');
   question(service, 'list', 'every service with its backends')

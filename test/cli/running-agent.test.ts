@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runCommand } from '../../src/cli/program.ts';
-import { ATLANTIC, dpcache, example } from './support/run.ts';
+import { ATLANTIC, dpcache, dpcacheReading, example, nothing } from './support/run.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'dpcache-'));
 const SOCKET = ['--socket', join(folder, 'dpcache.sock')];
@@ -23,7 +23,7 @@ beforeAll(async () => {
     },
   };
   const words = ['agent', ...ATLANTIC, '--manifests', example('services.yaml'), ...SOCKET, '--listen', '0'];
-  agent = runCommand(words, { stdout, stderr: stdout, env: {}, signal: stop.signal });
+  agent = runCommand(words, { stdout, stderr: stdout, stdin: nothing(), env: {}, signal: stop.signal });
   await started;
 });
 
@@ -71,6 +71,42 @@ describe('a running agent', () => {
     expect((await dpcache('clustermesh', 'status', ...SOCKET)).stdout).toContain(
       'baltic: connected, complete',
     );
+  });
+
+  it('looks up the lines of its standard input, in order, also where they are cut', async () => {
+    async function* input(): AsyncGenerator<string> {
+      yield '10.10.0.12\n9.9.9';
+      yield '.9\nnonsense\r\n\n172.20.7.7';
+    }
+    const { status, stdout } = await dpcacheReading(input(), 'ipcache', 'lookup', '-', ...SOCKET);
+    expect(status).toBe(1); // nothing is known of some
+    const found = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(found).toMatchObject([
+      { ip: '10.10.0.12', entry: { podName: 'checkout-00000' } },
+      { ip: '9.9.9.9', entry: null },
+      { ip: 'nonsense', entry: null },
+      { ip: '172.20.7.7', entry: { prefix: '172.20.0.0/16' } },
+    ]);
+  });
+
+  it('looks up many thousands of lines, and IPs that are named', async () => {
+    const ips = Array.from({ length: 5_000 }, (_, i) => `10.10.${i >> 8}.${i & 255}`);
+    async function* input(): AsyncGenerator<string> {
+      yield ips.join('\n');
+    }
+    const { stdout } = await dpcacheReading(input(), 'ipcache', 'lookup', '-', ...SOCKET);
+    expect(
+      stdout
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line).ip),
+    ).toEqual(ips);
+    const named = await dpcache('ipcache', 'lookup', '10.10.0.12', '10.10.0.13', ...SOCKET);
+    expect(named.status).toBe(0);
+    expect(named.stdout.trimEnd().split('\n')).toHaveLength(2);
   });
 
   it('says where it can be asked', () => {

@@ -16,8 +16,19 @@ export function example(name: string): string {
 /** The recorded mesh as its cluster `atlantic` sees it. */
 export const ATLANTIC: readonly string[] = ['--cluster', 'atlantic', '--load', example('mesh.jsonl')];
 
+/** Standard input that has ended. */
+export async function* nothing(): AsyncGenerator<string> {}
+
 /** Runs a command in this process, as `main.ts` would in its own. */
-export async function dpcache(...words: readonly string[]): Promise<CommandResult> {
+export function dpcache(...words: readonly string[]): Promise<CommandResult> {
+  return dpcacheReading(nothing(), ...words);
+}
+
+/** The same, with standard input. */
+export async function dpcacheReading(
+  stdin: AsyncIterable<string>,
+  ...words: readonly string[]
+): Promise<CommandResult> {
   const written = { stdout: '', stderr: '' };
   const output = (name: keyof typeof written): { write: (text: string) => void } => ({
     write: (text) => {
@@ -27,6 +38,7 @@ export async function dpcache(...words: readonly string[]): Promise<CommandResul
   const status = await runCommand(words, {
     stdout: output('stdout'),
     stderr: output('stderr'),
+    stdin,
     env: {},
     signal: new AbortController().signal,
   });

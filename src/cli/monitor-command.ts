@@ -1,0 +1,56 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { monitor } from '../agent/monitor.ts';
+import { askAgent } from '../agent/run-agent.ts';
+import { CHANGE_TYPES } from '../api/change-feed.ts';
+import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
+
+interface MonitorFlags extends SocketFlags {
+  readonly type?: string;
+  readonly from?: string;
+  readonly output: 'text' | 'json';
+}
+
+function parseTypes(text: string): string {
+  const known = (word: string): boolean => CHANGE_TYPES.some((type) => type === word);
+  if (text.split(',').every(known)) return text;
+  throw new InvalidArgumentError(`It must be of ${CHANGE_TYPES.join(', ')}, with commas between.`);
+}
+
+function parseRevision(text: string): string {
+  if (/^([0-9a-f-]{1,40}\.)?\d{1,15}$/.test(text)) return text;
+  throw new InvalidArgumentError('It must be a revision, or the id of an event.');
+}
+
+/** `dpcache monitor`. */
+export function addMonitorCommand(program: Command, io: CommandIO, run: RunAction): void {
+  const command = program
+    .command('monitor')
+    .description('every change of a running agent as it happens, until it is interrupted')
+    .option('--type <types>', 'only changes of these: ip, service, node', parseTypes)
+    .option(
+      '--from <revision>',
+      'go on after this revision of the agent (default: from now on)',
+      parseRevision,
+    )
+    .addOption(
+      new Option('-o, --output <format>', 'lines for people, or a JSON object a line')
+        .choices(['text', 'json'])
+        .default('text'),
+    )
+    .action(({ type, from, output, ...flags }: MonitorFlags) =>
+      run(async () => {
+        const context = { output: io.stdout, env: io.env, signal: io.signal };
+        const socket = socketPath(flags, io.env);
+        await askAgent(
+          socket,
+          (client) => monitor(client, { types: type, from, format: output }, context),
+          io.signal,
+        );
+        if (io.signal.aborted) return EXIT.ok;
+        io.stderr.write('dpcache: the agent has ended\n');
+        return EXIT.failed;
+      }),
+    );
+  addSocketOption(command);
+}
