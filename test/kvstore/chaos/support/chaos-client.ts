@@ -147,6 +147,11 @@ export class ChaosClient {
     return this.watch.status().state !== 'watching';
   }
 
+  /** Of all its watches, of which one tries for all while the server is out of reach. */
+  get failures(): number {
+    return this.backend.status().watches.reduce((sum, { failures }) => sum + failures, 0);
+  }
+
   async close(): Promise<void> {
     this.#ended.abort();
     await this.#done;

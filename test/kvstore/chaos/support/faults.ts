@@ -214,9 +214,9 @@ const hungConnects: Strike = async (world) => {
   world.links('refuse');
   await world.noticed();
   world.links('black-hole');
-  const before = world.clients.map(({ watch }) => watch.status().failures);
+  const before = world.clients.map(({ failures }) => failures);
   await until('connects are given up', () =>
-    world.clients.every(({ watch }, i) => watch.status().failures > (before[i] ?? 0) + 1),
+    world.clients.every(({ failures }, i) => failures > (before[i] ?? 0) + 1),
   );
   world.links('open');
 };

@@ -1,0 +1,76 @@
+import { expect, it } from 'vitest';
+import { systemClock } from '../../src/base/system-clock.ts';
+import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
+import { ClusterEtcd } from '../clustermesh/support/cluster-etcd.ts';
+import { Agent, OWN } from '../clustermesh/support/mesh-world.ts';
+import { until } from '../kvstore/support/until.ts';
+
+/** `IDLE_SECONDS`: for how long nothing is to happen. */
+const IDLE_SECONDS = Number(process.env['IDLE_SECONDS'] ?? 300);
+const CLUSTERS = { [OWN]: 9, a: 1, b: 2 };
+const ARRIVAL_MS = 100;
+
+/** How many calls each method of an etcd has seen, but for keepalives. */
+async function calls({ url }: ClusterEtcd): Promise<readonly string[]> {
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  return metrics
+    .split('\n')
+    .filter((line) => line.startsWith('grpc_server_started_total') && !line.includes('LeaseKeepAlive'));
+}
+
+/** An address of a cluster, as its agents write it. */
+function ip(id: number, host: number): readonly [key: string, value: object] {
+  const IP = `10.${id}.0.${host}`;
+  const value = { IP, Mask: null, HostIP: '192.168.0.1', ID: (id << 16) | 0x200, Key: 0, Metadata: '' };
+  return [`cilium/state/ip/v1/default/${IP}`, value];
+}
+
+it(`three clusters on compacted etcds that are idle for ${IDLE_SECONDS} s: no request but keepalives, and a write arrives at once`, async () => {
+  const entries = Object.entries(CLUSTERS);
+  const etcds = await Promise.all(entries.map(([name, id]) => ClusterEtcd.start(name, id)));
+  const ids = Object.values(CLUSTERS);
+  for (const [i, etcd] of etcds.entries()) {
+    await etcd.write(...ip(ids[i] ?? 0, 1));
+    await etcd.write('unrelated', 'later');
+    await etcd.strike('compact', Math.random);
+  }
+  const backends = etcds.map(({ url }) => new EtcdBackend({ endpoints: [url] }));
+  const agent = new Agent(systemClock);
+  for (const [i, [name]] of entries.entries()) {
+    const backend = backends[i] ?? expect.fail();
+    if (name === OWN) agent.followOwnOn(backend);
+    else await agent.mesh.add(name, () => backend);
+  }
+  const states = (): readonly string[] =>
+    backends.flatMap((backend) =>
+      backend.status().watches.map(({ state, failures }) => `${state} ${failures}`),
+    );
+  await until('all are read', () => agent.ipcache.size === entries.length);
+  await until(
+    'all are watched',
+    () => states().length > 12 && states().every((state) => state === 'watching 0'),
+  );
+
+  let before: unknown;
+  await until('what came with the beginning is over', async () => {
+    const last = before;
+    before = await Promise.all(etcds.map(calls));
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    return JSON.stringify(before) === JSON.stringify(last);
+  });
+  await new Promise((resolve) => setTimeout(resolve, 1000 * IDLE_SECONDS));
+  expect(await Promise.all(etcds.map(calls))).toEqual(before);
+  expect(new Set(states())).toEqual(new Set(['watching 0']));
+
+  for (const [i, etcd] of etcds.entries()) {
+    const begun = performance.now();
+    await etcd.write(...ip(ids[i] ?? 0, 2));
+    await until('it arrives', () => agent.ipcache.get(`10.${ids[i]}.0.2`) !== undefined);
+    const ms = performance.now() - begun;
+    process.stdout.write(`a write to ${entries[i]?.[0]} arrived after ${ms.toFixed(1)} ms\n`);
+    expect(ms).toBeLessThan(ARRIVAL_MS);
+  }
+  await agent.stop();
+  for (const backend of backends) await backend.close();
+  for (const etcd of etcds) await etcd.dispose();
+});
