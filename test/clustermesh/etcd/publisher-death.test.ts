@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from 'vitest';
-import { dpcache } from '../cli/support/run.ts';
-import { until } from '../kvstore/support/until.ts';
-import { mixed, PublishedMesh } from './support/published-mesh.ts';
+import { dpcache } from '../../cli/support/run.ts';
+import { until } from '../../kvstore/support/until.ts';
+import { mixed, PublishedMesh } from '../support/published-mesh.ts';
 
 it('publishers that are killed, and their leases with everything, take nothing away; what they publish next holds', async () => {
   const mesh = await PublishedMesh.start(1);
