@@ -57,7 +57,7 @@ async function replaceText(
 /** Does one action; gives the reason when it could not be done. */
 async function act(action: PlayAction, stage: PlayStage): Promise<string | undefined> {
   if (action.kind === 'leave' || action.kind === 'join') {
-    return (await stage[action.kind](action.cluster)) ? undefined : 'it is no remote cluster';
+    return (await stage[action.kind](action.cluster)) ? undefined : 'it is not a remote cluster';
   }
   const kvstore = stage.kvstore(action.store);
   if (kvstore === undefined) return `there is no cluster ${action.store}`;

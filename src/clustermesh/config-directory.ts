@@ -55,7 +55,7 @@ export const GRACE_MS = 10_000;
 export type NameCheck = (name: string) => 'own-cluster' | 'invalid-name' | undefined;
 
 const INVALID_NAME =
-  'the file name is no name of a cluster: letters, digits, ".", "_" and "-", at most 63, beginning and ending with a letter or digit';
+  'the file name is not a valid cluster name: letters, digits, ".", "_" and "-", at most 63, beginning and ending with a letter or digit';
 
 /**
  * What a listing of the directory means (SEMANTICS 6): a file that is new is a cluster to add, one with another

@@ -82,9 +82,9 @@ describe('playing a script', () => {
       'put: there is no cluster z',
       'replace: nothing under k contains it',
       'leave z',
-      'leave: it is no remote cluster',
+      'leave: it is not a remote cluster',
       'join z',
-      'join: it is no remote cluster',
+      'join: it is not a remote cluster',
       expect.stringMatching(/^patch: SyntaxError: /),
       'end',
     ]);

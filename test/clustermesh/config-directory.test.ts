@@ -51,7 +51,7 @@ describe('a listing of the configuration directory', () => {
     const { changes, state } = step({ '-a': config('1'), '-b': OTHER });
     expect(changes).toEqual([]);
     expect([...state.problems.keys()]).toEqual(['-a']);
-    expect(state.problems.get('-a')).toContain('is no name of a cluster');
+    expect(state.problems.get('-a')).toContain('is not a valid cluster name');
   });
 
   it('keeps the last good configuration of a file that cannot be used, says why, and looks again soon', () => {
