@@ -62,6 +62,8 @@ export class EtcdEndpoint {
   #metadata: Promise<Metadata> | undefined;
   /** When that was asked for, by `performance.now`. */
   #fetchedAt = 0;
+  /** How many tokens have been given up. */
+  #givenUp = 0;
   #closed = false;
 
   constructor(config: EtcdConfig, address: string) {
@@ -105,7 +107,9 @@ export class EtcdEndpoint {
    * `performance.now`, is kept: who found out had an older one.
    */
   invalidateToken(before: number): void {
-    if (this.#fetchedAt <= before) this.#metadata = undefined;
+    if (this.#metadata === undefined || this.#fetchedAt > before) return;
+    this.#metadata = undefined;
+    this.#givenUp++;
   }
 
   /**
@@ -127,9 +131,10 @@ export class EtcdEndpoint {
     this.#connection.close();
   }
 
-  /** A call with a token from before a restore waits for ever: its deadline is not extended once there is a newer token. */
+  /** A call with a token from before a restore waits for ever: its deadline is not extended once the token is given up. */
   #limits(deadlineMs: number | undefined, begun: number = performance.now()): Deadline {
-    return { begun, deadlineMs, mayGoOn: () => this.#fetchedAt <= begun };
+    const givenUp = this.#givenUp;
+    return { begun, deadlineMs, mayGoOn: () => this.#givenUp === givenUp };
   }
 
   /** What every call carries: a token, if there is a user. Who asks while one is fetched shares it. */

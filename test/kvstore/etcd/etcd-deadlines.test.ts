@@ -1,5 +1,7 @@
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
+import { bytesField, message } from '../../../src/kvstore/etcd/proto-writer.ts';
 import { keyRange } from '../../../src/kvstore/key-range.ts';
 import { type FakeAnswers, FakeServer } from './support/fake-server.ts';
 
@@ -9,10 +11,10 @@ const PATIENCE_MS = 10_000;
 
 const open: { stop(): void; close(): Promise<void> }[] = [];
 
-async function connected(answers: FakeAnswers): Promise<EtcdTransport> {
+async function connected(answers: FakeAnswers, config: Partial<EtcdConfig> = {}): Promise<EtcdTransport> {
   const server = new FakeServer(answers);
   const endpoints = [await server.start()];
-  const transport = new EtcdTransport({ endpoints, deadlineMs: DEADLINE_MS }, () => 0);
+  const transport = new EtcdTransport({ endpoints, deadlineMs: DEADLINE_MS, ...config }, () => 0);
   open.push({ stop: () => server.stop(), close: () => transport.close() });
   return transport;
 }
@@ -51,4 +53,49 @@ it('setting the clock forward does not end a call before its time (regression: i
   const transport = await connected({ range: () => Buffer.alloc(0) });
   setBackAfterFirstLook(-HOUR_MS);
   expect(await transport.range(keyRange('a'))).toMatchObject({ kvs: [], count: 0 });
+});
+
+it('answers to pings extend no deadline: they say nothing of the call', async () => {
+  const transport = await connected({}, { keepAliveTimeMs: 50 });
+  const begun = performance.now();
+  await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ code: 'deadline' });
+  expect(performance.now() - begun).toBeLessThan(10 * DEADLINE_MS);
+});
+
+describe('on a connection that others keep busy', () => {
+  const SHORT_MS = 20;
+  const kv = message(bytesField(1, Buffer.from('busy')), bytesField(5, Buffer.alloc(4000)));
+  const answer = message(bytesField(2, kv));
+  let transport: EtcdTransport;
+  let busy: Promise<void>;
+  let isOver: boolean;
+
+  beforeEach(async () => {
+    isOver = false;
+    const range = (request: Buffer): Buffer | undefined => (request.includes('busy') ? answer : undefined);
+    transport = await connected({ range }, { deadlineMs: SHORT_MS });
+    const read = (): Promise<unknown> => transport.range(keyRange('busy'), { deadlineMs: PATIENCE_MS });
+    await read();
+    busy = (async () => {
+      while (!isOver) await read();
+    })();
+  });
+
+  afterEach(async () => {
+    isOver = true;
+    await busy;
+  });
+
+  it('the deadline of a call without answer is extended, and not for ever', async () => {
+    const begun = performance.now();
+    await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ code: 'deadline' });
+    expect(performance.now() - begun).toBeGreaterThan(10 * SHORT_MS);
+  });
+
+  it('the deadline of a caller holds', async () => {
+    const begun = performance.now();
+    const call = transport.range(keyRange('a'), { deadlineMs: SHORT_MS });
+    await expect(call).rejects.toMatchObject({ code: 'deadline' });
+    expect(performance.now() - begun).toBeLessThan(10 * SHORT_MS);
+  });
 });

@@ -8,7 +8,8 @@ const bytes = {
 /** How a {@link FakeServer} answers; nothing is answered to what is left out. */
 export interface FakeAnswers {
   readonly keepAlive?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
-  readonly range?: () => Buffer;
+  /** Gives no answer to a request for which this is undefined. */
+  readonly range?: (request: Buffer) => Buffer | undefined;
 }
 
 /** A server that speaks gRPC, knows two methods of etcd's, and answers as the test wants. */
@@ -25,8 +26,9 @@ export class FakeServer {
       },
       {
         keepAlive,
-        range: (_call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, bytes: Buffer) => void) => {
-          if (range !== undefined) answer(null, range());
+        range: (call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, bytes: Buffer) => void) => {
+          const bytes = range?.(call.request);
+          if (bytes !== undefined) answer(null, bytes);
         },
       },
     );
