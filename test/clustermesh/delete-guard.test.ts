@@ -1,0 +1,188 @@
+import fc from 'fast-check';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Failure } from '../../src/base/failure.ts';
+import { DeleteGuard } from '../../src/clustermesh/delete-guard.ts';
+import { Readings } from '../../src/clustermesh/readings.ts';
+import type { KeyRead, KvstoreBackend, WatchState } from '../../src/kvstore/backend.ts';
+import { KvstoreError } from '../../src/kvstore/errors.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { settle } from '../kvstore/support/settle.ts';
+
+const KEY = 'cilium/cluster-config/east';
+
+function shown(revision: number, createRevision: number | undefined = 5, clusterID = 'one'): KeyRead {
+  const header = { clusterID, revision, raftTerm: 1 };
+  if (createRevision === undefined) return { header, kv: undefined };
+  return { header, kv: { key: KEY, value: new Uint8Array(0), createRevision, modRevision: 7 } };
+}
+
+describe('deletes of a cluster', () => {
+  let clock: ManualClock;
+  let caller: AbortController;
+  /** Reads that are under way, oldest first. */
+  let reads: PromiseWithResolversOf<KeyRead>[];
+  let failures: (Failure | undefined)[];
+  let gone: number;
+  let guard: DeleteGuard;
+
+  interface PromiseWithResolversOf<T> {
+    readonly resolve: (value: T) => void;
+    readonly reject: (error: unknown) => void;
+  }
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    caller = new AbortController();
+    [reads, failures, gone] = [[], [], 0];
+    const backend: Pick<KvstoreBackend, 'read'> = {
+      read: (key, options) => {
+        expect([key, options?.signal]).toEqual([KEY, caller.signal]);
+        return new Promise((resolve, reject) => reads.push({ resolve, reject }));
+      },
+    };
+    guard = new DeleteGuard({
+      // Nothing else of it is used.
+      backend: backend as KvstoreBackend,
+      ...{ key: KEY, seen: shown(8), clock, random: () => 0.5, signal: caller.signal },
+      onGone: () => gone++,
+      onFailure: (failure) => failures.push(failure),
+    });
+  });
+
+  /** Asks, and notes what the answer is once it comes. */
+  const ask = (revision: number): { answer: boolean | undefined } => {
+    const asked: { answer: boolean | undefined } = { answer: undefined };
+    void guard.allows(revision).then((answer) => {
+      asked.answer = answer;
+    });
+    return asked;
+  };
+
+  it('are allowed by a read that shows the configuration as it was, at their revision or later', async () => {
+    const asked = ask(10);
+    await settle();
+    expect([asked.answer, reads.length]).toEqual([undefined, 1]);
+    reads[0]?.resolve(shown(10));
+    await settle();
+    expect([asked.answer, gone, failures]).toEqual([true, 0, []]);
+  });
+
+  it('cost one read for all of them up to the revision that it shows', async () => {
+    const first = [ask(10), ask(11), ask(12)];
+    await settle();
+    expect(reads).toHaveLength(1);
+    reads[0]?.resolve(shown(20));
+    await settle();
+    expect(first.map(({ answer }) => answer)).toEqual([true, true, true]);
+    expect(await guard.allows(20)).toBe(true);
+    expect(reads).toHaveLength(1);
+    const later = ask(21);
+    await settle();
+    expect([reads.length, later.answer]).toEqual([2, undefined]);
+  });
+
+  it('that come while a read is under way are proven by another one, unless that shows enough', async () => {
+    const first = ask(10);
+    await settle();
+    const second = ask(15);
+    reads[0]?.resolve(shown(12));
+    await settle();
+    expect([first.answer, second.answer, reads.length]).toEqual([true, undefined, 2]);
+    reads[1]?.resolve(shown(15));
+    await settle();
+    expect([second.answer, gone]).toEqual([true, 0]);
+  });
+
+  it.each([
+    ['there is no configuration', { ...shown(10), kv: undefined }],
+    ['it was created anew', shown(10, 9)],
+    ['the store is another one', shown(10, 5, 'two')],
+    ['the store is behind the delete', shown(9)],
+  ])('are not believed where %s, nor any other from then on', async (_, found) => {
+    const [asked, other] = [ask(10), ask(9)];
+    await settle();
+    reads[0]?.resolve(found);
+    await settle();
+    expect([asked.answer, other.answer, gone]).toEqual([false, false, 1]);
+    expect(await guard.allows(1)).toBe(false);
+    expect(reads).toHaveLength(1);
+  });
+
+  it('wait while the kvstore does not answer, with a backoff, and each failure is told until one read succeeds', async () => {
+    const asked = ask(10);
+    await settle();
+    for (const delay of [25, 50]) {
+      reads.at(-1)?.reject(new KvstoreError('unavailable', 'down'));
+      await settle();
+      const before = reads.length;
+      clock.advance(delay / 2 - 1);
+      await settle();
+      expect(reads).toHaveLength(before);
+      clock.advance(delay * 2);
+      await settle();
+      expect(reads).toHaveLength(before + 1);
+    }
+    expect(failures.map((failure) => failure?.message)).toEqual(['down', 'down']);
+    reads.at(-1)?.resolve(shown(10));
+    await settle();
+    expect([asked.answer, failures.at(-1), failures.length]).toEqual([true, undefined, 3]);
+    const next = ask(11);
+    await settle();
+    reads.at(-1)?.resolve(shown(11));
+    await settle();
+    expect([next.answer, failures.length]).toEqual([true, 3]);
+  });
+
+  it('are not allowed once nobody wants to know any more, and that is no failure', async () => {
+    const asked = ask(10);
+    await settle();
+    caller.abort();
+    reads[0]?.reject(new KvstoreError('aborted', 'aborted'));
+    await settle();
+    expect([asked.answer, failures, gone]).toEqual([false, [], 0]);
+    expect(await guard.allows(1)).toBe(false);
+    expect(reads).toHaveLength(1);
+  });
+
+  it('are not allowed either when that happens during the backoff', async () => {
+    const asked = ask(10);
+    await settle();
+    reads[0]?.reject(new KvstoreError('unavailable', 'down'));
+    await settle();
+    caller.abort();
+    await settle();
+    expect([asked.answer, reads.length, clock.pending]).toEqual([false, 1, 0]);
+  });
+});
+
+describe('what is being read of a cluster', () => {
+  const name = fc.constantFrom('nodes', 'ip', 'services');
+  const state = fc.constantFrom<WatchState>(
+    'listing',
+    'watching',
+    'waiting',
+    'forbidden',
+    'ended',
+    'diverged',
+  );
+
+  it('is answered where it is watching, or listing while another one is watching', () => {
+    fc.assert(
+      fc.property(fc.array(fc.tuple(name, state), { maxLength: 8 }), fc.boolean(), (observed, clears) => {
+        const readings = new Readings();
+        for (const [reading, entered] of observed) readings.observe(reading, entered);
+        if (clears) readings.clear();
+        const last = new Map(clears ? [] : observed);
+        const going = [...last].filter(([, entered]) => entered !== 'ended' && entered !== 'diverged');
+        const someWatch = going.some(([, entered]) => entered === 'watching');
+        const isUp = (entered: WatchState | undefined): boolean =>
+          entered === 'watching' || (entered === 'listing' && someWatch);
+        expect(readings.size).toBe(going.length);
+        expect(readings.areUp).toBe(going.every(([, entered]) => isUp(entered)));
+        for (const reading of ['nodes', 'ip', 'services', 'unknown']) {
+          expect(readings.isUp(reading)).toBe(isUp(new Map<string, WatchState>(going).get(reading)));
+        }
+      }),
+    );
+  });
+});
