@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type NodeIDPair, NodeIDs } from '../../src/nodemanager/node-ids.ts';
+import type { Node } from '../../src/nodemanager/node.ts';
+import { type NodeIDPair, NodeIDs, NodeIDsExhaustedError } from '../../src/nodemanager/node-ids.ts';
+import { parseNode } from '../../src/nodemanager/parse-node.ts';
 import { addresses, fresh, node } from './support/node-fixtures.ts';
 
 const at = (...ips: string[]) => ({ addresses: addresses(...ips.map((ip) => `InternalIP:${ip}`)) });
@@ -128,5 +130,146 @@ describe('node ids', () => {
         }
       }),
     );
+  });
+});
+
+const MAX = 4;
+
+/** The rules over a plain list, oldest unused first. An id that was never given out comes before one that was. */
+class NaiveIDs {
+  readonly given = new Map<string, number>();
+  readonly uses = new Map<string, number>();
+  unused: readonly string[] = [];
+
+  /** All of them, or none. */
+  acquireAll(ips: ReadonlySet<string>): boolean {
+    const acquired: string[] = [];
+    for (const ip of ips) {
+      if (!this.#acquire(ip)) {
+        for (const taken of acquired) this.release(taken);
+        return false;
+      }
+      acquired.push(ip);
+    }
+    return true;
+  }
+
+  #acquire(ip: string): boolean {
+    if (!this.given.has(ip)) {
+      const fresh = [1, 2, 3, 4].find((id) => ![...this.given.values()].includes(id));
+      const [oldest] = this.unused;
+      const id = fresh ?? (oldest === undefined ? undefined : this.given.get(oldest));
+      if (id === undefined) return false;
+      if (fresh === undefined && oldest !== undefined) {
+        this.given.delete(oldest);
+        this.unused = this.unused.slice(1);
+      }
+      this.given.set(ip, id);
+    }
+    this.uses.set(ip, (this.uses.get(ip) ?? 0) + 1);
+    this.unused = this.unused.filter((each) => each !== ip);
+    return true;
+  }
+
+  release(ip: string): void {
+    const left = (this.uses.get(ip) ?? 0) - 1;
+    if (left > 0) this.uses.set(ip, left);
+    else if (this.uses.delete(ip)) this.unused = [...this.unused, ip];
+  }
+
+  restore(ip: string, id: number): boolean {
+    if (id < 1 || id > MAX || this.given.has(ip) || [...this.given.values()].includes(id)) return false;
+    this.given.set(ip, id);
+    this.unused = [...this.unused, ip];
+    return true;
+  }
+}
+
+describe('ids of a small datapath', () => {
+  const IPS = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5', '10.0.0.6'];
+  const ips = fc.array(fc.constantFrom(...IPS), { maxLength: 3 });
+  const named = fc.constantFrom('a', 'b', 'c');
+  const step = fc.oneof(
+    { weight: 6, arbitrary: fc.record({ do: fc.constant('set' as const), named, ips }) },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('delete' as const), named }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        ...{
+          do: fc.constant('restore' as const),
+          ip: fc.constantFrom(...IPS),
+          id: fc.integer({ min: 0, max: MAX + 1 }),
+        },
+      }),
+    },
+  );
+  const made = (name: string, of: readonly string[]): Node =>
+    parseNode(node(name, { addresses: of.map((ip) => ({ type: 'InternalIP', ip })) }), () => {}) ??
+    expect.fail('no node');
+
+  it('are those of a plain list, whatever comes, goes, is restored and finds no room', () => {
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 25, size: 'max' }), (steps) => {
+        const [ids, model] = [new NodeIDs(MAX), new NaiveIDs()];
+        const nodes = new Map<string, readonly string[]>();
+        for (const happens of steps) {
+          if (happens.do === 'restore') {
+            const rejected = ids.restore([{ ip: happens.ip, id: happens.id }]);
+            expect(rejected.length === 0).toBe(model.restore(happens.ip, happens.id));
+          } else {
+            const old = nodes.get(happens.named) ?? [];
+            const next = happens.do === 'set' ? happens.ips : [];
+            const added = next.filter((ip) => !old.includes(ip));
+            const gone = [...new Set(old)].filter((ip) => !next.includes(ip));
+            const change = (): void => {
+              if (happens.do === 'delete') ids.nodeDelete(made(happens.named, old));
+              else if (nodes.has(happens.named))
+                ids.nodeUpdate(made(happens.named, old), made(happens.named, next));
+              else ids.nodeAdd(made(happens.named, next));
+            };
+            if (model.acquireAll(new Set(added))) {
+              change();
+              for (const ip of gone) model.release(ip);
+              nodes.set(happens.named, next);
+              if (happens.do === 'delete') nodes.delete(happens.named);
+            } else expect(change).toThrow(NodeIDsExhaustedError);
+          }
+          const pairOf = (ip: string): NodeIDPair => ({ ip, id: model.given.get(ip) ?? 0 });
+          expect(ids.pairs()).toEqual([...model.unused, ...model.uses.keys()].map(pairOf));
+          for (const ip of IPS) expect(ids.idOf(ip)).toBe(model.given.get(ip));
+          for (const [ip, id] of model.given) expect(ids.ipOf(id)).toBe(ip);
+        }
+      }),
+    );
+  });
+
+  it.each<[unknown, string]>([
+    [7, 'wrong-type pair 7 node ids'],
+    [{ ip: 7, id: 1 }, 'invalid-address ip 7 node ids'],
+    [{ ip: 'FD00::1', id: 1 }, 'invalid-address ip "FD00::1" node ids'],
+    [{ ip: '10.0.0.1', id: 0 }, 'invalid-node-id id 0 node ids: 10.0.0.1'],
+    [{ ip: '10.0.0.1', id: 5 }, 'invalid-node-id id 5 node ids: 10.0.0.1'],
+    [{ ip: '10.0.0.1', id: 1.5 }, 'invalid-node-id id 1.5 node ids: 10.0.0.1'],
+    [{ ip: '10.0.0.9', id: 2 }, 'duplicate-node-id id 2 node ids: 10.0.0.9'],
+    [{ ip: '10.0.0.8', id: 3 }, 'duplicate-node-id id 3 node ids: 10.0.0.8'],
+  ])('are not restored from %j', (pair, expected) => {
+    const ids = new NodeIDs(MAX);
+    expect(
+      ids.restore([
+        { ip: '10.0.0.8', id: 2 },
+        { ip: '10.0.0.7', id: MAX },
+      ]),
+    ).toEqual([]);
+    const [rejected, ...more] = ids.restore([pair as NodeIDPair]);
+    const { reason, field, value, at } = rejected ?? expect.fail('it was taken');
+    expect([`${reason} ${field} ${value} ${at}`, more]).toEqual([expected, []]);
+    expect(ids.pairs()).toHaveLength(2);
+  });
+
+  it('that are exhausted are an error that goes by its code, of a handler with a name', () => {
+    expect(new NodeIDsExhaustedError('full')).toMatchObject({
+      ...{ name: 'NodeIDsExhaustedError', code: 'node-ids-exhausted', retryable: true },
+    });
+    expect(new NodeIDs().name).toBe('node-ids');
   });
 });
