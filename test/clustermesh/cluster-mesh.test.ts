@@ -1,11 +1,8 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
-import type { RemoteClusterStatus } from '../../src/clustermesh/cluster-status.ts';
+import { describe, expect, it } from 'vitest';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import {
-  Agent,
+  type Agent,
   completeCluster,
   newCluster,
   OWN,
@@ -14,22 +11,7 @@ import {
   writeNode,
   writeService,
 } from './support/mesh-world.ts';
-
-let clock: ManualClock;
-let agent: Agent;
-
-beforeEach(() => {
-  clock = new ManualClock();
-  agent = new Agent(clock);
-});
-
-afterEach(() => agent.stop());
-
-function statusOf(name: string): RemoteClusterStatus {
-  const status = agent.mesh.status().clusters.find((cluster) => cluster.name === name);
-  if (status === undefined) throw new Error(`${name} is not in the mesh`);
-  return status;
-}
+import { agent, backendsOf, clock, restart, statusOf } from './support/set-up.ts';
 
 /** Adds a cluster and waits until it is ready. */
 async function follow(name: string, server: MemoryServer): Promise<void> {
@@ -310,16 +292,11 @@ describe('global services', () => {
   });
 });
 
-function backendsOf(name: string): readonly string[] {
-  return [...(agent.services.get({ namespace: 'ns', name })?.endpoints.backends.keys() ?? [])];
-}
-
 describe('a cluster that cannot be reached', () => {
   const TTL = 60_000;
 
   it('loses its service backends after the TTL, keeps the rest, and gets them back', async () => {
-    await agent.stop();
-    agent = new Agent(clock, (options) => new ClusterMesh({ ...options, serviceTTLMs: TTL }));
+    await restart(() => ({ serviceTTLMs: TTL }));
     const server = newCluster(clock, 'a', 1);
     writeService(server, 'a', 's0', '10.1.0.1');
     writeIP(server, '10.1.0.1', 0x1_0200);

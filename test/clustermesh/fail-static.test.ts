@@ -1,14 +1,10 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ClusterMesh, type ClusterMeshOptions } from '../../src/clustermesh/cluster-mesh.ts';
-import type { RemoteClusterStatus } from '../../src/clustermesh/cluster-status.ts';
+import { describe, expect, it } from 'vitest';
 import type { OwnClusterOptions, OwnClusterStatus } from '../../src/clustermesh/own-cluster.ts';
 import { CLUSTER_CONFIG_PREFIX } from '../../src/kvstore/codec/keys.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import {
-  Agent,
   completeCluster,
   configure,
   deleteIP,
@@ -20,16 +16,7 @@ import {
   writeNode,
   writeService,
 } from './support/mesh-world.ts';
-
-let clock: ManualClock;
-let agent: Agent;
-
-beforeEach(() => {
-  clock = new ManualClock();
-  agent = new Agent(clock);
-});
-
-afterEach(() => agent.stop());
+import { agent, backendsOf, clock, ips, restart, statusOf } from './support/set-up.ts';
 
 /** Long enough for every backoff and reconnection. */
 const SETTLED_MS = 30_000;
@@ -58,18 +45,10 @@ function fill(server: MemoryServer): void {
   write(server, `cilium/state/identities/v1/id/${IDENTITY}`, 'k8s:app=x;');
 }
 
-function statusOf(name = 'a'): RemoteClusterStatus {
-  const status = agent.mesh.statusOf(name);
-  if (status === undefined) throw new Error(`${name} is not in the mesh`);
-  return status;
-}
-
 async function follow(server: MemoryServer, name = 'a'): Promise<void> {
   await agent.add(name, server);
   await settle(8);
 }
-
-const ips = (): readonly string[] => [...agent.ipcache.entries()].map(({ key }) => key).sort();
 
 describe('a publisher that dies, and its lease with everything in it', () => {
   it.each(PREFIXES)(
@@ -152,7 +131,7 @@ describe('a publisher that dies, and its lease with everything in it', () => {
   });
 
   it('takes its services with it only after the TTL, and nothing else', async () => {
-    await restart({ serviceTTLMs: 60_000 });
+    await restart(() => ({ serviceTTLMs: 60_000 }));
     const server = fullCluster();
     const lease = leaseEverything(server);
     await follow(server);
@@ -431,12 +410,3 @@ describe('the own kvstore', () => {
     expect(status()).toMatchObject({ state: 'ready', ready: true });
   });
 });
-
-async function restart(options: Partial<ClusterMeshOptions>): Promise<void> {
-  await agent.stop();
-  agent = new Agent(clock, (others) => new ClusterMesh({ ...others, ...options }));
-}
-
-function backendsOf(name: string): readonly string[] {
-  return [...(agent.services.get({ namespace: 'ns', name })?.endpoints.backends.keys() ?? [])];
-}

@@ -1,28 +1,10 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
-import type { RemoteClusterStatus } from '../../src/clustermesh/cluster-status.ts';
+import { describe, expect, it } from 'vitest';
 import type { IPSink, MeshEngines, NodeSink, ServiceSink } from '../../src/clustermesh/engines.ts';
 import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
-import { Agent, newCluster, OWN, writeIP, writeNode, writeService } from './support/mesh-world.ts';
-
-let clock: ManualClock;
-let agent: Agent;
-
-beforeEach(() => {
-  clock = new ManualClock();
-  agent = new Agent(clock);
-});
-
-afterEach(() => agent.stop());
-
-function statusOf(name = 'a'): RemoteClusterStatus {
-  const status = agent.mesh.statusOf(name);
-  if (status === undefined) throw new Error(`${name} is not in the mesh`);
-  return status;
-}
+import { newCluster, OWN, writeIP, writeNode, writeService } from './support/mesh-world.ts';
+import { agent, clock, restart, statusOf } from './support/set-up.ts';
 
 function cluster(): MemoryServer {
   const server = newCluster(clock, 'a', 1);
@@ -127,11 +109,9 @@ describe('a client that is made for ever (freeze: remove and stop never resolved
 async function spoil(
   change: (engines: { ipcache: IPSink; services: ServiceSink; nodes: NodeSink }) => MeshEngines,
 ): Promise<void> {
-  await agent.stop();
-  agent = new Agent(clock, (options) => {
-    const { ipcache, services, nodes } = options;
+  await restart(({ ipcache, services, nodes }) => {
     if (!ipcache || !services || !nodes) throw new Error('engines');
-    return new ClusterMesh({ ...options, ...change({ ipcache, services, nodes }) });
+    return change({ ipcache, services, nodes });
   });
 }
 
@@ -229,8 +209,7 @@ describe('who wants to know of changes', () => {
   });
 
   it('costs no timer: a mesh that is complete, or down, sets only those of its watches and backoffs', async () => {
-    await agent.stop();
-    agent = new Agent(clock, (options) => new ClusterMesh({ ...options, serviceTTLMs: 600_000 }));
+    await restart(() => ({ serviceTTLMs: 600_000 }));
     for (let i = 0; i < 10; i++) {
       await agent.mesh.add(`c${i}`, () => Promise.reject(new Error('down')));
     }

@@ -1,9 +1,6 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
+import { describe, expect, it } from 'vitest';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import {
-  Agent,
   completeCluster,
   deleteIP,
   newCluster,
@@ -13,21 +10,10 @@ import {
   writeNode,
 } from './support/mesh-world.ts';
 import { MovableAddress } from './support/other-kvstore.ts';
-
-let clock: ManualClock;
-let agent: Agent;
-
-beforeEach(() => {
-  clock = new ManualClock();
-  agent = new Agent(clock);
-});
-
-afterEach(() => agent.stop());
+import { agent, clock, ips, restart } from './support/set-up.ts';
 
 /** An identity of cluster 1. */
 const IDENTITY = 0x1_0200;
-
-const ips = (): readonly string[] => [...agent.ipcache.entries()].map(({ key }) => key).sort();
 
 const READY_AGAIN_MS = 20_000;
 
@@ -114,13 +100,12 @@ describe('traps that other meshes have fallen into', () => {
   });
 
   it('clusters that lost their connections at once do not come back at once: the backoff has jitter', async () => {
-    await agent.stop();
     let spread = 0;
     const random = (): number => {
       spread = (spread + 0.137) % 1;
       return spread;
     };
-    agent = new Agent(clock, (options) => new ClusterMesh({ ...options, random }));
+    await restart(() => ({ random }));
     const attempts: number[] = [];
     for (let i = 0; i < 20; i++) {
       await agent.mesh.add(`c${i}`, () => {
