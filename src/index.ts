@@ -21,7 +21,7 @@ export type {
 } from './clustermesh/config-follower.ts';
 export { ConfigFollower } from './clustermesh/config-follower.ts';
 export type { IPSink, MeshEngines, NodeSink, ServiceSink } from './clustermesh/engines.ts';
-export type { ConnectKvstore } from './clustermesh/followed-cluster.ts';
+export type { ConnectKvstore, FollowingOptions } from './clustermesh/followed-cluster.ts';
 export type { GlobalServices } from './clustermesh/global-services.ts';
 export type { IdentityResolverOptions } from './clustermesh/identity-resolver.ts';
 export { IdentityResolver } from './clustermesh/identity-resolver.ts';

@@ -1,19 +1,16 @@
 import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
-import type { Rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
-import type { ValueLimits } from '../kvstore/codec/value.ts';
 import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
 import { type ClusterLimits, NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
-import { type ConnectKvstore, FollowedCluster } from './followed-cluster.ts';
+import { type ConnectKvstore, FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
 import { RetryQueue } from './retry-queue.ts';
 import {
@@ -24,7 +21,7 @@ import {
 } from './sync-deadline.ts';
 
 /** Options of {@link ClusterMesh}. */
-export interface ClusterMeshOptions extends MeshEngines {
+export interface ClusterMeshOptions extends MeshEngines, FollowingOptions {
   /** The own cluster: it is never followed as a remote one. */
   readonly clusterName: string;
   /** The own cluster's id, which no other may have; 0 when it has none. */
@@ -38,15 +35,6 @@ export interface ClusterMeshOptions extends MeshEngines {
    * its nodes, IPs and identities stay. Default: they all stay.
    */
   readonly serviceTTLMs?: number | undefined;
-  /**
-   * What every batch of every cluster passes on its way into the engines, so that many clusters that sync at once
-   * do not hold up the event loop. By default each batch is applied as it comes.
-   */
-  readonly gate?: TurnGate | undefined;
-  /** How large a value and each of its parts may be; what is larger is rejected. Default `VALUE_LIMITS`. */
-  readonly valueLimits?: ValueLimits | undefined;
-  /** Receives every rejected value, with its kvstore key. */
-  readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
 /** What became of {@link ClusterMesh.add}; but for the first two, nothing was added. */

@@ -1,3 +1,4 @@
+import type { Clock } from '../base/clock.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { TaskStatus } from '../base/supervisor.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
@@ -58,7 +59,7 @@ export interface ClusterStanding {
 }
 
 /** How a cluster appears. */
-export function shownState(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
+function shownState(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
   const { phase, next } = state;
   if (phase === 'idle') return 'connecting';
   if (phase === 'watching') return shownWatching(state, standing);
@@ -75,4 +76,74 @@ function shownWatching(state: ClusterState, standing: ClusterStanding): RemoteCl
   if (known && !connected) return 'unreachable';
   if (!complete || !connected || unproven) return 'watching';
   return found === 'none' && keys === 0 && failStatic ? 'no-configuration' : 'ready';
+}
+
+/** How a cluster has appeared so far, with the times of that. */
+export class ClusterView {
+  readonly #clock: Clock;
+  #shown: RemoteClusterState = 'connecting';
+  #knownAt: number | undefined;
+  #connected = false;
+  #connectedSince: number;
+  #failures = 0;
+  #lastFailure: { readonly message: string; readonly at: number } | undefined;
+  #arrived = 0;
+  #progressAt: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#connectedSince = clock.wallTime();
+    this.#progressAt = clock.now();
+  }
+
+  /** When more of it than ever before had arrived, on the clock's monotonic time. */
+  get progressAt(): number {
+    return this.#progressAt;
+  }
+
+  status(): Pick<
+    RemoteClusterStatus,
+    'state' | 'ready' | 'knownAt' | 'connected' | 'connectedSince' | 'lastFailure' | 'lastFailureAt'
+  > {
+    return {
+      state: this.#shown,
+      ready: this.#shown === 'ready',
+      knownAt: this.#knownAt,
+      connected: this.#connected,
+      connectedSince: this.#connectedSince,
+      lastFailure: this.#lastFailure?.message,
+      lastFailureAt: this.#lastFailure?.at,
+    };
+  }
+
+  /** Something of it has failed. */
+  failed(message: string): void {
+    this.#lastFailure = { message, at: this.#clock.wallTime() };
+  }
+
+  /** So much of it has arrived. */
+  arrived(count: number): void {
+    if (count > this.#arrived) this.#progressAt = this.#clock.now();
+    this.#arrived = Math.max(count, this.#arrived);
+  }
+
+  /** Everything of it has been withdrawn. */
+  forget(): void {
+    this.#knownAt = undefined;
+  }
+
+  /** Whether its state, or whether it is connected, has changed, or it has failed once more. */
+  update(state: ClusterState, standing: ClusterStanding): boolean {
+    const shown = shownState(state, standing);
+    const { connected } = standing;
+    const { failures } = state;
+    const isChanged = shown !== this.#shown || connected !== this.#connected || failures !== this.#failures;
+    if (connected !== this.#connected) this.#connectedSince = this.#clock.wallTime();
+    if (shown === 'ready') this.#knownAt = undefined;
+    else if (this.#shown === 'ready') this.#knownAt = this.#clock.wallTime();
+    this.#failures = failures;
+    this.#connected = connected;
+    this.#shown = shown;
+    return isChanged;
+  }
 }

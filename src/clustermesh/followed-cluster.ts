@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random, Timer } from '../base/clock.ts';
-import { type Failure, messageOf } from '../base/failure.ts';
+import { messageOf } from '../base/failure.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { sleep } from '../base/sleep.ts';
 import { interruptible, Supervisor, type Work } from '../base/supervisor.ts';
@@ -13,7 +13,7 @@ import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { ValueLimits } from '../kvstore/codec/value.ts';
 import { stepCluster } from './cluster-machine.ts';
 import type { ClusterEffect, ClusterFollow, ClusterInput, ClusterState, Owed } from './cluster-state.ts';
-import { type RemoteClusterState, type RemoteClusterStatus, shownState } from './cluster-status.ts';
+import { ClusterView, type RemoteClusterStatus } from './cluster-status.ts';
 import { ClusterStores, type OnReading } from './cluster-stores.ts';
 import type { ClusterLimits } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
@@ -29,8 +29,21 @@ import type { SyncProgress } from './sync-deadline.ts';
  */
 export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<KvstoreBackend>;
 
+/** What every cluster that is followed may be given. */
+export interface FollowingOptions {
+  /**
+   * What every batch of every cluster passes on its way into the engines, so that many clusters that sync at once
+   * do not hold up the event loop. By default each batch is applied as it comes.
+   */
+  readonly gate?: TurnGate | undefined;
+  /** How large a value and each of its parts may be; what is larger is rejected. Default `VALUE_LIMITS`. */
+  readonly valueLimits?: ValueLimits | undefined;
+  /** Receives every rejected value, with its kvstore key. */
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+}
+
 /** Options of {@link FollowedCluster}. */
-export interface FollowedClusterOptions {
+export interface FollowedClusterOptions extends FollowingOptions {
   readonly name: string;
   /** How it begins: as a remote cluster, or as the own one. */
   readonly initial: ClusterState;
@@ -50,10 +63,6 @@ export interface FollowedClusterOptions {
   readonly refillMs?: number | undefined;
   /** Spreads the retries of many clusters that are down. */
   readonly retries?: RetryQueue | undefined;
-  readonly gate?: TurnGate | undefined;
-  /** How large a value and each of its parts may be; what is larger is rejected. Default `VALUE_LIMITS`. */
-  readonly valueLimits?: ValueLimits | undefined;
-  readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Called when its state, or whether it is ready or connected, has changed, and after each failure. */
   readonly onChange: () => void;
 }
@@ -84,6 +93,7 @@ export class FollowedCluster {
   readonly #stores: ClusterStores;
   readonly #tasks: Supervisor;
   readonly #readings = new Readings();
+  readonly #view: ClusterView;
   readonly #inputs: ClusterInput[] = [];
   #stepping = false;
   #state: ClusterState;
@@ -96,14 +106,6 @@ export class FollowedCluster {
   #leaving: Promise<void> = Promise.resolve();
   #whenOver: (() => void)[] = [];
   #expiry: Timer | undefined;
-  #shown: RemoteClusterState = 'connecting';
-  #connected = false;
-  #connectedSince: number;
-  #knownAt: number | undefined;
-  #lastFailure: Omit<Failure, 'code'> | undefined;
-  #arrived = 0;
-  #seenFailures = 0;
-  #progressAt: number;
 
   constructor(options: FollowedClusterOptions) {
     const { name, writer, engines, globalServices, gate, valueLimits, clock, random } = options;
@@ -111,15 +113,14 @@ export class FollowedCluster {
     this.#state = options.initial;
     this.#rejections = new RejectionLog(options.onReject);
     this.#tasks = new Supervisor({ clock, random });
+    this.#view = new ClusterView(clock);
     this.#stores = new ClusterStores({
       ...{ cluster: name, writer, engines, globalServices, gate, valueLimits },
       identities: this.identities,
       rejections: this.#rejections,
       onApplied: () => this.#applied(),
-      onFault: (error) => this.#failed(`an engine failed: ${messageOf(error)}`),
+      onFault: (error) => this.#view.failed(`an engine failed: ${messageOf(error)}`),
     });
-    this.#connectedSince = clock.wallTime();
-    this.#progressAt = clock.now();
     this.#watchExpiry();
   }
 
@@ -143,7 +144,7 @@ export class FollowedCluster {
     return {
       name: this.name,
       synced: this.#stores.isSynced,
-      progressAt: this.#progressAt,
+      progressAt: this.#view.progressAt,
       failures,
       settled: phase === 'unconfigured',
     };
@@ -153,18 +154,12 @@ export class FollowedCluster {
     const { config, expired, failures } = this.#state;
     return {
       name: this.name,
-      state: this.#shown,
-      ready: this.#shown === 'ready',
-      knownAt: this.#knownAt,
-      connected: this.#connected,
-      connectedSince: this.#connectedSince,
+      ...this.#view.status(),
       config,
       resources: this.#stores.status(),
       rejections: this.#rejections.status(),
       servicesExpired: expired,
       failures,
-      lastFailure: this.#lastFailure?.message,
-      lastFailureAt: this.#lastFailure?.at,
       tasks: this.#tasks.status().tasks,
     };
   }
@@ -216,7 +211,7 @@ export class FollowedCluster {
     this.#state = state;
     if (state.phase !== before.phase) this.#complete = false;
     if (state.failures !== before.failures && state.lastFailure !== undefined)
-      this.#failed(state.lastFailure);
+      this.#view.failed(state.lastFailure);
     for (const effect of effects) this.#perform(effect, state.attempt);
   }
 
@@ -267,7 +262,7 @@ export class FollowedCluster {
     this.#backend = undefined;
     if (backend === undefined || this.#state.own) return;
     await this.#within(CLOSE_MS, 'its kvstore client does not close', () => backend.close()).catch(
-      (error: unknown) => this.#failed(messageOf(error)),
+      (error: unknown) => this.#view.failed(messageOf(error)),
     );
   }
 
@@ -329,12 +324,12 @@ export class FollowedCluster {
         else await this.#stores.withdraw(signal);
         break;
       } catch (error) {
-        this.#failed(`an engine failed to withdraw: ${messageOf(error)}`);
+        this.#view.failed(`an engine failed to withdraw: ${messageOf(error)}`);
       }
       if (tries < WITHDRAWALS) await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);
     }
     if (signal.aborted) return;
-    if (what === 'everything') this.#knownAt = undefined;
+    if (what === 'everything') this.#view.forget();
     this.#dispatch({ type: 'drained', attempt });
   }
 
@@ -367,46 +362,26 @@ export class FollowedCluster {
   readonly #onReading: OnReading = (reading, state, failure) => {
     this.#readings.observe(reading, state);
     if (failure !== undefined && (state === 'waiting' || state === 'forbidden'))
-      this.#failed(failure.message);
+      this.#view.failed(failure.message);
     this.#update();
   };
 
-  #failed(message: string): void {
-    this.#lastFailure = { message, at: this.#options.clock.wallTime() };
-  }
-
   #applied(): void {
-    const { arrived } = this.#stores;
-    if (arrived > this.#arrived) this.#progressAt = this.#options.clock.now();
-    this.#arrived = Math.max(arrived, this.#arrived);
+    this.#view.arrived(this.#stores.arrived);
     this.#update();
   }
 
   /** Notices what has changed, and says so. */
   #update(): void {
     if (this.#stepping) return;
-    const { clock, onChange } = this.#options;
     const connected =
       this.#readings.size > 0 ? this.#readings.areUp : this.#backend?.status().connected === true;
-    const standing = {
-      connected,
-      complete: this.#complete,
-      known: this.#stores.isSynced,
-      keys: this.#stores.size,
-    };
-    const shown = shownState(this.#state, standing);
-    const { failures } = this.#state;
-    const isChanged =
-      shown !== this.#shown || connected !== this.#connected || failures !== this.#seenFailures;
-    this.#seenFailures = failures;
-    if (connected !== this.#connected) this.#connectedSince = clock.wallTime();
-    if (shown === 'ready') this.#knownAt = undefined;
-    else if (this.#shown === 'ready') this.#knownAt = clock.wallTime();
-    this.#connected = connected;
-    this.#shown = shown;
+    const { isSynced: known, size: keys } = this.#stores;
+    const isChanged = this.#view.update(this.#state, { connected, complete: this.#complete, known, keys });
     this.#watchExpiry();
-    if (shown === 'removed' || shown === 'stopped') for (const over of this.#whenOver.splice(0)) over();
-    if (isChanged) onChange();
+    const { phase } = this.#state;
+    if (phase === 'removed' || phase === 'stopped') for (const over of this.#whenOver.splice(0)) over();
+    if (isChanged) this.#options.onChange();
   }
 
   /** One timer from the moment that the services are not followed any more until they are again. */

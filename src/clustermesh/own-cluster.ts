@@ -1,18 +1,15 @@
 import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL } from '../base/arguments.ts';
 import type { Clock, Random } from '../base/clock.ts';
-import type { Rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { systemClock } from '../base/system-clock.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
-import type { ValueLimits } from '../kvstore/codec/value.ts';
 import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
 import { NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
-import { FollowedCluster } from './followed-cluster.ts';
+import { FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import {
   type SyncDeadline,
   type SyncingClusters,
@@ -21,7 +18,7 @@ import {
 } from './sync-deadline.ts';
 
 /** Options of {@link OwnCluster}. */
-export interface OwnClusterOptions {
+export interface OwnClusterOptions extends FollowingOptions {
   readonly clusterName: string;
   readonly engines: Omit<MeshEngines, 'services'>;
   /** The cluster's kvstore. The caller closes it. */
@@ -40,11 +37,6 @@ export interface OwnClusterOptions {
    * it is empty. Default 15 min, the life of a lease: every client that is alive has put its keys again by then.
    */
   readonly refillMs?: number | undefined;
-  /** See `ClusterMeshOptions`; the same one. */
-  readonly gate?: TurnGate | undefined;
-  /** How large a value and each of its parts may be; what is larger is rejected. Default `VALUE_LIMITS`. */
-  readonly valueLimits?: ValueLimits | undefined;
-  readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
 /** The own cluster as data. */
