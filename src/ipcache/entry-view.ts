@@ -1,4 +1,4 @@
-import { checkArguments, OBJECT, optional } from '../base/arguments.ts';
+import { BYTES, type Check, checkArguments, OBJECT, objectWith, optional } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { NumericIdentity } from '../identity/numeric-identity.ts';
 import { addressBits } from '../net/address-words.ts';
@@ -171,4 +171,11 @@ export class EntryView {
   }
 }
 
-checkArguments(EntryView, { entries: { options: optional(OBJECT) } });
+const ADDRESSES: Check = (value) =>
+  Array.isArray(value) || value instanceof Uint32Array ? undefined : objectWith({ bytes: BYTES })(value);
+const NUMBERS: Check = (value) => (value instanceof Uint32Array ? undefined : ' must be a Uint32Array');
+
+checkArguments(EntryView, {
+  entries: { options: optional(OBJECT) },
+  lookupMany: { addresses: ADDRESSES, identities: NUMBERS },
+});
