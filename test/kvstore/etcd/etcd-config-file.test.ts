@@ -2,9 +2,13 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { EtcdConfigError } from '../../../src/kvstore/etcd/etcd-config.ts';
+import { parse } from 'yaml';
+import { messageOf } from '../../../src/base/failure.ts';
+import { type EtcdConfig, EtcdConfigError } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { loadEtcdConfig, loadEtcdConfigFile } from '../../../src/kvstore/etcd/etcd-config-file.ts';
+import { spoiltBytes, spoiltJson } from '../../base/support/spoilt-json.ts';
 import { TestAuthority } from './support/certificates.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'etcd-config-'));
@@ -86,6 +90,45 @@ describe('an etcd configuration file', () => {
   it('does not show a password that is wrong', async () => {
     const refusal = loadEtcdConfig('endpoints: [a:1]\nusername: u\npassword: [secret]');
     await expect(refusal).rejects.toThrow(/^password: /);
+  });
+});
+
+/** Configurations as Cilium's charts write them, and one with everything that may be said. */
+const WRITTEN: readonly string[] = [
+  'endpoints:\n- https://a.mesh.cilium.io:2379\ntrusted-ca-file: /ca\nkey-file: /key\ncert-file: /cert\n',
+  '---\nendpoints:\n- http://127.0.0.1:2379\n',
+  'endpoints: ["10.0.0.1:2379", "[fd00::1]:2379"]\nusername: u\npassword: p\ndial-timeout: 1m30s\nkeep-alive-time: 20000000000\ninsecure-transport: true\n',
+];
+
+describe('a configuration that was spoilt', () => {
+  const noFile = (): Promise<Buffer> => Promise.reject(new Error('there is no such file'));
+  const accepted = async (content: string): Promise<EtcdConfig | undefined> => {
+    try {
+      return (await loadEtcdConfig(content, noFile)).config;
+    } catch (error) {
+      expect(error).toBeInstanceOf(EtcdConfigError);
+      expect(messageOf(error).length).toBeLessThan(1024);
+      return undefined;
+    }
+  };
+
+  it.each([
+    ['bytes flipped, left out or added', spoiltBytes(WRITTEN)],
+    [
+      'fields removed, duplicated, retyped, buried',
+      spoiltJson(WRITTEN.map((text) => JSON.stringify(parse(text)))),
+    ],
+  ])('is read or rejected, never anything else: %s', async (_, spoilt) => {
+    await fc.assert(
+      fc.asyncProperty(spoilt, async ({ bytes }) => {
+        const content = Buffer.from(bytes).toString();
+        const config = await accepted(content);
+        if (config === undefined) return;
+        expect(config.endpoints.length).toBeGreaterThan(0);
+        for (const endpoint of config.endpoints) expect(() => new URL(endpoint)).not.toThrow();
+        expect(await accepted(content)).toEqual(config);
+      }),
+    );
   });
 });
 
