@@ -5,6 +5,7 @@ import {
   fill,
   timeBatches,
   timeLife,
+  timeMany,
   timeMap,
   timeMapMatches,
   timeMatches,
@@ -112,6 +113,8 @@ async function writeRounds(
     life('sorted', plain.sorted),
     async () => named('sorted', await timeMap(pauses, plain.sorted)),
     () => timeBatches(pauses, plain.entries),
+    () => timeMany(pauses, plain.entries),
+    async () => named('sorted', await timeMany(pauses, plain.sorted)),
   ];
   const others = Array.from(entries, ([kind, some]) => life(kind, some));
   const together = Math.min(rounds, plain.entries.n < QUICK ? 1 : ROUNDS_OF_OTHERS);

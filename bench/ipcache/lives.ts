@@ -120,6 +120,19 @@ export async function timeBatches(pauses: PauseLog, entries: Entries): Promise<C
   return { batch256 };
 }
 
+/** Writes of 256 keys in one call. */
+export async function timeMany(pauses: PauseLog, entries: Entries): Promise<Costs> {
+  collectGarbage();
+  const subject = new EngineSubject();
+  const write = ({ keys, claims }: EntryChunk): void => subject.upsertMany(keys, claims);
+  const freshMany = await timeWrites(pauses, entries.fresh(), write);
+  const unchangedMany = await timeWrites(pauses, entries.again(), write);
+  const identityChangeMany = await timeWrites(pauses, entries.again(1), write);
+  const deleteMany = await timeKeys(pauses, entries.keys(), (keys) => subject.deleteMany(keys));
+  expect('changes told', subject.told, 3 * entries.n);
+  return { freshMany, unchangedMany, identityChangeMany, deleteMany };
+}
+
 function* texts(strings: FreshStrings): Generator<readonly string[]> {
   for (const chunk of strings.chunks()) yield chunk.texts;
 }

@@ -144,7 +144,7 @@ export class EntryView {
   #lookupBlock(addresses: AddressList, from: number, count: number, identities: Uint32Array): number {
     const key = this.#key;
     for (let i = 0; i < count; i++) block.set(i, readAddress(addresses, from + i, key) ? key : undefined);
-    this.table.warm(block, count);
+    if (block.isScattered(count)) this.table.warm(block, count);
     for (let i = 0; i < count; i++) slots[i] = block.get(i, key) ? this.table.longestMatch(key) : -1;
     let found = 0;
     for (let i = 0; i < count; i++) {

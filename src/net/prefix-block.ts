@@ -30,6 +30,23 @@ export class PrefixBlock {
     this.#words[4 * at + 3] = key.w3;
   }
 
+  /**
+   * Whether fewer than half of the first `count` keys follow a neighbour (one of the same /24, or IPv6 /64). Neighbours lie
+   * together in memory: it does not pay to read ahead for them.
+   */
+  isScattered(count: number): boolean {
+    let neighbours = 0;
+    for (let at = 1; at < count; at++) {
+      const unlike = (this.#words[4 * at] ?? 0) ^ (this.#words[4 * at - 4] ?? 0);
+      const isWide = ((this.#shapes[at] ?? 0) & IPV6) !== 0;
+      const follows = isWide
+        ? unlike === 0 && this.#words[4 * at + 1] === this.#words[4 * at - 3]
+        : unlike >>> 8 === 0;
+      if (follows) neighbours++;
+    }
+    return 2 * neighbours < count;
+  }
+
   /** Writes the key in a place to `out`; false when there is none, `out` is then as it was. */
   get(at: number, out: PrefixRegister): boolean {
     const shape = this.#shapes[at] ?? NONE;

@@ -42,7 +42,8 @@ describe('the bench of the ipcache', () => {
     ];
     const all = [...operations, ...matches];
     const names = all.flatMap((name) => [name, `${name}Sorted`, `shadowed.${name}`, `ipv6.${name}`]);
-    for (const name of [...names, 'ipv6.freshSorted', 'batch256', 'mapSet', 'mapGet']) {
+    const many = ['freshMany', 'unchangedMany', 'identityChangeMany', 'deleteMany', 'deleteManySorted'];
+    for (const name of [...names, ...many, 'ipv6.freshSorted', 'batch256', 'mapSet', 'mapGet']) {
       expect(report.rows[name], name).toMatchObject({ ns: expect.any(Number), ratio: expect.any(Number) });
       expect(report.rows[name]?.ns, name).toBeGreaterThan(0);
     }

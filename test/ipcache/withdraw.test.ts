@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { PAGE_ROWS } from '../../src/base/int32-rows.ts';
 import { EntryReader } from '../../src/ipcache/entry-reader.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { Writer } from '../../src/ipcache/types.ts';
@@ -148,6 +149,24 @@ describe('a withdrawal in steps', () => {
       taken += next.value;
     }
     expect(taken).toBe(1);
+  });
+
+  it('looks through the pages that have claims of its writer, and not again where it looked in vain', () => {
+    const pages = 20;
+    const cache = filled(pages * PAGE_ROWS, (i) => i === 0 || i === pages * PAGE_ROWS - 1);
+    const [first, last] = [...cache.entries()].filter(({ owner }) => owner === BALTIC.owner);
+    const looks = vi.spyOn(EntryReader.prototype, 'writer');
+    const looksOf = (action: () => unknown): number => {
+      looks.mockClear();
+      action();
+      return looks.mock.calls.length;
+    };
+    cache.delete(first?.key ?? '', BALTIC);
+    expect(looksOf(() => expect(cache.withdraw(BALTIC)).toBe(1))).toBeGreaterThanOrEqual(2 * PAGE_ROWS);
+    cache.upsert(last?.key ?? '', { ...BALTIC, identity: 300 });
+    const again = looksOf(() => expect(cache.withdraw(BALTIC)).toBe(1));
+    expect(again).toBeGreaterThanOrEqual(PAGE_ROWS);
+    expect(again).toBeLessThan(PAGE_ROWS + 10);
   });
 
   it('passes over nothing when its writer has no claim', () => {

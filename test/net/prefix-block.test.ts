@@ -40,6 +40,25 @@ describe('a block of keys', () => {
     expect(out).toEqual(key(texts.at(-1) ?? ''));
   });
 
+  it.each([
+    ['neighbours in a /24', ['10.0.0.1', '10.0.0.10', '10.0.0.100', '10.0.1.0/24', '10.0.1.7'], false],
+    ['addresses of several /24s', ['10.0.0.1', '10.0.1.1', '10.0.2.1', '10.0.3.1', '10.0.3.2'], true],
+    [
+      'neighbours in a /64',
+      ['fd00::1', 'fd00::2', 'fd00::ffff:0:0', 'fd00:0:0:1::1', 'fd00:0:0:1::2'],
+      false,
+    ],
+    ['addresses of several /64s', ['fd00::1', 'fd00:0:0:1::1', 'fd00:0:1::1', 'fd01:0:1::1'], true],
+    ['half neighbours', ['10.0.0.1', '10.0.0.2', '10.0.1.1', '10.0.1.2'], false],
+    ['nothing', [], false],
+  ])('says whether it pays to read ahead: %s', (_, texts, scattered) => {
+    const block = new PrefixBlock();
+    texts.forEach((text, i) => {
+      block.set(i, key(text));
+    });
+    expect(block.isScattered(texts.length)).toBe(scattered);
+  });
+
   it('has room for 256', () => {
     const block = new PrefixBlock();
     const out = prefixRegister();
