@@ -5,6 +5,7 @@ import { ApiServer, type TCPOptions } from '../api/api-server.ts';
 import { createApp } from '../api/app.ts';
 import { ChangeFeed } from '../api/change-feed.ts';
 import { AgentMetrics } from '../api/metrics.ts';
+import type { PageFile } from '../api/page-routes.ts';
 import type { ProblemDocument } from '../api/problem.ts';
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
@@ -20,12 +21,15 @@ export interface ServeOptions {
   /** The socket is the default one: where its folder cannot be had, the agent goes on without. */
   readonly socketIsDefault?: boolean | undefined;
   readonly tcp?: TCPOptions | undefined;
+  /** The page that is served with it, over TCP. */
+  readonly page?: readonly PageFile[] | undefined;
 }
 
 /** What the API takes from the process. */
 export interface AgentApiContext {
   readonly log: Logger;
   readonly clock: Clock;
+  readonly page?: readonly PageFile[] | undefined;
 }
 
 /** The API of one agent: asked in this process, and served to others. */
@@ -33,17 +37,19 @@ export class AgentApi {
   readonly #app: ApiApp;
   readonly #following: Unsubscribe;
   readonly #log: Logger;
+  readonly #page: readonly PageFile[] | undefined;
   #server: ApiServer | undefined;
   #socket: string | undefined;
 
-  constructor(agent: Agent, { log, clock }: AgentApiContext) {
+  constructor(agent: Agent, { log, clock, page }: AgentApiContext) {
     this.#log = log;
+    this.#page = page;
     const feed = new ChangeFeed(agent, clock);
     this.#following = feed.follow();
     this.#app = createApp({
       ...{ model: agent, feed, clock, metrics: new AgentMetrics(agent, feed) },
       instance: randomUUID().slice(0, 8),
-      version: version(),
+      ...{ version: version(), page },
       blockers: () => agent.blockers(),
       onFault: (error) => log.error({ err: error }, 'a request of the API has failed'),
     });
@@ -75,6 +81,11 @@ export class AgentApi {
       this.#log.warn(`${why}; name another socket with --socket, or none with --no-socket`);
       await this.#listen({ socket: undefined, tcp });
     }
+  }
+
+  /** Whether the page is served. */
+  get hasPage(): boolean {
+    return this.#page !== undefined;
   }
 
   /** Its unix socket, if it has one. */

@@ -41,7 +41,7 @@ async function withAgent<T>(
   serve?: ServeOptions,
 ): Promise<T> {
   const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
-  const api = new AgentApi(agent, { log, clock: systemClock });
+  const api = new AgentApi(agent, { log, clock: systemClock, page: serve?.page });
   try {
     if (serve !== undefined) await api.serve(serve);
     const missing = await agent.start(signal);
@@ -156,9 +156,10 @@ export async function followMesh(
 }
 
 /** How others ask this agent. */
-function reachedLines({ socket, url }: AgentApi): readonly string[] {
+function reachedLines({ socket, url, hasPage }: AgentApi): readonly string[] {
   return [
     ...(socket === undefined ? [] : [`The agent can be asked: dpcache status --socket ${socket}`]),
+    ...(url === undefined || !hasPage ? [] : [`Its page: ${url}/`]),
     ...(url === undefined ? [] : [`Its API: ${url}/v1/status, described by ${url}/openapi.json`]),
   ];
 }

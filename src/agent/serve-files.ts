@@ -2,11 +2,14 @@ import { readFile } from 'node:fs/promises';
 import { isLoopback } from '../api/api-server.ts';
 import type { ServeOptions } from './agent-api.ts';
 import { InputError, unreadable } from './input-error.ts';
+import { readPage } from './page-files.ts';
 
 /** Where the API is served, with the files that say who is served. */
 export interface ServeSource {
   readonly socket: string | undefined;
   readonly socketIsDefault: boolean;
+  /** Whether the page is served. */
+  readonly ui: boolean;
   readonly listen: { readonly host: string; readonly port: number } | undefined;
   readonly files: {
     readonly token: string | undefined;
@@ -29,6 +32,7 @@ export async function readServeOptions({
   socketIsDefault,
   listen,
   files,
+  ui,
 }: ServeSource): Promise<ServeOptions> {
   const token = (await read('--listen-token', files.token))?.trim();
   const cert = await read('--listen-cert', files.cert);
@@ -37,6 +41,7 @@ export async function readServeOptions({
   if (listen === undefined) {
     if (Object.values(files).some(Boolean))
       throw new InputError('--listen-…: say where with --listen <address>');
+    if (ui) throw new InputError('--ui: the page is served over TCP: say where with --listen <address>');
     return { socket, socketIsDefault };
   }
   if (token === '') throw new InputError(`--listen-token ${files.token}: it is empty`);
@@ -49,5 +54,6 @@ export async function readServeOptions({
       `--listen ${listen.host}: beyond this machine it is served only with --listen-token or --listen-client-ca`,
     );
   const tls = cert === undefined || key === undefined ? undefined : { cert, key, clientCA };
-  return { socket, socketIsDefault, tcp: { ...listen, token, tls } };
+  const page = ui ? await readPage() : undefined;
+  return { socket, socketIsDefault, tcp: { ...listen, token, tls }, page };
 }

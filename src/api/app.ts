@@ -6,6 +6,7 @@ import { routePath } from 'hono/route';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import { addEngineRoutes } from './engine-routes.ts';
 import { addIPRoutes } from './ip-routes.ts';
+import { addPageRoutes, type PageFile } from './page-routes.ts';
 import { type ProblemDocument, ProblemError, problem, problemResponse } from './problem.ts';
 import { addStatusRoutes } from './status-routes.ts';
 
@@ -21,6 +22,8 @@ const UNCHANGED = ['ipcache', 'services', 'nodes', 'identities', 'clustermesh', 
 export interface AppOptions extends ApiContext {
   /** Of the package, for the description of the API. */
   readonly version: string;
+  /** The page, where it is served. */
+  readonly page?: readonly PageFile[] | undefined;
   /** A request has failed because of a bug. */
   readonly onFault: (error: unknown) => void;
 }
@@ -60,6 +63,7 @@ export function createApp(options: AppOptions): ApiApp {
   addIPRoutes(app, options);
   addEngineRoutes(app, options);
   addStatusRoutes(app, options);
+  if (options.page !== undefined) addPageRoutes(app, options.page);
   app.doc31('/openapi.json', {
     openapi: '3.1.0',
     info: { title: 'datapath-cache', version: options.version, description: 'What is where: read-only.' },

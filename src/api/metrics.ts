@@ -108,7 +108,7 @@ function descriptions(model: ReadModel, feed: ChangeFeed): readonly Description[
     },
     {
       name: 'dpcache_changes_total',
-      help: 'Changes of prefixes, services and nodes since the agent is synced.',
+      help: 'Changes of prefixes, services and nodes.',
       type: 'counter',
       samples: () => one(feed.revision),
     },

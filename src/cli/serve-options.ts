@@ -19,6 +19,7 @@ export interface ServeFlags {
   readonly listenCert?: string;
   readonly listenKey?: string;
   readonly listenClientCa?: string;
+  readonly ui?: true;
 }
 
 interface ListenAddress {
@@ -70,6 +71,7 @@ export function addServeOptions(command: Command): Command {
       'with --listen: only clients with a certificate of this authority (PEM)',
       parsePath,
     )
+    .option('--ui', 'with --listen: serve the page, too')
     .optionsGroup('Options:');
 }
 
@@ -80,7 +82,6 @@ export async function serveOptions(flags: ServeFlags, env: CommandIO['env']): Pr
   return readServeOptions({
     socket: socket === false ? undefined : (socket ?? defaultSocketPath(env)),
     socketIsDefault: socket === undefined,
-    listen,
-    files,
+    ...{ listen, files, ui: flags.ui === true },
   });
 }

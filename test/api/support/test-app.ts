@@ -2,6 +2,7 @@ import type { ApiApp, ApiContext } from '../../../src/api/api-context.ts';
 import { createApp } from '../../../src/api/app.ts';
 import { ChangeFeed } from '../../../src/api/change-feed.ts';
 import { AgentMetrics } from '../../../src/api/metrics.ts';
+import type { PageFile } from '../../../src/api/page-routes.ts';
 import { TestModel } from './model.ts';
 
 /** An API over a {@link TestModel} that holds one thing of every kind. */
@@ -15,14 +16,14 @@ export interface TestApp extends Pick<ApiContext, 'feed'> {
 }
 
 /** Makes one. */
-export function testApp(model: TestModel = new TestModel().fill()): TestApp {
+export function testApp(model: TestModel = new TestModel().fill(), page?: readonly PageFile[]): TestApp {
   const feed = new ChangeFeed(model, model.clock);
   feed.follow();
   const metrics = new AgentMetrics(model, feed);
   const faults: unknown[] = [];
   const blocking: string[] = [];
   const app = createApp({
-    ...{ model, feed, metrics, clock: model.clock, instance: 'abc', version: '1.2.3' },
+    ...{ model, feed, metrics, clock: model.clock, instance: 'abc', version: '1.2.3', page },
     blockers: () => blocking,
     onFault: (error) => faults.push(error),
   });

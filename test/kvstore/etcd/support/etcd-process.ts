@@ -25,7 +25,7 @@ export function requireEtcd(): void {
   for (const command of ['etcd', 'etcdctl']) {
     if (spawnSync(command, [command === 'etcd' ? '--version' : 'version']).status === 0) continue;
     throw new Error(
-      `these tests run against a real etcd, and there is no \`${command}\` here: scripts/ensure-etcd.sh installs it`,
+      `these tests run against a real etcd, and there is no \`${command}\` here: scripts/ensure-tools.sh installs it`,
     );
   }
 }

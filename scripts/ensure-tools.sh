@@ -1,18 +1,19 @@
 #!/bin/sh
-# The tests of the kvstore run against a real etcd, and make certificates for it. Installs Debian's packages where a
-# command is missing; says what to do where that cannot be done. Does nothing, quickly, when all are there.
+# The tests run against a real etcd, make certificates for it, and look at the agent's page in a real Chromium. Installs
+# Debian's packages where a command is missing; says what to do where that cannot be done. Does nothing, quickly, when all
+# are there.
 set -eu
 
 # etcdctl also restores snapshots: in etcd 3.4 that is its business, not etcdutl's.
 missing=''
-for command in etcd etcdctl openssl; do
+for command in etcd etcdctl openssl chromium; do
   command -v "$command" >/dev/null 2>&1 || missing="$missing $command"
 done
 [ -n "$missing" ] || exit 0
 
 give_up() {
-  echo "ensure-etcd: $1" >&2
-  echo 'The tests need etcd 3.4 or later and openssl: put `etcd`, `etcdctl` and `openssl` on the PATH, then run them again.' >&2
+  echo "ensure-tools: $1" >&2
+  echo 'The tests need etcd 3.4 or later, openssl and Chromium: put `etcd`, `etcdctl`, `openssl` and `chromium` on the PATH, then run them again.' >&2
   exit 1
 }
 
@@ -27,8 +28,8 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 install() {
   # The service that the package would start is of no use to the tests, and would hold the usual ports.
-  RUNLEVEL=1 $as_root apt-get install -y --no-install-recommends etcd-server etcd-client openssl >/dev/null
+  RUNLEVEL=1 $as_root apt-get install -y --no-install-recommends etcd-server etcd-client openssl chromium >/dev/null
 }
 install || { $as_root apt-get update >/dev/null && install; } ||
-  give_up 'apt-get could not install etcd-server, etcd-client and openssl'
-echo "ensure-etcd: installed$missing"
+  give_up 'apt-get could not install etcd-server, etcd-client, openssl and chromium'
+echo "ensure-tools: installed$missing"

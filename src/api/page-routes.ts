@@ -1,0 +1,26 @@
+import type { ApiApp } from './api-context.ts';
+
+/** A file of the page. */
+export interface PageFile {
+  /** `index.html` is served at `/`, the others under their names. */
+  readonly name: string;
+  readonly type: string;
+  readonly text: string;
+}
+
+/** The page runs its own script, asks its own agent, and cannot be put into another page. */
+const HEADERS = {
+  'content-security-policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cache-control': 'no-cache',
+};
+
+/** Serves the page. */
+export function addPageRoutes(app: ApiApp, files: readonly PageFile[]): void {
+  for (const { name, type, text } of files) {
+    const path = name === 'index.html' ? '/' : `/${name}`;
+    app.get(path, (c) => c.body(text, 200, { ...HEADERS, 'content-type': `${type}; charset=utf-8` }));
+  }
+}

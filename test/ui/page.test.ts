@@ -1,0 +1,192 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { readPage } from '../../src/agent/page-files.ts';
+import { ApiServer } from '../../src/api/api-server.ts';
+import type { PageFile } from '../../src/api/page-routes.ts';
+import { TestModel } from '../api/support/model.ts';
+import { type TestApp, testApp } from '../api/support/test-app.ts';
+import { until } from '../kvstore/support/until.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+/** What the last run has looked at, for people. */
+const SCREENSHOTS = join(ROOT, '.screenshots');
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** Without the network that a browser uses by itself. */
+const QUIET = [
+  ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run'],
+  ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],
+];
+
+let browser: Browser;
+let files: readonly PageFile[];
+
+beforeAll(async () => {
+  execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
+  files = await readPage();
+  mkdirSync(SCREENSHOTS, { recursive: true });
+  browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: QUIET });
+});
+
+afterAll(() => browser?.close());
+
+interface Opened extends TestApp {
+  readonly page: Page;
+  readonly url: string;
+  readonly show: (hash: string) => Promise<void>;
+}
+
+/** The page of an agent with this model, at a view. Fails the test that sees an error or a request to elsewhere. */
+async function open(hash = '', model = new TestModel().fill()): Promise<Opened> {
+  const world = testApp(model, files);
+  const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: 0 } });
+  await server.start();
+  const url = server.url ?? '';
+  const page = await browser.newPage({ viewport: { width: 1200, height: 800 } });
+  const faults: string[] = [];
+  page.on('pageerror', ({ message }) => faults.push(message));
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load'))
+      faults.push(message.text());
+  });
+  page.on('request', (request) => {
+    if (!request.url().startsWith(url) && !request.url().startsWith('data:')) faults.push(request.url());
+  });
+  onTestFinished(async () => {
+    await page.close();
+    await server.stop();
+    expect(faults).toEqual([]);
+  });
+  await page.goto(`${url}/${hash}`);
+  await page.waitForSelector('output.live');
+  const show = async (next: string): Promise<void> => {
+    await page.goto(`${url}/${next}`);
+    await page.waitForSelector('main section');
+  };
+  return { ...world, page, url, show };
+}
+
+/** What axe-core finds wrong with the page as it is. */
+async function violations(page: Page): Promise<unknown> {
+  await page.evaluate(AXE);
+  return page.evaluate(async () => {
+    const { axe } = globalThis as unknown as {
+      axe: { run(): Promise<{ violations: readonly { id: string; nodes: readonly { html: string }[] }[] }> };
+    };
+    const found = await axe.run();
+    return found.violations.map(({ id, nodes }) => ({ id, html: nodes.map(({ html }) => html) }));
+  });
+}
+
+const VIEWS = {
+  overview: '',
+  prefixes: '#prefixes',
+  explained: '#prefixes?ip=10.0.0.1',
+  services: '#services?name=shop/checkout',
+  nodes: '#nodes',
+  live: '#live',
+};
+
+describe('the page', () => {
+  it.each(Object.entries(VIEWS))('%s: is shown, and can be read by everybody', async (name, hash) => {
+    const { page } = await open(hash);
+    await page.waitForSelector('main section');
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      expect(await violations(page)).toEqual([]);
+      await page.screenshot({ path: join(SCREENSHOTS, `${name}-${colorScheme}.png`) });
+    }
+  });
+
+  it('says of an IP who claims it, strongest first, and why the first one won', async () => {
+    const { page } = await open('#prefixes');
+    await page.getByLabel('IP, CIDR, identity or pod').fill('10.0.0.1');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('.ladder');
+    expect(page.url()).toContain('#prefixes?ip=10.0.0.1');
+    const rungs = await page.locator('.rung').allInnerTexts();
+    expect(rungs).toHaveLength(2);
+    expect(rungs[0]).toMatch(/kvstore.*1234 app=checkout.*pod shop\/checkout-1.*effective/s);
+    expect(rungs[1]).toMatch(/k8s.*hidden/s);
+    expect(await page.locator('.why').textContent()).toBe(
+      'An endpoint IP hides the CIDR of the same single address.',
+    );
+  });
+
+  it.each([
+    ['10.0.0.0/24', ['10.0.0.1/32']],
+    ['77', ['10.0.0.0/8']],
+    ['shop/checkout-1', ['10.0.0.1/32']],
+  ])('finds %s', async (asked, prefixes) => {
+    const { page } = await open('#prefixes');
+    await page.getByLabel('IP, CIDR, identity or pod').fill(asked);
+    await page.getByRole('button', { name: 'Look up' }).click();
+    await until('they are shown', async () => (await page.locator('.row').count()) === prefixes.length);
+    expect(await page.locator('.row a:first-child').allInnerTexts()).toEqual(prefixes);
+  });
+
+  it('says what is wrong with what was asked, and of what nothing is known', async () => {
+    const { page, show } = await open('#prefixes?ip=11.0.0.1');
+    expect(await page.getByRole('alert').textContent()).toBe('Nothing is known of 11.0.0.1.');
+    await show('#prefixes?within=10.0.0.0/99');
+    expect(await page.getByRole('alert').textContent()).toContain('within is not a valid IP address or CIDR');
+  });
+
+  it('shows changes as they happen; they can be held and filtered', async () => {
+    const { page, model, show } = await open('#live');
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
+    await page.waitForSelector('.feed li');
+    expect(await page.locator('.feed li').allInnerTexts()).toEqual([expect.stringContaining('10.7.7.7/32')]);
+    await page.getByRole('button', { name: 'Pause' }).click();
+    model.services.deleteService({ namespace: 'shop', name: 'checkout' });
+    await page.waitForTimeout(600);
+    expect(await page.locator('.feed li').count()).toBe(1);
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await until('both are shown', async () => (await page.locator('.feed li').count()) === 2);
+    await show('#live?type=service');
+    expect(await page.locator('.feed li').allInnerTexts()).toEqual([
+      expect.stringContaining('shop/checkout'),
+    ]);
+  });
+
+  it('can be used with the keyboard alone', async () => {
+    const { page } = await open();
+    for (const name of ['overview', 'prefixes', 'services']) {
+      await page.keyboard.press('Tab');
+      expect(await page.evaluate('document.activeElement.textContent')).toBe(name);
+    }
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('section[aria-label="Services"]');
+  });
+
+  it('stays small with 100,000 prefixes, and loads them as they are scrolled to', async () => {
+    const model = new TestModel();
+    for (let i = 0; i < 100_000; i++)
+      model.ipcache.upsert(`10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`, { identity: 300, source: 'k8s' });
+    const { page } = await open('#prefixes', model);
+    const loaded = async (): Promise<number> =>
+      Number((await page.locator('main h2').textContent())?.replaceAll(/\D/g, ''));
+    await until('rows are shown', async () => (await page.locator('.row').count()) > 20);
+    expect(await loaded()).toBe(500);
+    for (let scroll = 1; scroll <= 4; scroll++) {
+      await page.locator('.virtual').evaluate((list) => {
+        list.scrollTop = list.scrollHeight;
+      });
+      await until('more are loaded', async () => (await loaded()) > scroll * 500);
+    }
+    expect(await page.locator('.row').count()).toBeLessThan(100);
+    expect(await loaded()).toBeGreaterThanOrEqual(2_500);
+  });
+
+  it('is less than 100 kB, and may load nothing from elsewhere', async () => {
+    const { url } = await open();
+    const answer = await fetch(url);
+    expect(answer.headers.get('content-security-policy')).toContain("default-src 'none'");
+    expect(files.reduce((size, { text }) => size + text.length, 0)).toBeLessThan(100_000);
+  });
+});

@@ -1,0 +1,74 @@
+import type { ChangeDocument } from '../src/api/monitor-stream.ts';
+
+/** How many changes are kept for the live view. */
+const KEPT = 500;
+
+/** Rates are counted for each second of the last minute. */
+export const SECONDS = 60;
+
+/** How the connection to the agent stands. */
+export type Connection = 'connecting' | 'live' | 'lost';
+
+/**
+ * Every change of the agent while the page is open: the last 500 of them, how many came in each second, and a number that
+ * goes up for each view to know that something is new. Reconnects by itself and goes on where it was.
+ */
+export class Feed {
+  connection: Connection = 'connecting';
+  /** Newest first. */
+  changes: readonly ChangeDocument[] = [];
+  /** For each type, changes in each of the last seconds, the current one last. */
+  readonly rates: Readonly<Record<ChangeDocument['type'], number[]>> = {
+    ip: new Array<number>(SECONDS).fill(0),
+    service: new Array<number>(SECONDS).fill(0),
+    node: new Array<number>(SECONDS).fill(0),
+  };
+  readonly #listeners = new Set<() => void>();
+  #waiting: ChangeDocument[] = [];
+
+  constructor() {
+    const source = new EventSource('/v1/monitor');
+    source.addEventListener('synced', () => this.#connected('live'));
+    source.addEventListener('resync', () => this.#connected('live'));
+    source.addEventListener('error', () => this.#connected('lost'));
+    source.addEventListener('change', ({ data }) => {
+      const change: ChangeDocument = JSON.parse(data);
+      this.#waiting.push(change);
+      const rates = this.rates[change.type];
+      rates[SECONDS - 1] = (rates[SECONDS - 1] ?? 0) + 1;
+      if (this.#waiting.length > KEPT) this.#waiting.shift();
+    });
+    setInterval(() => this.#tick(), 1_000);
+    setInterval(() => this.#flush(), 250);
+  }
+
+  /** Calls back when anything of it has changed, at most four times a second. Gives how to end that. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #connected(connection: Connection): void {
+    this.connection = connection;
+    this.#notify();
+  }
+
+  #flush(): void {
+    if (this.#waiting.length === 0) return;
+    this.changes = [...this.#waiting.reverse(), ...this.changes].slice(0, KEPT);
+    this.#waiting = [];
+    this.#notify();
+  }
+
+  #tick(): void {
+    for (const rates of Object.values(this.rates)) {
+      rates.shift();
+      rates.push(0);
+    }
+    this.#notify();
+  }
+
+  #notify(): void {
+    for (const listener of this.#listeners) listener();
+  }
+}

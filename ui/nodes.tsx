@@ -1,0 +1,53 @@
+import type { VNode } from 'preact';
+import type { NodeDocument } from '../src/api/documents.ts';
+import { addressOf } from './address.ts';
+import { useAnswer, withQuery } from './ask.ts';
+import { Empty, Section, Table } from './parts.tsx';
+
+/** Nodes and how to reach them. */
+export function Nodes({ parameters, version }: { parameters: URLSearchParams; version: number }): VNode {
+  const cluster = parameters.get('cluster') ?? '';
+  const path = withQuery('/v1/nodes', { cluster, limit: '1000' });
+  const { document, problem } = useAnswer<{ items: readonly NodeDocument[]; continue?: string }>(
+    path,
+    version,
+  );
+  if (document === undefined) return <Empty problem={problem} />;
+  return (
+    <Section title={cluster === '' ? 'Nodes' : `Nodes of ${cluster}`}>
+      {cluster !== '' && <a href={addressOf('nodes')}>Nodes of all clusters</a>}
+      {document.items.length === 0 && <Empty>No node is known.</Empty>}
+      <Table label="Table of nodes" head={['node', 'source', 'addresses', 'pods', 'key']}>
+        {document.items.map((node) => (
+          <tr key={`${node.cluster}/${node.name}`}>
+            <th scope="row">
+              {node.cluster}/{node.name}
+            </th>
+            <td>{node.source}</td>
+            <td>
+              {node.addresses.map(({ type, ip }) => (
+                <div key={`${type} ${ip}`}>
+                  <a href={addressOf('prefixes', { ip })}>{ip}</a> <span class="faint">{type}</span>
+                </div>
+              ))}
+            </td>
+            <td>
+              {[node.ipv4AllocCIDR, node.ipv6AllocCIDR].map(
+                (cidr) =>
+                  cidr !== undefined && (
+                    <div key={cidr}>
+                      <a href={addressOf('prefixes', { within: cidr })}>{cidr}</a>
+                    </div>
+                  ),
+              )}
+            </td>
+            <td class="number">{node.encryptionKey === 0 ? '–' : node.encryptionKey}</td>
+          </tr>
+        ))}
+      </Table>
+      {document.continue !== undefined && (
+        <p class="faint">The first 1,000; the others: dpcache node list.</p>
+      )}
+    </Section>
+  );
+}

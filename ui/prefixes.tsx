@@ -1,0 +1,160 @@
+import type { VNode } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ClaimDocument, EntryDocument, ExplanationDocument } from '../src/api/documents.ts';
+import { addressOf, go } from './address.ts';
+import { ask, useAnswer, withQuery } from './ask.ts';
+import { Empty, Identity, Section, VirtualList } from './parts.tsx';
+
+const RULES: Readonly<Record<ExplanationDocument['decidedBy'], string>> = {
+  'only-claim': 'It is the only claim.',
+  'source-precedence': 'Its source is stronger than that of the next.',
+  'owner-name': 'Of equal sources, the owner whose name sorts first wins.',
+  'endpoint-over-cidr': 'An endpoint IP hides the CIDR of the same single address.',
+};
+
+function Rung({ claim, first }: { claim: ClaimDocument; first: boolean }): VNode {
+  const { key, source, owner, identity, labels, hostIP, namespace, podName, shadowed } = claim;
+  return (
+    <li class={first ? 'rung wins' : 'rung'}>
+      <span class="who">
+        {source}
+        {owner !== undefined && ` (${owner})`}
+      </span>
+      <span>
+        says <code>{key}</code> is <Identity identity={identity} labels={labels} />
+        {podName !== undefined && `, pod ${namespace}/${podName}`}
+        {hostIP !== undefined && `, on ${hostIP}`}
+      </span>
+      <span class="verdict">{first ? 'effective' : shadowed ? 'hidden' : 'overruled'}</span>
+    </li>
+  );
+}
+
+function Ladder({ ip, second }: { ip: string; second: number }): VNode {
+  const path = ip.split('/').map(encodeURIComponent).join('/');
+  const { document, problem } = useAnswer<ExplanationDocument>(
+    `/v1/ipcache/explain/${path}`,
+    Math.floor(second / 2),
+  );
+  if (document === undefined) return <Empty problem={problem} />;
+  return (
+    <Section title={`Who says so: ${document.prefix}`}>
+      <ol class="ladder">
+        {document.claims.map((claim, at) => (
+          <Rung key={`${claim.key} ${claim.source} ${claim.owner ?? ''}`} claim={claim} first={at === 0} />
+        ))}
+      </ol>
+      <p class="why">{RULES[document.decidedBy]}</p>
+    </Section>
+  );
+}
+
+interface Loaded {
+  readonly path: string;
+  readonly entries: readonly EntryDocument[];
+  readonly next: string | undefined;
+  readonly problem?: string;
+}
+
+/** The pages of a list that have been looked at so far. */
+function usePages(path: string): Loaded & { readonly more: () => void } {
+  const [loaded, setLoaded] = useState<Loaded>({ path, entries: [], next: undefined });
+  const loading = useRef('');
+  const load = (before: Loaded, from: string): void => {
+    if (loading.current === from) return;
+    loading.current = from;
+    ask<{ items: readonly EntryDocument[]; continue?: string }>(from).then(
+      ({ items, continue: token }) => {
+        if (loading.current !== from) return;
+        const next =
+          token === undefined ? undefined : withQuery('/v1/ipcache', { continue: token, limit: '500' });
+        setLoaded({ path: before.path, entries: [...before.entries, ...items], next });
+      },
+      (error: Error) => setLoaded({ ...before, next: undefined, problem: error.message }),
+    );
+  };
+  useEffect(() => {
+    loading.current = '';
+    load({ path, entries: [], next: undefined }, path);
+  }, [path]);
+  const more = (): void => {
+    if (loaded.next !== undefined) load(loaded, loaded.next);
+  };
+  return { ...(loaded.path === path ? loaded : { path, entries: [], next: path }), more };
+}
+
+/** What a person types: an IP is explained, a CIDR looked into, a number is an identity, the rest a pod. */
+function parametersOf(text: string): Readonly<Record<string, string>> {
+  const asked = text.trim();
+  if (asked === '') return {};
+  if (/^\d{1,10}$/.test(asked)) return { identity: asked };
+  if (/^[0-9a-f.:]+$/i.test(asked)) return { ip: asked };
+  if (/^[0-9a-f.:]+\/\d{1,3}$/i.test(asked)) return { within: asked };
+  return { pod: asked };
+}
+
+function Row({ entry }: { entry: EntryDocument }): VNode {
+  const { prefix, identity, labels, hostIP, namespace, podName, source, owner } = entry;
+  const ip = prefix.replace(/\/(32|128)$/, '');
+  return (
+    <li class="row" key={prefix}>
+      <a href={addressOf('prefixes', { ip })}>{prefix}</a>
+      <Identity identity={identity} labels={labels} />
+      <span>{podName === undefined ? '' : `${namespace}/${podName}`}</span>
+      <span>{hostIP ?? ''}</span>
+      <span class="faint">{owner === undefined ? source : `${source} (${owner})`}</span>
+    </li>
+  );
+}
+
+/** Searches prefixes, and says of one who claims it. */
+export function Prefixes({ parameters, second }: { parameters: URLSearchParams; second: number }): VNode {
+  const filters = {
+    within: '',
+    identity: '',
+    pod: '',
+    node: '',
+    source: '',
+    cluster: '',
+    ...Object.fromEntries(parameters),
+  };
+  const { ip, ...rest } = filters as Record<string, string>;
+  const [text, setText] = useState(ip ?? filters.within + filters.identity + filters.pod);
+  const pages = usePages(withQuery('/v1/ipcache', { ...rest, limit: '500' }));
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    go('prefixes', parametersOf(text));
+  };
+  return (
+    <>
+      <search>
+        <form class="search" onSubmit={submit}>
+          <label for="asked">IP, CIDR, identity or pod</label>
+          <input
+            id="asked"
+            type="search"
+            value={text}
+            placeholder="10.10.0.12, 10.10.0.0/24, 66536, shop/checkout-00000"
+            onInput={({ currentTarget }) => setText(currentTarget.value)}
+          />
+          <button type="submit">Look up</button>
+        </form>
+      </search>
+      {ip !== undefined && <Ladder ip={ip} second={second} />}
+      <Section
+        title={`${pages.entries.length.toLocaleString()}${pages.next === undefined ? '' : '+'} prefixes`}
+      >
+        {pages.problem !== undefined && <Empty problem={pages.problem} />}
+        <VirtualList
+          label="List of prefixes"
+          count={pages.entries.length}
+          onEnd={pages.more}
+          row={(index) => {
+            const entry = pages.entries[index];
+            return entry === undefined ? <li class="row" /> : <Row key={entry.prefix} entry={entry} />;
+          }}
+        />
+      </Section>
+    </>
+  );
+}

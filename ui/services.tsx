@@ -1,0 +1,88 @@
+import type { VNode } from 'preact';
+import type { ServiceDocument } from '../src/api/documents.ts';
+import type { ExplainedServiceDocument } from '../src/api/schemas.ts';
+import { addressOf } from './address.ts';
+import { useAnswer } from './ask.ts';
+import { Empty, Mark, Section, Table } from './parts.tsx';
+
+function portsText(ports: Readonly<Record<string, string>>): string {
+  return Object.entries(ports)
+    .map(([name, port]) => (name === '' ? port : `${name} ${port}`))
+    .join(', ');
+}
+
+/** How many backends are in each cluster. */
+function byCluster({ backends }: ServiceDocument): string {
+  const counts = new Map<string, number>();
+  for (const { cluster = 'local' } of backends) counts.set(cluster, (counts.get(cluster) ?? 0) + 1);
+  return (
+    [...counts]
+      .sort()
+      .map(([cluster, count]) => `${count} ${cluster}`)
+      .join(', ') || 'none'
+  );
+}
+
+function Details({ name, version }: { name: string; version: number }): VNode {
+  const path = name.split('/').map(encodeURIComponent).join('/');
+  const { document, problem } = useAnswer<ExplainedServiceDocument>(`/v1/services/${path}`, version);
+  if (document === undefined) return <Empty problem={problem} />;
+  return (
+    <Section title={`Who offers backends to ${name}`}>
+      <Table label="Table of backends" head={['backend', 'cluster', 'slice', 'ports', 'state', 'verdict']}>
+        {document.explain.backends.map(({ address, cluster, slice, ports, state, verdict }) => (
+          <tr key={`${address} ${cluster ?? ''} ${slice}`}>
+            <th scope="row">
+              <a href={addressOf('prefixes', { ip: address })}>{address}</a>
+            </th>
+            <td>{cluster ?? 'local'}</td>
+            <td>{slice || '–'}</td>
+            <td>{portsText(ports)}</td>
+            <td>{state}</td>
+            <td>
+              <Mark good={verdict === 'effective'}>{verdict}</Mark>
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </Section>
+  );
+}
+
+/** Services, their backends by cluster, and of one who offers what. */
+export function Services({ parameters, version }: { parameters: URLSearchParams; version: number }): VNode {
+  const { document, problem } = useAnswer<{ items: readonly ServiceDocument[]; continue?: string }>(
+    '/v1/services?limit=1000',
+    version,
+  );
+  const name = parameters.get('name');
+  if (document === undefined) return <Empty problem={problem} />;
+  return (
+    <>
+      {name !== null && <Details name={name} version={version} />}
+      <Section title="Services">
+        {document.items.length === 0 && <Empty>No service is known.</Empty>}
+        <Table label="Table of services" head={['service', 'cluster IP', 'ports', 'mesh', 'backends']}>
+          {document.items.map((service) => (
+            <tr key={`${service.namespace}/${service.name}`}>
+              <th scope="row">
+                <a href={addressOf('services', { name: `${service.namespace}/${service.name}` })}>
+                  {service.namespace}/{service.name}
+                </a>
+              </th>
+              <td>{service.clusterIPs.join(' ') || '–'}</td>
+              <td>{portsText(service.ports)}</td>
+              <td>
+                {[service.global && 'global', service.shared && 'shared'].filter(Boolean).join(' ') || '–'}
+              </td>
+              <td>{byCluster(service)}</td>
+            </tr>
+          ))}
+        </Table>
+        {document.continue !== undefined && (
+          <p class="faint">The first 1,000; the others: dpcache service list.</p>
+        )}
+      </Section>
+    </>
+  );
+}
