@@ -37,7 +37,8 @@ export function scratchProject(): ScratchProject {
   const root = mkdtempSync(join(tmpdir(), 'dpcache-packed-'));
   const [source, folder] = [join(root, 'source'), join(root, 'project')];
   const installed = join(folder, 'node_modules/datapath-cache');
-  for (const name of ['src', 'package.json', 'tsconfig.json', 'tsconfig.build.json', ...MANIFEST.files]) {
+  const inputs = ['src', 'ui', 'scripts', 'package.json', 'tsconfig.json', 'tsconfig.build.json'];
+  for (const name of [...inputs, ...MANIFEST.files]) {
     if (name !== 'dist') cpSync(join(ROOT, name), join(source, name), { recursive: true });
   }
   symlinkSync(join(ROOT, 'node_modules'), join(source, 'node_modules'));
