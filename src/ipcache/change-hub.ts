@@ -48,6 +48,16 @@ export class ChangeHub {
     return this.#listeners.size + this.#readers.size;
   }
 
+  /** Whether changes go to anybody. */
+  get isHeard(): boolean {
+    return this.listeners > 0 || this.#recent !== undefined;
+  }
+
+  /** Gives a change that goes to nobody its revision. */
+  passOver(): void {
+    this.#revision++;
+  }
+
   /** Call before visible entries change: a replay under way shows those of its beginning. */
   beforeChange(): void {
     this.#listeners.beforeChange();

@@ -22,6 +22,9 @@ export class ChangeJournal implements ClaimSink {
   readonly #hashes = new Set<number>();
   /** Whether the changes are known to be of different prefixes: numbers cost less to compare than texts. */
   #distinct = false;
+  /** Whether changes of writes outside of batches are wanted; and whether one was made that was not. */
+  #heard = true;
+  #unheard = false;
   #ownerChanges: OwnerChange[] = [];
   /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
   #before: Before[] | undefined;
@@ -40,6 +43,10 @@ export class ChangeJournal implements ClaimSink {
     next: IPCacheEntry | undefined,
   ): void {
     if (sameEntry(old, next)) return;
+    if (!this.#heard && this.#before === undefined) {
+      this.#unheard = true;
+      return;
+    }
     const change = prefixChange(key, old, next);
     // Most writes make one change, and its array goes to the listeners: an array of just one is the cheapest.
     if (this.#changes.length === 0) this.#changes = [change];
@@ -79,6 +86,21 @@ export class ChangeJournal implements ClaimSink {
     } finally {
       if (outermost) this.#before = undefined;
     }
+  }
+
+  /**
+   * Whether the changes of the write that begins are to be noted outside of a batch. When they are not, it may make one at
+   * most: a second might undo the first.
+   */
+  listen(heard: boolean): void {
+    this.#heard = heard;
+  }
+
+  /** Whether something visible has changed since the last time of which nothing was noted. */
+  takeUnheard(): boolean {
+    const unheard = this.#unheard;
+    this.#unheard = false;
+    return unheard;
   }
 
   /** Takes out the visible changes noted since the last time, net: each prefix once (I8). */

@@ -343,9 +343,14 @@ export class IPCache extends EntryView {
     return from + count;
   }
 
+  #beginWrite(): void {
+    this.#hub.beforeChange();
+    this.#journal.listen(this.#hub.isHeard || this.#waiting.size > 0); // what waited may change the same key once more
+  }
+
   /** The register holds the key, if it is one. */
   #claim(key: string, isKey: boolean, claim: Claim): UpsertOutcome {
-    this.#hub.beforeChange();
+    this.#beginWrite();
     const outcome = isKey ? this.#upsert(key, claim) : this.#reject(keyFault(key));
     this.#outcomes.count(outcome);
     this.#publish();
@@ -354,7 +359,7 @@ export class IPCache extends EntryView {
 
   /** The register holds the key, if it is one. */
   #unclaim(key: string, isKey: boolean, by: DeleteOptions): DeleteOutcome {
-    this.#hub.beforeChange();
+    this.#beginWrite();
     const outcome = isKey ? this.#delete(key, by) : this.#reject(keyFault(key));
     this.#admit();
     this.#outcomes.count(outcome === 'applied' ? 'deleted' : outcome);
@@ -424,6 +429,7 @@ export class IPCache extends EntryView {
   /** Delivers what has been journalled, unless a batch goes on. */
   #publish(): void {
     if (this.#journal.inBatch) return;
+    if (this.#journal.takeUnheard()) this.#hub.passOver();
     const changes = this.#journal.takeChanges();
     const ownerChanges = this.#journal.takeOwnerChanges();
     const namedPortsChanged = this.#namedPorts?.takeChanged() === true;

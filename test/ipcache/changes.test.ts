@@ -53,6 +53,47 @@ function dump(cache: IPCache): Record<string, unknown> {
   return plain(fresh.view);
 }
 
+describe('a cache that nobody listens to', () => {
+  it.each([3, 100])(
+    'counts the same revisions as one with a listener, with room for %d keys',
+    (maxEntries) => {
+      fc.assert(
+        fc.property(history, (operations) => {
+          const [silent, heard] = [new IPCache({ maxEntries }), new IPCache({ maxEntries })];
+          heard.subscribe({ onChanges: () => {} });
+          for (const operation of operations) {
+            apply(silent, operation);
+            apply(heard, operation);
+            expect(silent.revision).toBe(heard.revision);
+          }
+          expect([...silent.entries()]).toEqual([...heard.entries()]);
+        }),
+      );
+    },
+  );
+
+  it('counts nothing where what waited takes the place of what went', () => {
+    const cache = new IPCache({ maxEntries: 1 });
+    const claim = { identity: 300, source: 'k8s' } as const;
+    expect(cache.upsertMany(['10.0.0.1', '10.0.0.1/32'], [claim, claim])).toEqual(['applied', 'capacity']);
+    cache.delete('10.0.0.1', claim);
+    expect([cache.get('10.0.0.1/32')?.identity, cache.revision]).toEqual([300, 1]);
+  });
+
+  it('gives what comes after to the first that listens', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 300, source: 'k8s' });
+    const told: string[] = [];
+    cache.subscribe({
+      onChanges: (changes) => told.push(...changes.map(({ kind, prefix }) => `${kind} ${prefix}`)),
+    });
+    cache.upsert('10.0.0.2', { identity: 300, source: 'k8s' });
+    cache.delete('10.0.0.1', { source: 'k8s' });
+    expect(told).toEqual(['upsert 10.0.0.1/32', 'upsert 10.0.0.2/32', 'delete 10.0.0.1/32']);
+    expect(cache.revision).toBe(3);
+  });
+});
+
 describe('a change', () => {
   it('is plain data: it survives spread, structuredClone, JSON and console.log', () => {
     const cache = new IPCache();
