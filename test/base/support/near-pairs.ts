@@ -13,20 +13,22 @@ export function made<T>(...makers: readonly Maker<T>[]): fc.Arbitrary<Maker<T>> 
   return fc.constantFrom(...makers);
 }
 
-/** Pairs of objects that differ in one field or in none as a rule, and share nothing. */
+/** Pairs of objects that share nothing: one for each field in which they may differ, one that differs in none, and one in all. */
 export function nearPairs<T extends object>(
   fields: {
     readonly [K in keyof T]-?: fc.Arbitrary<Maker<T[K]>>;
   },
-): fc.Arbitrary<[T, T]> {
+): fc.Arbitrary<readonly (readonly [T, T])[]> {
   const names = Object.keys(fields) as (keyof T)[];
-  const isSame = fc.constantFrom(...Array<boolean>(19).fill(true), false);
-  const columns = names.map((name) => fc.tuple(fc.constant(name), fields[name], fields[name], isSame));
+  const columns = names.map((name) => fc.tuple(fc.constant(name), fields[name], fields[name]));
   return fc.tuple(...columns).map((drawn) => {
-    const one = Object.fromEntries(drawn.map(([name, first]) => [name, first()]));
-    const other = Object.fromEntries(
-      drawn.map(([name, first, second, same]) => [name, (same ? first : second)()]),
-    );
-    return [one as T, other as T];
+    // Checked: every field of T is drawn.
+    const made = (differs: (name: keyof T) => boolean): T =>
+      Object.fromEntries(
+        drawn.map(([name, first, second]) => [name, (differs(name) ? second : first)()]),
+      ) as T;
+    const one = made(() => false);
+    const others = names.map((name) => made((each) => each === name));
+    return [made(() => false), ...others, made(() => true)].map((other) => [one, other] as const);
   });
 }
