@@ -53,7 +53,7 @@ export class ChangeHub {
     return this.listeners > 0 || this.#recent !== undefined;
   }
 
-  /** Gives a change that goes to nobody its revision. */
+  /** Gives a change for which there is no listener its revision. */
   passOver(): void {
     this.#revision++;
   }
