@@ -42,7 +42,7 @@ const ROUNDS = 5;
 /** Of a quick look at a small cache: it is to be had within a minute. */
 const ROUNDS_OF_QUICK = 3;
 const QUICK = 500_000;
-/** Of the lives with shadowed keys, IPv6, or in another order; one in a quick look. */
+/** Of batches, of writes of many keys, and of the lives with shadowed keys, IPv6, or in another order; one in a quick look. */
 const ROUNDS_OF_OTHERS = 3;
 /** From here on a round of all workloads takes minutes. */
 const HUGE = 5_000_000;
@@ -112,11 +112,13 @@ async function writeRounds(
     () => timeMap(pauses, plain.entries),
     life('sorted', plain.sorted),
     async () => named('sorted', await timeMap(pauses, plain.sorted)),
+  ];
+  const others = [
     () => timeBatches(pauses, plain.entries),
     () => timeMany(pauses, plain.entries),
     async () => named('sorted', await timeMany(pauses, plain.sorted)),
+    ...Array.from(entries, ([kind, some]) => life(kind, some)),
   ];
-  const others = Array.from(entries, ([kind, some]) => life(kind, some));
   const together = Math.min(rounds, plain.entries.n < QUICK ? 1 : ROUNDS_OF_OTHERS);
   const first = await interleave(together, [...main, ...others]);
   return [...first, ...(await interleave(rounds - together, main))];

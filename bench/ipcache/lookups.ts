@@ -46,8 +46,10 @@ const IPV6: Space = {
 const COVER = 50;
 /** How many bits up the neighbourhood of a prefix reaches: a /24 for an address, a /16 for a /24. */
 const NEIGHBOURHOOD = 8;
-/** Look-ups to repeat in each round, at most: a sample, since they do not change the table. */
+/** Look-ups to repeat in each round: a sample, since they do not change the table; of a small table fewer. */
 const SAMPLE = 20_000;
+const LEAST_SAMPLE = 2000;
+const PREFIXES_PER_LOOKUP = 30;
 const SHADOW_EVERY = 10;
 
 function countBits(word: number): number {
@@ -113,7 +115,7 @@ export class Lookups {
       ),
     ];
     this.#shuffle(keys);
-    const sample = Math.min(n, SAMPLE);
+    const sample = Math.min(n, SAMPLE, Math.max(LEAST_SAMPLE, Math.ceil(n / PREFIXES_PER_LOOKUP)));
     this.keys = new FreshStrings(keys.length, 1, (at, out) => out.push(keys[at] ?? ''));
     const look = (address: () => Readonly<AddressWords>): readonly string[] =>
       Array.from({ length: sample }, () => formatAddress(address()));
