@@ -150,16 +150,21 @@ export function publishedAgain<KV extends { readonly key: string }>(lost: readon
   return [...lost.filter((kv) => !isConfig(kv)).filter(isKept), ...lost.filter(isConfig)];
 }
 
-/** What an agent holds of one remote cluster, by the ends of the keys that say it. */
+/**
+ * What one remote cluster has said, as an agent holds it, by the ends of the keys that say it: neither whether that is
+ * effective nor whether it is shadowed, which depends on what others say.
+ */
 export function heldOf({ ipcache, nodes, mesh }: Agent, name: string): ReadonlyMap<string, string> {
   const held = new Map<string, string>();
   for (const { key } of ipcache.entries({ includeShadowed: true })) {
-    for (const claim of ipcache.explain(key)?.claims ?? [])
-      if (claim.owner === name) held.set(claim.key, JSON.stringify(claim));
+    for (const { owner, key: of, identity, hostIP, encryptKey, k8s } of ipcache.explain(key)?.claims ?? [])
+      if (owner === name) held.set(of, JSON.stringify({ identity, hostIP, encryptKey, k8s }));
   }
-  for (const node of nodes.nodes())
-    if (node.source === 'clustermesh' && node.cluster === name)
-      held.set(node.fullName, JSON.stringify(plain(node)));
+  for (const { fullName } of nodes.nodes()) {
+    for (const node of nodes.explain(fullName)?.claims ?? [])
+      if (node.source === 'clustermesh' && node.cluster === name)
+        held.set(fullName, JSON.stringify(plain(node)));
+  }
   for (const [id, clusters] of mesh.globalServices.entries())
     if ([...clusters].includes(name)) held.set(id, '');
   for (const [id, labels] of mesh.identitiesOf(name)?.entries() ?? [])
