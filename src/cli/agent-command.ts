@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import { createLog } from '../agent/log.ts';
 import { followMesh, printState } from '../agent/run-agent.ts';
+import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
 import { addServeOptions, type ServeFlags, serveOptions } from './serve-options.ts';
@@ -42,4 +43,5 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
     );
   addServeOptions(command);
   addMeshOptions(command);
+  addConfiguration(command, io);
 }

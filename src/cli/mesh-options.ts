@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../agent/log.ts';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
 import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
+import { RepeatableOption } from './settings.ts';
 
 /** Options that every command with an agent behind it takes, as commander hands them over. */
 export interface MeshFlags extends LogFlags {
@@ -96,7 +97,7 @@ function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): RateLimit
 }
 
 /** Why flags that are right one by one do not go together, if so: what would be ignored is rejected instead (I12). */
-function contradiction(flags: MeshFlags): string | undefined {
+export function contradiction(flags: MeshFlags): string | undefined {
   const { kvstore, kvstoreConfig, kvstoreOpt, clustermeshConfig, load = [] } = flags;
   const own = kvstore === 'etcd';
   if (own && kvstoreConfig === undefined)
@@ -116,18 +117,15 @@ export function followsMesh({ kvstore, clustermeshConfig, load = [], manifests =
 /** Adds the options of {@link MeshFlags}. */
 export function addMeshOptions(command: Command): Command {
   command
-    .hook('preAction', () => {
-      const why = contradiction(command.opts());
-      if (why !== undefined) command.error(`error: ${why}`);
-    })
     .optionsGroup('What to follow:')
     .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
     .addOption(choice('--kvstore <kind>', 'the kvstore to follow', KVSTORE_KINDS, 'memory'))
     .option('--kvstore-config <file>', 'with --kvstore etcd: its etcd configuration, as of Cilium', parsePath)
-    .option(
-      '--kvstore-opt <name=value>',
-      'etcd.qps, etcd.bootstrapQps, etcd.maxInflight: calls a second, until the first sync, at a time (default: no limit); may be repeated',
-      parseKvstoreOpt,
+    .addOption(
+      new RepeatableOption(
+        '--kvstore-opt <name=value>',
+        'etcd.qps, etcd.bootstrapQps, etcd.maxInflight: calls a second, until the first sync, at a time (default: no limit); may be repeated',
+      ).argParser(parseKvstoreOpt),
     )
     .option(
       '--clustermesh-config <folder>',
@@ -144,12 +142,18 @@ export function addMeshOptions(command: Command): Command {
       '--no-fail-static',
       'believe the own kvstore whatever it shows: one that restarts empty takes everything of the own cluster away',
     )
-    .option(
-      '--load <file>',
-      'recorded keys, JSON lines of {"store", "key", "value"}; may be repeated',
-      append,
+    .addOption(
+      new RepeatableOption(
+        '--load <file>',
+        'recorded keys, JSON lines of {"store", "key", "value"}; may be repeated',
+      ).argParser(append),
     )
-    .option('--manifests <path>', 'Kubernetes YAML, a file or a folder; may be repeated', append)
+    .addOption(
+      new RepeatableOption(
+        '--manifests <path>',
+        'Kubernetes YAML, a file or a folder; may be repeated',
+      ).argParser(append),
+    )
     .option('--cluster-id <n>', 'id of the own cluster (default: what its kvstore says)', parseClusterID)
     .option(
       '--timeout <time>',

@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { monitor } from '../agent/monitor.ts';
 import { askAgent } from '../agent/run-agent.ts';
 import { CHANGE_TYPES } from '../api/change-feed.ts';
+import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
@@ -52,5 +53,5 @@ export function addMonitorCommand(program: Command, io: CommandIO, run: RunActio
         return EXIT.failed;
       }),
     );
-  addSocketOption(command);
+  addConfiguration(addSocketOption(command), io);
 }

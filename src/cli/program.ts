@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { InputError } from '../agent/input-error.ts';
 import { version } from '../agent/version.ts';
 import { addAgentCommand } from './agent-command.ts';
+import { addConfigCommand } from './configuration.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addMonitorCommand } from './monitor-command.ts';
 import { addQuestionCommands } from './question-commands.ts';
@@ -9,7 +10,7 @@ import { addRecordCommand } from './record-command.ts';
 
 const EXIT_STATUSES = `
 Exit status: 0 done, and items that were rejected are reported on stderr; 1 an input cannot be read, a cluster
-is not complete, or what was asked for is not there; 2 the command line is wrong.`;
+is not complete, or what was asked for is not there; 2 the command line or the environment is wrong.`;
 
 /** After an error: how the command is used in one line, so that the error stays in sight. */
 function addUsage(command: Command, parents: string): void {
@@ -32,6 +33,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   addQuestionCommands(program, io, run);
   addMonitorCommand(program, io, run);
   addRecordCommand(program, io, run);
+  addConfigCommand(program, io, run);
   addUsage(program, '');
   return program;
 }

@@ -20,12 +20,15 @@ import { askClustermesh, askStatus } from '../agent/summary.ts';
 import type { Ask } from '../api/api-client.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import { Prefix } from '../net/prefix.ts';
+import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, agentOptions, followsMesh, type MeshFlags } from './mesh-options.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
 interface QuestionFlags extends MeshFlags, SocketFlags {
   readonly output: 'text' | 'json';
+  /** The mesh is read for the answer; otherwise a running agent is asked. */
+  readonly readsMesh: boolean;
 }
 
 function parseIdentity(text: string): number {
@@ -57,11 +60,20 @@ async function* lines(ips: readonly string[]): AsyncGenerator<string> {
   yield ips.join('\n');
 }
 
+/** Options that say who is asked: a running agent, or one that follows a mesh for the answer. */
+function addAskOptions(command: Command, io: CommandIO): Command {
+  addMeshOptions(addSocketOption(command)).hook('preAction', () => {
+    // Only flags say so: what an agent is told by its environment or file is no reason to start another one.
+    command.setOptionValue('readsMesh', followsMesh(command.opts()));
+  });
+  return addConfiguration(command, io);
+}
+
 /** Commands that ask one question and end: `dpcache ipcache list` and the like. */
 export function addQuestionCommands(program: Command, io: CommandIO, run: RunAction): void {
   const asked = async <T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<Asked<T>> => {
     const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
-    if (followsMesh(flags)) return askMesh(agentOptions(flags), use, { log, signal: io.signal });
+    if (flags.readsMesh) return askMesh(agentOptions(flags), use, { log, signal: io.signal });
     const answer = await askAgent(socketPath(flags, io.env), ({ ask }) => use(ask), io.signal);
     return { answer, complete: true };
   };
@@ -77,8 +89,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   const question = (parent: Command, name: string, description: string): Command => {
     const output = new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']);
     const command = parent.command(name).description(description).addOption(output.default('text'));
-    addSocketOption(command);
-    return addMeshOptions(command);
+    return addAskOptions(command, io);
   };
 
   const ipcache = program.command('ipcache').description('which identity, host and pod stand behind an IP');
@@ -118,7 +129,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
         return all && complete ? EXIT.ok : EXIT.failed;
       }),
     );
-  addMeshOptions(addSocketOption(lookup));
+  addAskOptions(lookup, io);
 
   const service = program.command('service').description('which backends serve a service');
   question(service, 'list', 'every service with its backends')

@@ -3,6 +3,7 @@ import { createLog } from '../agent/log.ts';
 import { recordMesh } from '../agent/record-mesh.ts';
 import { RejectionReport } from '../agent/rejection-report.ts';
 import { systemClock } from '../base/system-clock.ts';
+import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addLogOptions, type LogFlags, parseName, parsePath } from './mesh-options.ts';
 
@@ -46,5 +47,5 @@ export function addRecordCommand(program: Command, io: CommandIO, run: RunAction
         return complete ? EXIT.ok : EXIT.failed;
       }),
     );
-  addLogOptions(command);
+  addConfiguration(addLogOptions(command), io);
 }

@@ -7,7 +7,8 @@ import { parsePath } from './mesh-options.ts';
 
 /** The socket of the agent that is asked. */
 export interface SocketFlags {
-  readonly socket?: string;
+  /** False: an agent's settings say that it serves none. */
+  readonly socket?: string | false;
 }
 
 /** Where an agent serves its API. */
@@ -45,7 +46,7 @@ export function addSocketOption(command: Command): Command {
 
 /** The socket of the agent that is asked. */
 export function socketPath({ socket }: SocketFlags, env: CommandIO['env']): string {
-  return socket ?? defaultSocketPath(env);
+  return socket || defaultSocketPath(env);
 }
 
 /** Adds the options of {@link ServeFlags}. */

@@ -21,13 +21,29 @@ export async function* nothing(): AsyncGenerator<string> {}
 
 /** Runs a command in this process, as `main.ts` would in its own. */
 export function dpcache(...words: readonly string[]): Promise<CommandResult> {
-  return dpcacheReading(nothing(), ...words);
+  return runIn({}, nothing(), words);
 }
 
 /** The same, with standard input. */
-export async function dpcacheReading(
+export function dpcacheReading(
   stdin: AsyncIterable<string>,
   ...words: readonly string[]
+): Promise<CommandResult> {
+  return runIn({}, stdin, words);
+}
+
+/** The same, with an environment. */
+export function dpcacheWith(
+  env: Readonly<Record<string, string>>,
+  ...words: readonly string[]
+): Promise<CommandResult> {
+  return runIn(env, nothing(), words);
+}
+
+async function runIn(
+  env: Readonly<Record<string, string>>,
+  stdin: AsyncIterable<string>,
+  words: readonly string[],
 ): Promise<CommandResult> {
   const written = { stdout: '', stderr: '' };
   const output = (name: keyof typeof written): { write: (text: string) => void } => ({
@@ -36,11 +52,8 @@ export async function dpcacheReading(
     },
   });
   const status = await runCommand(words, {
-    stdout: output('stdout'),
-    stderr: output('stderr'),
-    stdin,
-    env: {},
-    signal: new AbortController().signal,
+    ...{ stdout: output('stdout'), stderr: output('stderr') },
+    ...{ stdin, env, signal: new AbortController().signal },
   });
   return { status, ...written };
 }

@@ -1,0 +1,97 @@
+import { Command, InvalidArgumentError } from 'commander';
+import { InputError } from '../agent/input-error.ts';
+import { showValue } from '../base/show-value.ts';
+import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { addMeshOptions, contradiction, type MeshFlags, parsePath } from './mesh-options.ts';
+import { addServeOptions } from './serve-options.ts';
+import { environmentValue, misspelt, type Setting, settingsOf } from './settings.ts';
+
+/** Everything that a file and the environment can say: the options of `dpcache agent`, but for those of the moment. */
+export function agentSettings(): readonly Setting[] {
+  return settingsOf(addMeshOptions(addServeOptions(new Command())).options);
+}
+
+/** Sets what the environment says and no flag does. What is wrong with it ends the command. */
+function applyEnvironment(command: Command, settings: readonly Setting[], env: CommandIO['env']): void {
+  for (const setting of settings) {
+    const { attribute, variable } = setting;
+    if (command.getOptionValueSource(attribute) === 'cli') continue;
+    try {
+      const said = environmentValue(setting, env);
+      if (said !== undefined) command.setOptionValueWithSource(attribute, said.value, 'env');
+    } catch (error) {
+      if (!(error instanceof InvalidArgumentError)) throw error;
+      command.error(`error: ${variable} ${showValue(env[variable])}: ${error.message}`);
+    }
+  }
+}
+
+/** Sets what the file says and neither a flag nor the environment does. */
+async function applyFile(
+  command: Command,
+  own: readonly Setting[],
+  path: string,
+  known: readonly Setting[],
+): Promise<void> {
+  const { loadConfig } = await import('./config-file.ts');
+  const said = await loadConfig(path, known);
+  for (const { attribute } of own) {
+    const source = command.getOptionValueSource(attribute);
+    if (attribute in said && source !== 'cli' && source !== 'env')
+      command.setOptionValueWithSource(attribute, said[attribute], 'config');
+  }
+}
+
+/**
+ * Adds `--config` to a command with the options of an agent: before it runs, what its flags do not say is taken from the
+ * environment, then from the file. What the settings say together must make sense.
+ */
+export function addConfiguration(command: Command, io: CommandIO): Command {
+  return command
+    .option(
+      '--config <file>',
+      'YAML with a key for each option (log-level: debug); flags and DPCACHE_LOG_LEVEL come before it',
+      parsePath,
+    )
+    .hook('preAction', async () => {
+      const known = agentSettings();
+      const options = new Set(command.options.map((option) => option.attributeName()));
+      const own = known.filter(({ attribute }) => options.has(attribute));
+      for (const why of misspelt(io.env, known)) io.stderr.write(`dpcache: ${why}\n`);
+      applyEnvironment(command, own, io.env);
+      const { config }: { config?: string } = command.opts();
+      const { DPCACHE_CONFIG: named } = io.env;
+      const path = config ?? (named || undefined);
+      if (path !== undefined) await applyFile(command, own, path, known);
+      const why = options.has('kvstore') ? contradiction(command.opts()) : undefined;
+      if (why === undefined) return;
+      if (own.some(({ attribute }) => command.getOptionValueSource(attribute) === 'config'))
+        throw new InputError(`--config ${path}: ${why}`);
+      command.error(`error: ${why}`);
+    });
+}
+
+/** `dpcache config`. */
+export function addConfigCommand(program: Command, io: CommandIO, run: RunAction): void {
+  program
+    .command('config')
+    .description('files for --config')
+    .command('check')
+    .description(
+      'everything that is wrong with a file for --config, each with key, value and what is allowed',
+    )
+    .argument('<file>', 'the file', parsePath)
+    .action((path: string) =>
+      run(async () => {
+        const { readConfig } = await import('./config-file.ts');
+        const { values, problems } = await readConfig(path, agentSettings());
+        const defaults: MeshFlags = addMeshOptions(new Command()).opts();
+        const why = problems.length > 0 ? undefined : contradiction({ ...defaults, ...values });
+        const all = why === undefined ? problems : [why];
+        for (const problem of all) io.stderr.write(`${path}: ${problem}\n`);
+        if (all.length > 0) return EXIT.failed;
+        io.stdout.write(`${path}: nothing is wrong with it\n`);
+        return EXIT.ok;
+      }),
+    );
+}

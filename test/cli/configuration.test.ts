@@ -1,0 +1,208 @@
+import { join } from 'node:path';
+import { Command } from 'commander';
+import { describe, expect, it } from 'vitest';
+import { parseConfig } from '../../src/cli/config-file.ts';
+import { addConfiguration, agentSettings } from '../../src/cli/configuration.ts';
+import { addMeshOptions } from '../../src/cli/mesh-options.ts';
+import { addServeOptions } from '../../src/cli/serve-options.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { ATLANTIC, dpcache, dpcacheWith } from './support/run.ts';
+
+/** What commander makes of the words of a command line, the environment and a file. */
+async function optionsOf(
+  words: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  file?: string,
+): Promise<unknown> {
+  const io = {
+    stdout: { write: () => {} },
+    stderr: { write: () => {} },
+    stdin: { async *[Symbol.asyncIterator]() {} },
+    env,
+    signal: new AbortController().signal,
+  };
+  let found: unknown;
+  const program = new Command().exitOverride();
+  const agent = program.command('agent').action(({ config: _, ...flags }: { config?: string }) => {
+    found = flags;
+  });
+  addConfiguration(addMeshOptions(addServeOptions(agent)), io);
+  const config = file === undefined ? [] : ['--config', join(temporaryFolder({ 'a.yaml': file }), 'a.yaml')];
+  await program.parseAsync(['agent', ...words, ...config], { from: 'user' });
+  return found;
+}
+
+/** Each setting in the three ways in which it can be said; what goes together is there, too. */
+const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; file?: string }>> = {
+  socket: { flags: ['--socket', '/run/a.sock'] },
+  listen: { flags: ['--listen', '8080'] },
+  'listen-token': { flags: ['--listen-token', '/t'] },
+  'listen-cert': { flags: ['--listen-cert', '/c'] },
+  'listen-key': { flags: ['--listen-key', '/k'] },
+  'listen-client-ca': { flags: ['--listen-client-ca', '/ca'] },
+  ui: { flags: ['--ui'], env: 'true' },
+  cluster: { flags: ['--cluster', 'atlantic'] },
+  kvstore: { flags: ['--kvstore-config', '/e.yaml', '--kvstore', 'etcd'] },
+  'kvstore-config': { flags: ['--kvstore', 'etcd', '--kvstore-config', '/e.yaml'], env: '/e.yaml' },
+  'kvstore-opt': {
+    flags: [
+      '--clustermesh-config',
+      '/m',
+      '--kvstore-opt',
+      'etcd.qps=20',
+      '--kvstore-opt',
+      'etcd.maxInflight=3',
+    ],
+    env: 'etcd.qps=20,etcd.maxInflight=3',
+    file: '[etcd.qps=20, etcd.maxInflight=3]',
+  },
+  'clustermesh-config': { flags: ['--clustermesh-config', '/m'] },
+  'clustermesh-cache-ttl': { flags: ['--clustermesh-cache-ttl', '1h30m'] },
+  'fail-static': { flags: ['--no-fail-static'], env: 'false' },
+  load: { flags: ['--load', '/a', '--load', '/b'], env: '/a,/b', file: '[/a, /b]' },
+  manifests: { flags: ['--manifests', '/a'] },
+  'cluster-id': { flags: ['--cluster-id', '7'] },
+  timeout: { flags: ['--timeout', '30s'] },
+  'max-connected-clusters': { flags: ['--max-connected-clusters', '511'] },
+  'node-name': { flags: ['--node-name', 'n1'] },
+  'remote-node-identities': { flags: ['--no-remote-node-identities'], env: 'false' },
+  encryption: { flags: ['--encryption'], env: 'true' },
+  'node-encryption': { flags: ['--node-encryption'], env: 'true' },
+  'host-firewall': { flags: ['--host-firewall'], env: 'true' },
+  underlay: { flags: ['--underlay', 'ipv6'] },
+  'log-level': { flags: ['--log-level', 'debug'] },
+  'log-format': { flags: ['--log-format', 'json'] },
+};
+
+/** What must be said with a setting for it to make sense. */
+const CONTEXT: Readonly<Record<string, readonly string[]>> = {
+  kvstore: ['--kvstore-config', '/e.yaml'],
+  'kvstore-config': ['--kvstore', 'etcd'],
+  'kvstore-opt': ['--clustermesh-config', '/m'],
+};
+
+describe('every option of an agent', () => {
+  it('is a setting', () => {
+    expect(agentSettings().map(({ key }) => key)).toEqual(Object.keys(SAID));
+  });
+
+  it.each(Object.entries(SAID))('--%s means the same in a file and in the environment', async (key, said) => {
+    const { flags, env = flags.at(-1) ?? '', file = env } = said;
+    const context = CONTEXT[key] ?? [];
+    const wanted = await optionsOf(flags);
+    expect(wanted).not.toEqual(await optionsOf([]));
+    expect(await optionsOf(context, {}, `${key}: ${file}\n`)).toEqual(wanted);
+    const variable = `DPCACHE_${key.toUpperCase().replaceAll('-', '_')}`;
+    expect(await optionsOf(context, { [variable]: env })).toEqual(wanted);
+  });
+
+  it('is taken from a flag before the environment, and from that before a file', async () => {
+    const level = async (...said: Parameters<typeof optionsOf>): Promise<unknown> => {
+      const options = (await optionsOf(...said)) as { logLevel: string };
+      return options.logLevel;
+    };
+    const file = 'log-level: error';
+    expect(await level([])).toBe('warn');
+    expect(await level([], {}, file)).toBe('error');
+    expect(await level([], { DPCACHE_LOG_LEVEL: 'info' }, file)).toBe('info');
+    expect(await level(['--log-level', 'warn'], { DPCACHE_LOG_LEVEL: 'info' }, file)).toBe('warn');
+    expect(await level([], { DPCACHE_LOG_LEVEL: '' }, file)).toBe('error'); // an empty one says nothing
+  });
+
+  it('can be turned off where a flag can do so', async () => {
+    const wanted = await optionsOf(['--no-socket']);
+    expect(await optionsOf([], {}, 'socket: false')).toEqual(wanted);
+    expect(await optionsOf([], { DPCACHE_SOCKET: 'false' })).toEqual(wanted);
+  });
+});
+
+describe('dpcache config check', () => {
+  const check = async (text: string): Promise<{ status: number; said: string }> => {
+    const path = join(temporaryFolder({ 'a.yaml': text }), 'a.yaml');
+    const { status, stdout, stderr } = await dpcache('config', 'check', path);
+    return { status, said: (stdout + stderr).replaceAll(path, 'a.yaml') };
+  };
+
+  it('says everything that is wrong at once, with key, value and what is allowed', async () => {
+    const text =
+      'log-level: loud\ncluster-id: 900\nclustr: a\nencryption: 1\nload: [a, {}]\nlisten: [1]\nzzz: 1\n';
+    expect(await check(text)).toEqual({
+      status: 1,
+      said: [
+        'a.yaml: listen: [1]: It must be a text or a number.',
+        'a.yaml: load: {}: It must be a text or a number.',
+        'a.yaml: cluster-id: 900: It must be a number from 0 to 511.',
+        'a.yaml: encryption: 1: It must be true or false.',
+        'a.yaml: log-level: "loud": Allowed choices are trace, debug, info, warn, error, silent.',
+        'a.yaml: clustr: there is no such setting; is cluster meant?',
+        'a.yaml: zzz: there is no such setting',
+        '',
+      ].join('\n'),
+    });
+  });
+
+  it.each([
+    ['- a', 'a.yaml: ["a"]: it must be a map of settings\n'],
+    ['cluster: a\ncluster: b', 'a.yaml: Map keys must be unique\n'],
+    ['kvstore: etcd', 'a.yaml: --kvstore etcd: name its configuration with --kvstore-config <file>\n'],
+  ])('%j is wrong', async (text, said) => {
+    expect(await check(text)).toEqual({ status: 1, said });
+  });
+
+  it('finds nothing wrong with a right file, and with an empty one', async () => {
+    for (const text of ['', 'log-level: debug', 'timeout: 30s\nlisten: 127.0.0.1:8080\nload: a.jsonl\n'])
+      expect(await check(text)).toEqual({ status: 0, said: 'a.yaml: nothing is wrong with it\n' });
+  });
+
+  it('says that there is no file', async () => {
+    expect(await dpcache('config', 'check', '/nowhere')).toMatchObject({
+      status: 1,
+      stderr: 'dpcache: --config /nowhere: there is no such file or folder: check the path\n',
+    });
+  });
+});
+
+describe('what is wrong ends a command', () => {
+  const WRONG = 'log-level: loud\nclustr: a\n';
+
+  it('with status 1 where a file says it, all of it named', async () => {
+    const path = join(temporaryFolder({ 'a.yaml': WRONG }), 'a.yaml');
+    const { status, stderr } = await dpcache('agent', '--once', '--config', path);
+    expect(status).toBe(1);
+    expect(stderr).toContain('log-level: "loud": Allowed choices are');
+    expect(stderr).toContain('clustr: there is no such setting; is cluster meant?');
+  });
+
+  it('with status 2 where the environment says it', async () => {
+    const { status, stderr } = await dpcacheWith({ DPCACHE_CLUSTER_ID: '900' }, 'agent', '--once');
+    expect(status).toBe(2);
+    expect(stderr).toContain('DPCACHE_CLUSTER_ID "900": It must be a number from 0 to 511.');
+  });
+
+  it('and a variable that is nearly one is named', async () => {
+    const env = { DPCACHE_LOGLEVEL: 'debug', DPCACHE_SERVICE_HOST: '10.0.0.1' };
+    const { status, stderr } = await dpcacheWith(env, 'agent', '--once', ...ATLANTIC);
+    expect({ status, stderr }).toEqual({
+      status: 0,
+      stderr: 'dpcache: DPCACHE_LOGLEVEL is not known: DPCACHE_LOG_LEVEL is\n',
+    });
+  });
+});
+
+it('settings of an agent do not make a question start another one', async () => {
+  const env = { DPCACHE_LOAD: ATLANTIC.at(-1) ?? '', DPCACHE_SOCKET: '/nowhere/a.sock' };
+  expect((await dpcacheWith(env, 'status')).stderr).toContain('/nowhere/a.sock: no agent serves it');
+});
+
+it('a file may be any YAML and never breaks the check', () => {
+  for (const text of [
+    '{',
+    'a: &a [*a]',
+
+    '__proto__: 1',
+    'constructor: {}',
+    'load: null',
+    '\u0000',
+  ])
+    expect(parseConfig(text, agentSettings()).problems.length).toBeGreaterThan(0);
+});
