@@ -41,12 +41,12 @@ function isLive(kindAndSlot: number): boolean {
   return kindAndSlot !== EMPTY && kindAndSlot !== DELETED;
 }
 
-function countLive(buckets: Int32Array): number {
-  let live = 0;
-  for (let i = 1; i < buckets.length; i += 2) if (isLive(buckets[i] ?? EMPTY)) live++;
-  return live;
-}
-
+/** What a split works in: no split calls anything back. */
+const scratch = {
+  before: new Int32Array(2 << SEGMENT_BITS),
+  addresses: new Int32Array(4 << SEGMENT_BITS),
+  parted: new Int32Array(4 << SEGMENT_BITS),
+};
 const register: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
 /** One round of hashing; for a fixed `hash` a bijection of `word`. */
@@ -112,7 +112,10 @@ export class KeyHash {
 
   /** A `seed` that strangers do not know keeps them from choosing keys that collide. Tests make segments small. */
   constructor(seed: number, segmentBits: number = SEGMENT_BITS) {
-    assert(segmentBits >= LEAST_SEGMENT_BITS, 'a segment has room for the keys at one address');
+    assert(
+      segmentBits >= LEAST_SEGMENT_BITS && segmentBits <= SEGMENT_BITS,
+      'a segment has room for the keys at one address, and is split in a scratch pad',
+    );
     const buckets = 1 << segmentBits;
     this.#seed = seed | 0;
     this.#segmentBits = segmentBits;
@@ -346,13 +349,16 @@ export class KeyHash {
   #makeRoom(tree: SegmentTree, segment: number): void {
     const page = this.#writablePageOf(segment);
     const base = this.#baseOf(segment);
-    const before = page.slice(base, base + this.#segmentWords);
-    const addresses = this.#addressesOf(before);
-    const live = addresses.length / 4;
-    if (live >= this.#full / 2) tree.split(segment, this.#addSegment(), addresses.slice(), live);
+    const { before, addresses, parted } = scratch;
+    before.set(page.subarray(base, base + this.#segmentWords));
+    const live = this.#readAddresses(before, addresses);
+    if (live >= this.#full / 2) {
+      parted.set(addresses);
+      tree.split(segment, this.#addSegment(), parted, live);
+    }
     page.fill(0, base, base + this.#segmentWords);
     this.#used[segment] = 0;
-    for (let i = 0, from = 0; i < before.length; i += 2) {
+    for (let i = 0, from = 0; from < live; i += 2) {
       const kindAndSlot = before[i + 1] ?? EMPTY;
       if (!isLive(kindAndSlot)) continue;
       readAddress(addresses, from++, register);
@@ -360,20 +366,20 @@ export class KeyHash {
     }
   }
 
-  /** The addresses of the keys in these buckets, in their order. Those of IPv4 keys are in the buckets. */
-  #addressesOf(buckets: Int32Array): AddressColumn {
-    const addresses = new Int32Array(4 * countLive(buckets));
-    for (let i = 0, to = 0; i < buckets.length; i += 2) {
+  /** Writes the addresses of the keys in the buckets to `out`, in their order, and says how many. IPv4 has them there. */
+  #readAddresses(buckets: Int32Array, out: AddressColumn): number {
+    let live = 0;
+    for (let i = 0; i < this.#segmentWords; i += 2) {
       const kindAndSlot = buckets[i + 1] ?? EMPTY;
       if (!isLive(kindAndSlot)) continue;
-      if (kindAndSlot >>> SLOT_BITS < IPV4_KINDS) addresses[4 * to] = buckets[i] ?? 0;
+      if (kindAndSlot >>> SLOT_BITS < IPV4_KINDS) out[4 * live] = buckets[i] ?? 0;
       else {
         this.readWords((kindAndSlot & SLOT_MASK) - 1, register);
-        writeAddress(addresses, to, register);
+        writeAddress(out, live, register);
       }
-      to++;
+      live++;
     }
-    return addresses;
+    return live;
   }
 
   #takeSlot(): number {
