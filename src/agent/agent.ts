@@ -25,12 +25,11 @@ import {
   type Followed,
   missingClusters,
 } from './agent-status.ts';
-import { applyManifest } from './apply-manifest.ts';
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
 import { ConfigFolder } from './config-folder.ts';
+import { FollowedManifests } from './followed-manifests.ts';
 import { InputError, unreadable } from './input-error.ts';
 import type { Logger } from './log.ts';
-import { readManifests } from './manifests.ts';
 import type { AgentOptions } from './options.ts';
 import { openOwnEtcd, readClusterID } from './own-etcd.ts';
 import type { PlayStage } from './play.ts';
@@ -53,11 +52,6 @@ const PATIENCE_MS = { memory: 5_000, etcd: 180_000 };
 
 /** A cluster that has failed so often by then is not waited for: a first failure may be a matter of luck. */
 const FAILURES = { memory: 1, etcd: 3 };
-
-/** What parsing and applying an object weighs at the gate, in events: it is about 100 µs. */
-const OBJECT_WEIGHT = 64;
-/** How often a reading that takes long says how far it is. */
-const PROGRESS_MS = 2_000;
 
 function problemText(folder: string, name: string, why: string): string {
   return `--clustermesh-config ${join(folder, name)}: ${why}`;
@@ -89,6 +83,7 @@ export class Agent implements ReadModel, PlayStage {
   readonly #gate: TurnGate;
   readonly #rejected: RejectionReport;
   readonly #reject: (rejection: Rejection) => void;
+  readonly #manifests: FollowedManifests;
   #followed: Followed | undefined;
   #etcd: EtcdBackend | undefined;
   #etcdProblem: string | undefined;
@@ -109,6 +104,13 @@ export class Agent implements ReadModel, PlayStage {
     this.#reject = onReject;
     this.ipcache = new IPCache({ onReject, onListenerFault });
     this.services = new ServiceCache({ clusterName, onReject, onListenerFault });
+    this.#manifests = new FollowedManifests({
+      services: this.services,
+      gate: this.#gate,
+      clock,
+      log,
+      onReject,
+    });
     this.nodes = new NodeManager({
       ...network,
       ipcache: this.ipcache,
@@ -155,6 +157,11 @@ export class Agent implements ReadModel, PlayStage {
     const timer =
       timeoutMs === undefined ? undefined : this.#context.clock.after(timeoutMs, () => controller.abort());
     return { signal: controller.signal, [Symbol.dispose]: () => timer?.cancel() };
+  }
+
+  /** Reads manifests anew: what is not in them any more goes. Throws `InputError` when one cannot be read. */
+  readManifests(paths: readonly string[], signal: AbortSignal): Promise<void> {
+    return this.#manifests.read(paths, signal);
   }
 
   /** What the engines hold now. */
@@ -240,22 +247,7 @@ export class Agent implements ReadModel, PlayStage {
       this.#context.log.warn(`no key is of the own cluster ${clusterName} (--cluster); there are ${names}`);
     }
     await this.#recorded.complete(this.#reject);
-    for (const path of manifests) await this.#readManifests(path, signal);
-  }
-
-  /** In turns of the event loop, so that a signal ends it; says how far it is where that takes long. */
-  async #readManifests(path: string, signal: AbortSignal): Promise<void> {
-    const { clock, log } = this.#context;
-    let said = clock.now();
-    let objects = 0;
-    for await (const manifest of readManifests(path, this.#reject)) {
-      applyManifest(manifest, this.services);
-      objects++;
-      if (!(await this.#gate.pass(OBJECT_WEIGHT, signal))) return;
-      if (clock.now() - said < PROGRESS_MS) continue;
-      said = clock.now();
-      log.warn(`--manifests ${path}: still being read, ${objects} objects so far`);
-    }
+    await this.#manifests.read(manifests, signal);
   }
 
   /** The own cluster's kvstore, and the id that it gives to the cluster. */

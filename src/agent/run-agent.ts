@@ -9,6 +9,7 @@ import type { Logger } from './log.ts';
 import type { AgentOptions } from './options.ts';
 import { play } from './play.ts';
 import { readPlayScript } from './play-script.ts';
+import { type ReloadSource, Reloads } from './reload.ts';
 import { stateDocument } from './state-document.ts';
 import { showState } from './summary.ts';
 import { type ColourEnvironment, type Output, Terminal } from './terminal.ts';
@@ -123,15 +124,18 @@ export interface FollowOptions {
   readonly all: boolean;
   /** Where the agent can be asked meanwhile. */
   readonly serve: ServeOptions;
+  /** Its settings are read anew when they are asked for. */
+  readonly reload?: ReloadSource | undefined;
 }
 
 /** Shows what is known, then every change, until it is asked to end; plays a script if there is one. */
 export async function followMesh(
   options: AgentOptions,
-  { script, all, serve }: FollowOptions,
+  { script, all, serve, reload }: FollowOptions,
   context: ShowContext,
 ): Promise<void> {
   const { signal, log, output, env } = context;
+  using reloads = reload && new Reloads(reload, { log, signal });
   const steps = script === undefined ? [] : await readPlayScript(script);
   const terminal = new Terminal(output, env);
   const show = async (agent: Agent, api: AgentApi): Promise<void> => {
@@ -140,6 +144,7 @@ export async function followMesh(
     terminal.line(terminal.paint('faint', 'Every change is shown from here on; Ctrl-C ends.'));
     const view = new LiveView(agent, terminal, systemClock, { all });
     using _following = view.follow();
+    reloads?.begin(agent, (text) => view.say(text));
     const audience = {
       onStep: ({ say }: { readonly say: string }): void => view.say(say),
       onFailure: (action: { readonly kind: string }, why: string): void =>

@@ -1,7 +1,8 @@
 import { type Command, Option } from 'commander';
 import { createLog } from '../agent/log.ts';
+import type { ReloadedSettings } from '../agent/reload.ts';
 import { followMesh, printState } from '../agent/run-agent.ts';
-import { addConfiguration } from './configuration.ts';
+import { addConfiguration, reloadConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
 import { addServeOptions, type ServeFlags, serveOptions } from './serve-options.ts';
@@ -37,7 +38,15 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
         }
         const { play: script, all = false } = flags;
         const serve = await serveOptions(flags, io.env);
-        await followMesh(agentOptions(flags), { script, all, serve }, context);
+        const reload = io.onHangup && {
+          subscribe: io.onHangup,
+          read: async (): Promise<ReloadedSettings> => {
+            const fixed = await reloadConfiguration(command, io.env);
+            const { logLevel, manifests = [] }: AgentFlags = command.opts();
+            return { logLevel, manifests, fixed };
+          },
+        };
+        await followMesh(agentOptions(flags), { script, all, serve, reload }, context);
         return EXIT.ok;
       }),
     );

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { Command, InvalidArgumentError } from 'commander';
 import { InputError } from '../agent/input-error.ts';
 import { showValue } from '../base/show-value.ts';
@@ -8,7 +9,17 @@ import { environmentValue, misspelt, type Setting, settingsOf } from './settings
 
 /** Everything that a file and the environment can say: the options of `dpcache agent`, but for those of the moment. */
 export function agentSettings(): readonly Setting[] {
-  return settingsOf(addMeshOptions(addServeOptions(new Command())).options);
+  return settingsOf(agentCommand().options);
+}
+
+function agentCommand(): Command {
+  return addMeshOptions(addServeOptions(new Command()));
+}
+
+/** The file that is named, if one is. */
+function configPath(command: Command, { DPCACHE_CONFIG: named }: CommandIO['env']): string | undefined {
+  const { config }: { config?: string } = command.opts();
+  return config ?? (named || undefined);
 }
 
 /** Sets what the environment says and no flag does. What is wrong with it ends the command. */
@@ -59,9 +70,7 @@ export function addConfiguration(command: Command, io: CommandIO): Command {
       const own = known.filter(({ attribute }) => options.has(attribute));
       for (const why of misspelt(io.env, known)) io.stderr.write(`dpcache: ${why}\n`);
       applyEnvironment(command, own, io.env);
-      const { config }: { config?: string } = command.opts();
-      const { DPCACHE_CONFIG: named } = io.env;
-      const path = config ?? (named || undefined);
+      const path = configPath(command, io.env);
       if (path !== undefined) await applyFile(command, own, path, known);
       const why = options.has('kvstore') ? contradiction(command.opts()) : undefined;
       if (why === undefined) return;
@@ -69,6 +78,35 @@ export function addConfiguration(command: Command, io: CommandIO): Command {
         throw new InputError(`--config ${path}: ${why}`);
       command.error(`error: ${why}`);
     });
+}
+
+/** Settings of an agent's file that are taken over while it runs. */
+const CHANGEABLE: ReadonlySet<string> = new Set(['log-level', 'manifests']);
+
+/**
+ * Reads the file of a command anew, and sets what can change while an agent runs; gives the keys of what has changed and
+ * cannot. Flags and the environment stay as they are. Throws `InputError`, and has set nothing, when the file is not right.
+ */
+export async function reloadConfiguration(
+  command: Command,
+  env: CommandIO['env'],
+): Promise<readonly string[]> {
+  const path = configPath(command, env);
+  if (path === undefined) return [];
+  const settings = agentSettings();
+  const { loadConfig } = await import('./config-file.ts');
+  const said = { ...agentCommand().opts(), ...(await loadConfig(path, settings)) };
+  const changed = settings.filter(({ attribute }) => {
+    const source = command.getOptionValueSource(attribute);
+    return (
+      source !== 'cli' &&
+      source !== 'env' &&
+      !isDeepStrictEqual(said[attribute], command.getOptionValue(attribute))
+    );
+  });
+  for (const { key, attribute } of changed)
+    if (CHANGEABLE.has(key)) command.setOptionValueWithSource(attribute, said[attribute], 'config');
+  return changed.map(({ key }) => key).filter((key) => !CHANGEABLE.has(key));
 }
 
 /** `dpcache config`. */
@@ -85,7 +123,7 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
       run(async () => {
         const { readConfig } = await import('./config-file.ts');
         const { values, problems } = await readConfig(path, agentSettings());
-        const defaults: MeshFlags = addMeshOptions(new Command()).opts();
+        const defaults: MeshFlags = agentCommand().opts();
         const why = problems.length > 0 ? undefined : contradiction({ ...defaults, ...values });
         const all = why === undefined ? problems : [why];
         for (const problem of all) io.stderr.write(`${path}: ${problem}\n`);

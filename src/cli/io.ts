@@ -1,4 +1,5 @@
 import type { Output } from '../agent/terminal.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
 
 /** What a command may use of its process. Tests bring their own. */
 export interface CommandIO {
@@ -8,6 +9,8 @@ export interface CommandIO {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Fires when the process is asked to end. */
   readonly signal: AbortSignal;
+  /** Calls `listener` whenever the process is asked to read its settings anew; until then such a signal ends it. */
+  readonly onHangup?: (listener: () => void) => Unsubscribe;
 }
 
 /** Exit statuses, as `--help` explains them. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { unsubscribeOnce } from '../base/subscription.ts';
 import { EXIT } from './io.ts';
 import { exitAfter, LogOutput, ProcessOutput } from './process-output.ts';
 import { runCommand } from './program.ts';
@@ -26,6 +27,10 @@ const status = await runCommand(process.argv.slice(2), {
   },
   env: process.env,
   signal: stop.signal,
+  onHangup: (listener) => {
+    process.on('SIGHUP', listener);
+    return unsubscribeOnce(() => process.off('SIGHUP', listener));
+  },
 });
 await stdout.drained(stop.signal);
 process.exitCode ??= status;

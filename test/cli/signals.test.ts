@@ -133,3 +133,13 @@ describe('a reader that has seen enough', () => {
     expect({ status, stderr: output().stderr }).toEqual({ status: 0, stderr: '' });
   });
 });
+
+it('SIGHUP does not end an agent', async () => {
+  const { child, shows } = start(...LIVE);
+  await shows('Every change is shown from here on');
+  child.kill('SIGHUP');
+  await shows('Settings and manifests were read anew.');
+  child.kill('SIGTERM');
+  const [status] = await once(child, 'exit');
+  expect(status).toBe(0);
+});

@@ -1,0 +1,116 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { unsubscribeOnce } from '../../src/base/subscription.ts';
+import { runCommand } from '../../src/cli/program.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { dpcache, nothing } from './support/run.ts';
+
+function service(name: string): string {
+  return `apiVersion: v1\nkind: Service\nmetadata: {name: ${name}}\nspec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}\n`;
+}
+
+interface RunningAgent {
+  readonly hangup: () => void;
+  /** Resolves once what it has written contains the text `times` times. */
+  readonly shows: (text: string, times?: number) => Promise<void>;
+  readonly written: () => string;
+  readonly services: () => Promise<readonly string[]>;
+}
+
+/** A running agent that is configured by this file alone. */
+function startAgent(config: string, socket: string): RunningAgent {
+  const stop = new AbortController();
+  const hangups = new Set<() => void>();
+  let written = '';
+  let wake = (): void => {};
+  const output = {
+    write: (text: string) => {
+      written += text;
+      wake();
+    },
+  };
+  const ended = runCommand(['agent', '--config', config], {
+    ...{ stdout: output, stderr: output, stdin: nothing(), env: {}, signal: stop.signal },
+    onHangup: (listener) => {
+      hangups.add(listener);
+      return unsubscribeOnce(() => hangups.delete(listener));
+    },
+  });
+  onTestFinished(async () => {
+    stop.abort();
+    expect(await ended).toBe(0);
+    expect(hangups.size).toBe(0);
+  });
+  return {
+    hangup: () => {
+      for (const listener of hangups) listener();
+    },
+    shows: async (text, times = 1) => {
+      while (written.split(text).length <= times)
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+    },
+    written: () => written,
+    services: async () => {
+      const { stdout } = await dpcache('service', 'list', '-o', 'json', '--socket', socket);
+      return (JSON.parse(stdout) as readonly { name: string }[]).map(({ name }) => name);
+    },
+  };
+}
+
+const DONE = 'Settings and manifests were read anew.';
+
+it('SIGHUP takes over the log level and manifests, and says what it cannot', async () => {
+  const folder = temporaryFolder({
+    'a.yaml': `${service('one')}---\n${service('two')}`,
+    'b.yaml': service('three'),
+  });
+  const file = (name: string): string => join(folder, name);
+  const configure = (more: string, manifests: string): void =>
+    writeFileSync(file('c.yaml'), `socket: ${file('s.sock')}\nmanifests: [${manifests}]\n${more}`);
+  configure('', file('a.yaml'));
+  const agent = startAgent(file('c.yaml'), file('s.sock'));
+  await agent.shows('Every change is shown');
+  expect(await agent.services()).toEqual(['one', 'two']);
+
+  // An object that is not there any more goes, also where its file has stayed.
+  writeFileSync(file('a.yaml'), service('two'));
+  configure('cluster: other\nlog-level: error\n', `${file('a.yaml')}, ${file('b.yaml')}`);
+  agent.hangup();
+  await agent.shows(DONE);
+  expect(await agent.services()).toEqual(['three', 'two']);
+  expect(agent.written()).not.toContain('cluster has changed'); // a warning, and the new level is error
+
+  configure('cluster: other\n', `${file('a.yaml')}, ${file('b.yaml')}`);
+  agent.hangup();
+  await agent.shows(DONE, 2);
+  expect(agent.written()).toContain('warn  cluster has changed: that counts from the next start on');
+});
+
+it('SIGHUP takes nothing away for a file that is wrong or half written', async () => {
+  const folder = temporaryFolder({ 'a.yaml': `${service('one')}---\n${service('two')}` });
+  const file = (name: string): string => join(folder, name);
+  const right = `socket: ${file('s.sock')}\nmanifests: ${file('a.yaml')}\n`;
+  writeFileSync(file('c.yaml'), right);
+  const agent = startAgent(file('c.yaml'), file('s.sock'));
+  await agent.shows('Every change is shown');
+
+  writeFileSync(file('c.yaml'), 'log-level: loud\n');
+  agent.hangup();
+  await agent.shows('settings cannot be taken over: --config');
+  expect(agent.written()).toContain('log-level: "loud": Allowed choices are');
+
+  writeFileSync(file('c.yaml'), right);
+  writeFileSync(file('a.yaml'), `${service('three')}---\nkind: Service\nmetadata: {`);
+  agent.hangup();
+  await agent.shows(DONE);
+  expect(agent.written()).toContain('--manifests: not all could be read; 2 objects are kept as they were');
+  expect(await agent.services()).toEqual(['one', 'three', 'two']);
+
+  writeFileSync(file('a.yaml'), service('three'));
+  agent.hangup();
+  await agent.shows(DONE, 2);
+  expect(await agent.services()).toEqual(['three']);
+});
