@@ -77,9 +77,10 @@ export class AgentApi {
       await this.#listen({ socket, tcp });
     } catch (error) {
       const why = `the API cannot be served: ${messageOf(error)}`;
-      if (!socketIsDefault || !isForbidden(error)) throw new InputError(why, { cause: error });
+      if (!socketIsDefault || socket === undefined || !isForbidden(error))
+        throw new InputError(why, { cause: error });
       this.#log.warn(`${why}; name another socket with --socket, or none with --no-socket`);
-      await this.#listen({ socket: undefined, tcp });
+      await this.serve({ tcp });
     }
   }
 
@@ -100,8 +101,8 @@ export class AgentApi {
 
   async #listen(where: Pick<ServeOptions, 'socket' | 'tcp'>): Promise<void> {
     const server = new ApiServer({ app: this.#app, ...where });
-    await server.start();
     this.#server = server;
+    await server.start();
     this.#socket = where.socket;
   }
 
@@ -112,8 +113,9 @@ export class AgentApi {
   }
 }
 
-/** A folder of the system's, and we are not its owner. */
+/** A folder of the system's, and we are not its owner; not a port that we may not have. */
 function isForbidden(error: unknown): boolean {
+  if (error instanceof Error && 'port' in error) return false;
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
 }
