@@ -127,6 +127,8 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
       types: typesParameter(types),
       from: fromParameter(context, c.req.valid('header')['last-event-id'] ?? from),
     };
+    const headers = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store' };
+    if (c.req.method === 'HEAD') return new Response(null, { headers }); // nobody would read or end a stream
     if (metrics.monitors >= MONITORS)
       throw new ProblemError('too-many', `No more than ${MONITORS} monitors are served at a time.`);
     metrics.monitors++;
@@ -137,7 +139,7 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
         ended.abort();
         metrics.monitors--;
       }),
-      { headers: { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store' } },
+      { headers },
     );
   });
 }
@@ -180,11 +182,15 @@ function streamOf(parts: AsyncGenerator<string, void, void>, onEnd: () => void):
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const { done, value } = await parts.next();
-        if (done === true) {
+        try {
+          const { done, value } = await parts.next();
+          if (done !== true) return controller.enqueue(encoder.encode(value));
+        } catch (error) {
           end();
-          controller.close();
-        } else controller.enqueue(encoder.encode(value));
+          throw error;
+        }
+        end();
+        controller.close();
       },
       cancel: end,
     },

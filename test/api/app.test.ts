@@ -175,6 +175,21 @@ describe('the agent as a whole', () => {
     expect(await again()).toBe(200);
   });
 
+  it('counts no monitor for a HEAD, nor for one whose stream has failed', async () => {
+    const { app, model } = testApp();
+    for (let i = 0; i < 300; i++)
+      expect((await app.request('/v1/monitor', { method: 'HEAD' })).status).toBe(200);
+    model.ipcache.upsert('10.0.0.9', { identity: 9, source: 'k8s' });
+    model.ipcache.lookupByPrefix = () => {
+      throw new Error('bug');
+    };
+    for (let i = 0; i < 300; i++) {
+      const answer = await app.request('/v1/monitor?from=0');
+      expect(answer.status).toBe(200);
+      await expect(answer.text()).rejects.toThrow('bug');
+    }
+  });
+
   it('says that a fault in it is a bug, and goes on', async () => {
     const { app, model, faults } = testApp();
     const bug = new Error('bug');
