@@ -29,19 +29,15 @@ export class ApiClient {
   /** The document at a path. With a body it is a POST. Throws `ApiError`. */
   readonly ask: Ask = async (path, body) => {
     const answer = await this.#send(path, body);
-    let text = '';
-    answer.setEncoding('utf8');
-    for await (const part of answer) text += part;
-    const document = parsed(this.#socket, text);
-    const status = answer.statusCode ?? 0;
-    if (status >= 200 && status < 300) return document;
-    const problem = document as ProblemDocument;
-    throw new ApiError(problem.detail ?? `the agent has answered ${status}`, problem);
+    const document = await this.#document(answer);
+    if (isGood(answer)) return document;
+    throw refusal(answer, document);
   };
 
-  /** The lines of a stream, as they come. */
+  /** The lines of a stream, as they come. Throws `ApiError`. */
   async *lines(path: string): AsyncGenerator<string, void, void> {
     const answer = await this.#send(path);
+    if (!isGood(answer)) throw refusal(answer, await this.#document(answer));
     let rest = '';
     answer.setEncoding('utf8');
     try {
@@ -51,8 +47,23 @@ export class ApiClient {
         yield* lines;
       }
     } catch (cause) {
-      throw new ApiError(`${this.#socket}: the agent has gone`, undefined, cause);
+      throw this.#gone(cause);
     }
+  }
+
+  async #document(answer: IncomingMessage): Promise<unknown> {
+    let text = '';
+    answer.setEncoding('utf8');
+    try {
+      for await (const part of answer) text += part;
+    } catch (cause) {
+      throw this.#gone(cause);
+    }
+    return parsed(this.#socket, text);
+  }
+
+  #gone(cause: unknown): ApiError {
+    return new ApiError(`${this.#socket}: the agent has gone`, undefined, cause);
   }
 
   #send(path: string, body?: unknown): Promise<IncomingMessage> {
@@ -73,6 +84,15 @@ export class ApiClient {
       asked.end(content);
     });
   }
+}
+
+function isGood({ statusCode = 0 }: IncomingMessage): boolean {
+  return statusCode >= 200 && statusCode < 300;
+}
+
+function refusal({ statusCode }: IncomingMessage, document: unknown): ApiError {
+  const problem = (document ?? {}) as ProblemDocument;
+  return new ApiError(problem.detail ?? `the agent has answered ${statusCode}`, problem);
 }
 
 function parsed(socket: string, text: string): unknown {
