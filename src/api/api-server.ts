@@ -1,11 +1,12 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { createServer, type Server, type ServerOptions } from 'node:http';
+import { createServer, type Server, type ServerOptions, STATUS_CODES } from 'node:http';
 import { createServer as createTLSServer } from 'node:https';
 import { isIP } from 'node:net';
-import { getRequestListener } from '@hono/node-server';
+import type { Duplex } from 'node:stream';
+import { getRequestListener, RequestError } from '@hono/node-server';
 import type { ApiApp } from './api-context.ts';
 import { listen } from './listen.ts';
-import { problem, problemResponse } from './problem.ts';
+import { PROBLEM_TYPE, type ProblemDocument, problem, problemResponse } from './problem.ts';
 import { listenOnSocket } from './unix-socket.ts';
 
 /** How the API is reached over TCP. */
@@ -50,13 +51,14 @@ const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]', '::1']);
 
 /** Whether only this machine can reach an address. */
 export function isLoopback(host: string): boolean {
-  return LOOPBACK.has(host) || (isIP(host) === 4 && host.startsWith('127.'));
+  return LOOPBACK.has(hostName(host)) || (isIP(host) === 4 && host.startsWith('127.'));
 }
 
 /** The servers of the API. */
 export class ApiServer {
   readonly #options: ApiServerOptions;
   readonly #servers: Server[] = [];
+  #stopped = false;
 
   constructor(options: ApiServerOptions) {
     this.#options = options;
@@ -67,10 +69,7 @@ export class ApiServer {
     const { app, socket, tcp } = this.#options;
     try {
       if (socket !== undefined) {
-        const server = createServer(
-          LIMITS,
-          getRequestListener((request) => app.fetch(request)),
-        );
+        const server = createServer(LIMITS, listener(app.fetch));
         await this.#add(server, listenOnSocket(server, socket));
       }
       if (tcp !== undefined) {
@@ -81,6 +80,7 @@ export class ApiServer {
       await this.stop();
       throw error;
     }
+    if (this.#stopped) await this.stop();
   }
 
   /** `http://127.0.0.1:8080`, once it listens on TCP. */
@@ -93,8 +93,9 @@ export class ApiServer {
     return `${tcp.tls === undefined ? 'http' : 'https'}://${host}:${address.port}`;
   }
 
-  /** Ends every connection. The socket's file goes. */
+  /** Ends every connection, also while it starts. The socket's file goes. For good. */
   async stop(): Promise<void> {
+    this.#stopped = true;
     const servers = this.#servers.splice(0);
     await Promise.all(
       servers.map(
@@ -109,13 +110,67 @@ export class ApiServer {
 
   async #add(server: Server, listening: Promise<void>): Promise<void> {
     server.maxConnections = CONNECTIONS;
+    answerMalformed(server);
     await listening;
     this.#servers.push(server);
   }
 }
 
+/** Requests to answers, those to addresses that are none too. */
+function listener(
+  answer: (request: Request) => Response | Promise<Response>,
+): ReturnType<typeof getRequestListener> {
+  return getRequestListener(answer, {
+    errorHandler: (error) => {
+      if (!(error instanceof RequestError)) throw error;
+      return problemResponse(
+        problem('bad-request', `The Host or the address is not valid: ${error.message}.`),
+      );
+    },
+  });
+}
+
+/** Answers what is no HTTP, or too much of it, with a problem; then it hangs up. */
+function answerMalformed(server: Server): void {
+  const answering = new WeakMap<Duplex, number>();
+  const count = (socket: Duplex, by: number): void => {
+    answering.set(socket, (answering.get(socket) ?? 0) + by);
+  };
+  server.on('request', ({ socket }, answer) => {
+    count(socket, 1);
+    answer.once('close', () => count(socket, -1));
+  });
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    // Into the middle of another answer it would be written as a part of that.
+    if (!socket.writable || (answering.get(socket) ?? 0) > 0) socket.destroy();
+    else socket.end(answerText(malformed(error)), () => socket.destroy());
+  });
+}
+
+function malformed({ code }: NodeJS.ErrnoException): ProblemDocument {
+  if (code === 'HPE_HEADER_OVERFLOW')
+    return problem(
+      'headers-too-large',
+      `The address and the headers have more than ${LIMITS.maxHeaderSize} bytes.`,
+    );
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
+    return problem('request-timeout', 'The request has not been sent in time.');
+  return problem('bad-request', 'What was sent is not HTTP.');
+}
+
+function answerText(document: ProblemDocument): string {
+  const body = JSON.stringify(document);
+  const head = [
+    `HTTP/1.1 ${document.status} ${STATUS_CODES[document.status]}`,
+    `content-type: ${PROBLEM_TYPE}`,
+    `content-length: ${Buffer.byteLength(body)}`,
+    'connection: close',
+  ];
+  return `${head.join('\r\n')}\r\n\r\n${body}`;
+}
+
 function tcpServer(app: ApiApp, tcp: TCPOptions): Server {
-  const guarded = getRequestListener((request) => objection(request, tcp) ?? app.fetch(request));
+  const guarded = listener((request) => objection(request, tcp) ?? app.fetch(request));
   if (tcp.tls === undefined) return createServer(LIMITS, guarded);
   const { cert, key, clientCA } = tcp.tls;
   const client = clientCA === undefined ? {} : { ca: clientCA, requestCert: true, rejectUnauthorized: true };
@@ -128,10 +183,10 @@ function tcpServer(app: ApiApp, tcp: TCPOptions): Server {
  */
 function objection(request: Request, { host, token }: TCPOptions): Response | undefined {
   const asked = new URL(request.url);
-  const named = asked.hostname;
+  const named = hostName(asked.hostname);
   const isOurs = LOOPBACK.has(named)
     ? isLoopback(host) || isAnyAddress(host)
-    : named === host || isAddress(named);
+    : named === hostName(host) || isAddress(named);
   if (!isOurs)
     return problemResponse(
       problem('forbidden', 'The Host is not one of this agent.', {
@@ -152,6 +207,11 @@ function objection(request: Request, { host, token }: TCPOptions): Response | un
       },
     );
   return undefined;
+}
+
+/** Names do not differ in case, nor in the dot at the end of one that is complete. */
+function hostName(name: string): string {
+  return name.toLowerCase().replace(/\.$/, '');
 }
 
 function isSameOrigin(origin: string, asked: URL): boolean {

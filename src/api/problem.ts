@@ -18,12 +18,15 @@ const PROBLEMS = {
   'invalid-parameter': [400, 'A parameter is not valid'],
   unauthorized: [401, 'A bearer token is needed'],
   forbidden: [403, 'The request comes from where none is taken'],
+  'bad-request': [400, 'The request is not valid HTTP'],
   'not-found': [404, 'There is no such thing'],
   'method-not-allowed': [405, 'Only reads are served'],
+  'request-timeout': [408, 'The request has not come in time'],
   expired: [410, 'The list is not held any more'],
   'body-too-large': [413, 'The body is too large'],
   'unsupported-media-type': [415, 'The body must be JSON'],
   'too-many': [429, 'There are too many at a time'],
+  'headers-too-large': [431, 'The address or the headers are too long'],
   internal: [500, 'The request has failed: a bug'],
 } as const;
 

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { request } from 'node:http';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
@@ -36,6 +36,20 @@ function send(
     sent.on('error', reject);
     sent.end();
   });
+}
+
+/** What is answered to bytes as they are, until the connection is closed. */
+async function sendRaw(server: ApiServer, bytes: string): Promise<string> {
+  const { port } = new URL(server.url ?? '');
+  const socket = connect(Number(port), '127.0.0.1');
+  socket.on('error', () => {}); // it may be closed while we write
+  socket.write(bytes);
+  let text = '';
+  socket.on('data', (part: Buffer) => {
+    text += part;
+  });
+  await once(socket, 'close');
+  return text;
 }
 
 describe('a unix socket', () => {
@@ -83,6 +97,55 @@ describe('a unix socket', () => {
     await expect(serve({ socket: path })).rejects.toThrow('is served by another process');
   });
 
+  it('of another program that hangs up in the middle of its answer is refused too', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const other = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{'));
+    }).listen(path);
+    onTestFinished(() => void other.close());
+    await once(other, 'listening');
+    await expect(serve({ socket: path })).rejects.toThrow('is served by another process');
+  });
+
+  it('that is a file or a folder is refused, and the file is left', async () => {
+    const folder = temporaryFolder({ file: 'precious' });
+    mkdirSync(join(folder, 'folder'));
+    for (const name of ['file', 'folder'])
+      await expect(serve({ socket: join(folder, name) })).rejects.toThrow('is there and no socket');
+    expect(readFileSync(join(folder, 'file'), 'utf8')).toBe('precious');
+    expect(readdirSync(folder).sort()).toEqual(['file', 'folder']);
+  });
+
+  it('whose path is longer than the system takes is refused, and not cut', async () => {
+    const folder = temporaryFolder({});
+    const fits = join(folder, 'x'.repeat(107 - folder.length - 1));
+    await serve({ socket: fits });
+    expect(existsSync(fits)).toBe(true);
+    await expect(serve({ socket: `${fits}x` })).rejects.toThrow('at most 107 bytes');
+    expect(readdirSync(folder)).toHaveLength(1);
+  });
+
+  it('is served by one of several that start at once', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const starts = await Promise.allSettled(Array.from({ length: 5 }, () => serve({ socket: path })));
+    expect(starts.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    for (const start of starts)
+      if (start.status === 'rejected')
+        expect(String(start.reason)).toContain('is served by the agent with pid');
+    expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+  });
+
+  it('is not left by a server that is stopped while it starts', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const server = new ApiServer({ app: testApp().app, socket: path, tcp: { host: '127.0.0.1', port: 0 } });
+    const started = server.start();
+    await server.stop();
+    await started;
+    expect(existsSync(path)).toBe(false);
+    expect(server.url).toBeUndefined();
+  });
+
   it('whose folder cannot be made is an error that names it', async () => {
     const folder = temporaryFolder({ file: '' });
     await expect(serve({ socket: join(folder, 'file', 'dpcache.sock') })).rejects.toThrow(folder);
@@ -101,6 +164,29 @@ describe('TCP', () => {
       403,
       { field: 'Host', value: 'stranger.example' },
     ]);
+  });
+
+  it('takes names as they are, whatever their case and with the dot at their end', async () => {
+    const server = await serve({ tcp: { host: 'LocalHost', port: 0 } });
+    for (const host of ['localhost', 'LOCALHOST', 'localhost.', '127.0.0.1', '[::1]']) {
+      expect((await send(`${server.url}/healthz`, { host })).status).toBe(200);
+    }
+  });
+
+  it.each([
+    'a@localhost',
+    'localhost@stranger.example',
+    '[::1',
+    'local host',
+    'localhost/x',
+    'localhost:99999',
+  ])('refuses the Host %j with a problem', async (host) => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const answer = await sendRaw(
+      server,
+      `GET /healthz HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`,
+    );
+    expect(answer).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json.*"status":400/s);
   });
 
   it('answers pages of its own origin only', async () => {
@@ -127,6 +213,34 @@ describe('TCP', () => {
     expect((await send(`${server.url}/healthz`)).status).toBe(200);
   });
 
+  it.each([
+    ['an address that is too long', `GET /${'x'.repeat(20_000)} HTTP/1.1\r\nHost: localhost\r\n\r\n`, 431],
+    ['no HTTP', '\x16\x03\x01\x02\x00\x01\x00\r\n\r\n', 400],
+    [
+      'two lengths',
+      'POST /v1/lookup HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n',
+      400,
+    ],
+    ['HTTP/1.0 without a Host', 'GET /healthz HTTP/1.0\r\n\r\n', 400],
+    ['an address of no form', 'GET *x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n', 400],
+  ])('says what is wrong with %s, and hangs up', async (_, bytes, status) => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const answer = await sendRaw(server, bytes);
+    const [head = '', body = ''] = answer.split('\r\n\r\n');
+    expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*application/problem\\+json`, 's'));
+    expect(JSON.parse(body)).toMatchObject({ status });
+  });
+
+  it('answers what comes at once in order, and nothing into the middle of an answer', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const ask = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+    const answer = await sendRaw(
+      server,
+      `${ask('/healthz')}${ask('/v1/nodes')}${ask('/v1/monitor')}nonsense\r\n\r\n`,
+    );
+    expect(answer).not.toContain('HTTP/1.1 400');
+  });
+
   it('on a port that is taken is an error, and the socket is not left', async () => {
     const first = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const socket = join(temporaryFolder({}), 'dpcache.sock');
@@ -137,6 +251,13 @@ describe('TCP', () => {
 });
 
 describe('a monitor over a connection', () => {
+  it('that cannot be had is an error that says why, not a stream without events', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    await serve({ socket: path });
+    const lines = new ApiClient(path, NEVER).lines('/v1/monitor?types=pod');
+    await expect(lines.next()).rejects.toMatchObject({ problem: { status: 400, field: 'types' } });
+  });
+
   it('is told of every change, and of each key once when it was slow', async () => {
     const world = testApp();
     const path = join(temporaryFolder({}), 'dpcache.sock');
@@ -203,6 +324,16 @@ describe('a monitor over a connection', () => {
     socket.destroy();
     await once(socket, 'close');
   });
+});
+
+it('says clearly that the agent has gone in the middle of an answer', async () => {
+  const path = join(temporaryFolder({}), 'dpcache.sock');
+  const other = createServer((socket) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{')).listen(
+    path,
+  );
+  onTestFinished(() => void other.close());
+  await once(other, 'listening');
+  await expect(new ApiClient(path, NEVER).ask('/v1/status')).rejects.toThrow('the agent has gone');
 });
 
 it('says clearly that an answer is no answer of an agent', async () => {
