@@ -62,7 +62,10 @@ function tlsCredentials({ ca, key, certificate, insecureSkipVerify }: EtcdTLS): 
 type ConnectorArguments = Parameters<ChannelCredentials['_createSecureConnector']>;
 type SecureConnector = ReturnType<ChannelCredentials['_createSecureConnector']>;
 
-/** Credentials that show the socket of every connection made with them: nothing else in grpc-js does. */
+/**
+ * Credentials that show the TCP socket of every connection made with them, before it is secured: nothing else in grpc-js
+ * does. A socket that is closed meanwhile fails the attempt; by itself grpc-js would wait for it for ever.
+ */
 class ObservedCredentials extends ChannelCredentials {
   readonly #inner: ChannelCredentials;
   readonly #onSocket: (socket: Socket) => void;
@@ -84,10 +87,12 @@ class ObservedCredentials extends ChannelCredentials {
   override _createSecureConnector(...given: ConnectorArguments): SecureConnector {
     const connector = this.#inner._createSecureConnector(...given);
     return {
-      connect: async (tcp) => {
-        const connected = await connector.connect(tcp);
-        this.#onSocket(connected.socket);
-        return connected;
+      connect: (tcp) => {
+        const closed = new Promise<never>((_resolve, reject) => {
+          tcp.once('close', () => reject(new Error('the connection was closed')));
+        });
+        this.#onSocket(tcp);
+        return Promise.race([connector.connect(tcp), closed]);
       },
       waitForReady: () => connector.waitForReady(),
       getCallCredentials: () => connector.getCallCredentials(),
@@ -200,8 +205,9 @@ export class EtcdConnection {
   readonly #newClient: () => Client;
   #client: Client | undefined;
   readonly #streams = new Set<EtcdStream>();
-  #socket: Socket | undefined;
-  /** Bytes of the sockets before. */
+  /** Open; a name with several addresses is tried at two at a time. */
+  readonly #sockets = new Set<Socket>();
+  /** Bytes of the sockets that are closed. */
   #before = 0;
   /** Calls and streams under way. */
   #active = 0;
@@ -212,9 +218,15 @@ export class EtcdConnection {
     const credentials = address.startsWith('https:')
       ? tlsCredentials(config.tls ?? {})
       : ChannelCredentials.createInsecure();
-    const observed = new ObservedCredentials(credentials, (socket) => this.#connected(socket));
     const host = address.replace(/^https?:\/\//, '');
-    this.#newClient = () => new Client(host, observed, clientOptions(config));
+    this.#newClient = () => {
+      const observed = new ObservedCredentials(credentials, (socket) => {
+        if (this.#client === client) this.#connected(socket);
+        else socket.destroy(); // it was given up meanwhile
+      });
+      const client = new Client(host, observed, clientOptions(config));
+      return client;
+    };
   }
 
   /** Streams that are open. */
@@ -284,17 +296,20 @@ export class EtcdConnection {
 
   close(): void {
     for (const stream of this.#streams) stream.break();
-    this.#client?.close();
+    this.#giveUp();
   }
 
   /** How many have arrived so far. */
   get #bytes(): number {
-    return this.#before + (this.#socket?.bytesRead ?? 0);
+    return [...this.#sockets].reduce((sum, { bytesRead }) => sum + bytesRead, this.#before);
   }
 
   #connected(socket: Socket): void {
-    this.#before = this.#bytes;
-    this.#socket = socket;
+    this.#sockets.add(socket);
+    socket.once('close', () => {
+      this.#sockets.delete(socket);
+      this.#before += socket.bytesRead;
+    });
   }
 
   #begun(): Client {
@@ -308,8 +323,17 @@ export class EtcdConnection {
     clearInterval(this.#watchdog);
     this.#watchdog = undefined;
     if (error === undefined || !OUT_OF_REACH.has(error.code)) return;
+    this.#giveUp();
+  }
+
+  /** With its socket: grpc-js leaves one open on which the server says nothing, secured or not yet. */
+  #giveUp(): void {
     this.#client?.close();
     this.#client = undefined;
+    const sockets = [...this.#sockets];
+    inLaterTurn(() => {
+      for (const socket of sockets) socket.destroy();
+    });
   }
 
   /** Breaks the connection when nothing has arrived while a ping was sent and its answer waited for. */
@@ -320,7 +344,7 @@ export class EtcdConnection {
     const look = (): void => {
       silent = seen === this.#bytes ? silent + 1 : 0;
       seen = this.#bytes;
-      if (silent >= LOOKS) this.#socket?.destroy();
+      if (silent >= LOOKS) for (const socket of this.#sockets) socket.destroy();
     };
     this.#watchdog = setInterval(look, (keepAliveTimeMs + keepAliveTimeoutMs) / LOOKS);
     this.#watchdog.unref();

@@ -1,27 +1,101 @@
 import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
+import { until } from '../support/until.ts';
 
 /** In it grpc-js would have tried again some four times. */
 const A_WHILE_MS = 1_500;
+const SHORT_MS = 50;
+
+/** A server that accepts connections, and what it does with them. */
+class Listener {
+  accepted = 0;
+  readonly open = new Set<Socket>();
+  readonly #server = createServer((socket) => this.#accept(socket));
+  readonly #serve: (socket: Socket) => void;
+
+  constructor(serve: (socket: Socket) => void) {
+    this.#serve = serve;
+  }
+
+  async start(): Promise<number> {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  stop(): void {
+    this.#server.close();
+    for (const socket of this.open) socket.destroy();
+  }
+
+  #accept(socket: Socket): void {
+    this.accepted++;
+    this.open.add(socket);
+    socket.on('error', () => {});
+    socket.on('close', () => this.open.delete(socket));
+    this.#serve(socket);
+  }
+}
+
+async function connected(
+  serve: (socket: Socket) => void,
+  scheme: string,
+  config: Partial<EtcdConfig> = {},
+): Promise<{ readonly server: Listener; readonly backend: EtcdBackend }> {
+  const server = new Listener(serve);
+  const endpoints = [`${scheme}://127.0.0.1:${await server.start()}`];
+  onTestFinished(() => server.stop());
+  const backend = new EtcdBackend({ endpoints, ...config });
+  onTestFinished(() => backend.close());
+  return { server, backend };
+}
+
+const saysNothing = (socket: Socket): void => void socket.resume();
 
 it('a server that is not there is not tried again until somebody asks (before: every second)', async () => {
-  let connects = 0;
-  const server = createServer((socket) => {
-    connects++;
-    socket.destroy();
-  }).listen(0, '127.0.0.1');
-  onTestFinished(() => void server.close());
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const backend = new EtcdBackend({ endpoints: [`http://127.0.0.1:${port}`] });
-  onTestFinished(() => backend.close());
+  const { server, backend } = await connected((socket) => void socket.destroy(), 'http');
   for (const asked of [1, 2]) {
     await expect(backend.get('key')).rejects.toMatchObject({ code: 'unavailable' });
     await sleep(A_WHILE_MS);
     // One that was accepted and broken is made once more while the call fails.
-    expect(connects).toBeLessThanOrEqual(2 * asked);
+    expect(server.accepted).toBeLessThanOrEqual(2 * asked);
   }
+});
+
+it.each(['http', 'https'])(
+  'calls that a server does not answer leave no connection behind (regression: one for each, over %s)',
+  async (scheme) => {
+    const { server, backend } = await connected(saysNothing, scheme);
+    for (const accepted of [1, 2, 3]) {
+      const call = backend.get('key', { deadlineMs: SHORT_MS });
+      await expect(call).rejects.toMatchObject({ code: 'deadline' });
+      expect(server.accepted).toBe(accepted);
+    }
+    await until('they are closed', () => server.open.size === 0);
+  },
+);
+
+it.each(['http', 'https'])(
+  'a client that is closed while it connects leaves no connection behind (regression: over %s it stayed open)',
+  async (scheme) => {
+    const { server, backend } = await connected(saysNothing, scheme);
+    const call = backend.get('key').catch(({ code }: { readonly code: string }) => code);
+    await backend.close();
+    expect(await call).toBe('closed');
+    await until('it has connected', () => server.accepted === 1);
+    await until('it is closed', () => server.open.size === 0);
+  },
+);
+
+it('a handshake that is not answered is begun anew while a call waits (regression: it was waited for for ever)', async () => {
+  const often = { keepAliveTimeMs: SHORT_MS, keepAliveTimeoutMs: SHORT_MS };
+  const { server, backend } = await connected(saysNothing, 'https', often);
+  const call = backend.get('key').catch(({ code }: { readonly code: string }) => code);
+  await until('it has tried again', () => server.accepted > 1);
+  await backend.close();
+  expect(await call).toMatch(/closed|unavailable/);
 });
