@@ -29,7 +29,15 @@ export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-clus
 export { OwnCluster } from './clustermesh/own-cluster.ts';
 export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';
 // ── What they feed: a datapath, and recording ones ─────────────────────────────────────────────────────────
-export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';
+export type {
+  ConnectDatapathOptions,
+  Datapath,
+  DatapathConnection,
+  DatapathContent,
+  DatapathEngines,
+  DatapathSyncOutcome,
+  ServiceHandler,
+} from './datapath/datapath.ts';
 export { connectDatapath } from './datapath/datapath.ts';
 export type { IPCacheRecord, NodeRecord, ServiceRecord } from './datapath/recording.ts';
 export {

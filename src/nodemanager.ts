@@ -24,6 +24,7 @@ export type {
   HandlerStatus,
   NodeCall,
   NodeHandler,
+  SweepOutcome,
 } from './nodemanager/node-handler.ts';
 export type { NodeIDPair } from './nodemanager/node-ids.ts';
 export { MAX_NODE_ID, NodeIDs, NodeIDsExhaustedError } from './nodemanager/node-ids.ts';

@@ -188,6 +188,7 @@ describe("the package's entry is enough", () => {
     expect(told.splice(0)).toEqual([
       'configuration',
       'add',
+      'synced',
       'change',
       'change',
       'synced',

@@ -1,11 +1,16 @@
+import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import type { IPCacheListener } from '../ipcache/types.ts';
+import type { IPCacheEntry, IPCacheListener } from '../ipcache/types.ts';
+import type { Node } from '../nodemanager/node.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { NodeSubscribeOptions } from '../nodemanager/node-manager-options.ts';
-import type { ServiceListener } from '../servicecache/events.ts';
+import type { AnnouncedService } from '../servicecache/announcement.ts';
+import type { ServiceEvent, ServiceListener } from '../servicecache/events.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
+import { formatServiceID } from '../servicecache/service-id.ts';
+import { PREFIXES, type ReconciledListener, Reconciler, SERVICES } from './reconciler.ts';
 
 /** Carries services into a datapath: the same contract as any listener of the service cache. */
 export type ServiceHandler = ServiceListener;
@@ -23,20 +28,115 @@ export interface Datapath {
 export interface DatapathEngines {
   readonly ipcache: Pick<IPCache, 'subscribe'>;
   readonly services: Pick<ServiceCache, 'subscribe'>;
-  readonly nodes: Pick<NodeManager, 'subscribe'>;
+  readonly nodes: Pick<NodeManager, 'subscribe' | 'sweep'>;
+}
+
+/** What a device has from before, as it was last told. */
+export interface DatapathContent {
+  /** Entries by prefix, written as in `IPCacheChange`: `10.1.2.3/32`. */
+  readonly ipcache?: Iterable<readonly [prefix: string, entry: IPCacheEntry]> | undefined;
+  readonly services?: Iterable<AnnouncedService> | undefined;
+  readonly nodes?: Iterable<Node> | undefined;
+}
+
+/** Options of {@link connectDatapath}. */
+export interface ConnectDatapathOptions {
+  /** What the device has already; by default nothing. Is read once, before the first call. */
+  readonly had?: DatapathContent | undefined;
+  /** Receives what the device throws when what is stale is deleted from it: engines do not make those calls. */
+  readonly onListenerFault?: FaultListener | undefined;
+}
+
+/**
+ * `synced`: the device has what the engines have, but for nodes whose call has failed and is repeated. `ended`: the
+ * connection, the node manager or, by a fault in its replay, a part of it came to an end before.
+ */
+export type DatapathSyncOutcome = 'synced' | 'ended';
+
+/** Ends the connection: call it. Idempotent; leaves the datapath as it is. */
+export interface DatapathConnection extends Unsubscribe {
+  /** Resolves once the inputs are complete and what was stale has been deleted. Is never rejected. */
+  readonly synced: Promise<DatapathSyncOutcome>;
 }
 
 /**
  * Connects a datapath to the engines: each part receives what is there, then every change. Nodes come first, so that
  * the tunnels are there to which entries and backends point. Ending it leaves the datapath as it is.
+ *
+ * What the device `had` (SEMANTICS 9): what is equal is not written again; what differs comes as a change whose `old` is
+ * what it had; what is not there is deleted once the inputs are complete, in a microtask
+ * after `markSynced` of `services`: services first, nodes last.
  */
-export function connectDatapath(datapath: Datapath, engines: DatapathEngines): Unsubscribe {
-  const subscriptions = [
-    datapath.nodes && engines.nodes.subscribe(datapath.nodes, datapath.nodeOptions),
-    datapath.ipcache && engines.ipcache.subscribe(datapath.ipcache),
-    datapath.services && engines.services.subscribe(datapath.services),
-  ];
-  return unsubscribeOnce(() => {
-    for (const unsubscribe of subscriptions.toReversed()) unsubscribe?.();
+export function connectDatapath(
+  datapath: Datapath,
+  engines: DatapathEngines,
+  { had = {}, onListenerFault }: ConnectDatapathOptions = {},
+): DatapathConnection {
+  const guard = new CallbackGuard(onListenerFault);
+  const { nodes, ipcache, services } = datapath;
+  const endNodes = nodes && engines.nodes.subscribe(nodes, { ...datapath.nodeOptions, had: had.nodes });
+  const parts = [
+    ipcache && connectIPCache(ipcache, engines.ipcache, had.ipcache, guard),
+    services && connectServices(services, engines.services, had.services, guard),
+  ].filter((part) => part !== undefined);
+  let isOver = false;
+  let goOn = (): void => {};
+  const isTime = new Promise<void>((resolve) => {
+    goOn = resolve;
   });
+  const endInputs = engines.services.subscribe({ onEvents: () => {}, onInputsComplete: () => goOn() });
+  const end = unsubscribeOnce(() => {
+    isOver = true;
+    endInputs();
+    for (const part of parts.toReversed()) part.end();
+    endNodes?.();
+    goOn();
+  });
+  const sweep = async (): Promise<DatapathSyncOutcome> => {
+    if (isOver) return 'ended';
+    endInputs();
+    for (const part of parts.toReversed()) part.sweep();
+    const outcome = nodes && !isOver ? await engines.nodes.sweep(nodes) : 'swept';
+    return isOver || outcome === 'ended' || parts.some(({ ended }) => ended) ? 'ended' : 'synced';
+  };
+  return Object.assign(end, { synced: isTime.then(sweep) });
+}
+
+/** What both kinds of {@link Reconciler} are. */
+type Part = Pick<Reconciler<unknown, unknown>, 'ended' | 'sweep' | 'end'>;
+
+function connectIPCache(
+  listener: IPCacheListener,
+  engine: DatapathEngines['ipcache'],
+  had: DatapathContent['ipcache'] = [],
+  guard: CallbackGuard,
+): Part {
+  return new Reconciler(PREFIXES, had, listener, guard).connect((part) =>
+    engine.subscribe({
+      onChanges: (changes) => part.onChanges(changes),
+      onSynced: () => listener.onSynced?.(),
+      onEnded: () => part.onEnded(),
+    }),
+  );
+}
+
+function connectServices(
+  handler: ServiceHandler,
+  engine: DatapathEngines['services'],
+  had: DatapathContent['services'] = [],
+  guard: CallbackGuard,
+): Part {
+  const byID = [...had].map((announced) => [formatServiceID(announced.service.id), announced] as const);
+  const listener: ReconciledListener<ServiceEvent> = {
+    onChanges: (events) => handler.onEvents(events),
+    onEnded: () => handler.onEnded?.(),
+  };
+  return new Reconciler(SERVICES, byID, listener, guard).connect((part) =>
+    engine.subscribe({
+      onEvents: (events) => part.onChanges(events),
+      onSynced: () => handler.onSynced?.(),
+      onEnded: () => part.onEnded(),
+      onInputsComplete: () => handler.onInputsComplete?.(),
+    }),
+  );
 }

@@ -65,7 +65,8 @@ export type NodeRecord =
   | { readonly kind: 'update'; readonly old: Node; readonly node: Node }
   | { readonly kind: 'delete'; readonly node: Node }
   | { readonly kind: 'validate'; readonly node: Node }
-  | { readonly kind: 'configuration'; readonly configuration: NodeConfiguration };
+  | { readonly kind: 'configuration'; readonly configuration: NodeConfiguration }
+  | { readonly kind: 'synced' };
 
 /** Passes what it receives on, in order, to `record`: a list, a log, a monitor. Keeps nothing. */
 export class RecordingNodeHandler implements NodeHandler {
@@ -95,5 +96,9 @@ export class RecordingNodeHandler implements NodeHandler {
 
   nodeConfigurationChanged(configuration: NodeConfiguration): void {
     this.#record({ kind: 'configuration', configuration });
+  }
+
+  onSynced(): void {
+    this.#record({ kind: 'synced' });
   }
 }

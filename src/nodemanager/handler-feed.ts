@@ -2,7 +2,7 @@ import type { DeliveryQueue } from '../base/delivery-queue.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import { type Attempt, HandlerCalls, type HandlerCallsOptions } from './handler-calls.ts';
 import type { Node } from './node.ts';
-import type { HandlerFailure, HandlerStatus, NodeHandler } from './node-handler.ts';
+import type { HandlerFailure, HandlerStatus, NodeHandler, SweepOutcome } from './node-handler.ts';
 import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
 
 /**
@@ -22,8 +22,16 @@ export interface HandlerFeedOptions extends Omit<HandlerCallsOptions, 'resume'> 
   /** Every handler call runs in here, so that no call ever starts inside another one. */
   readonly deliveries: DeliveryQueue;
   readonly concurrency: number;
+  /** What the handler has already. */
+  readonly had?: Iterable<Node> | undefined;
   /** The lane has applied something, or is gone. */
   onProgress(lane: NodeLane): void;
+}
+
+/** Waits until a call for each of the lanes has ended, in whatever way. */
+interface AttemptWaiter {
+  readonly lanes: Set<NodeLane>;
+  readonly done: (outcome: SweepOutcome) => unknown;
 }
 
 /**
@@ -38,6 +46,9 @@ export class HandlerFeed {
   readonly #lanes = new Map<string, NodeLane>();
   /** Lanes that wait for their turn, in order. */
   readonly #ready = new Set<NodeLane>();
+  /** What the handler had, by full name, as far as no change of it was taken yet. */
+  readonly #had: Map<string, Node>;
+  readonly #attemptWaiters = new Set<AttemptWaiter>();
   /** The configuration that the handler has not taken yet. */
   #configuration: NodeConfiguration | undefined;
   readonly #configuring: Attempt = { failures: 0, error: undefined, timer: undefined };
@@ -45,7 +56,8 @@ export class HandlerFeed {
   constructor(handler: NodeHandler, options: HandlerFeedOptions) {
     this.handler = handler;
     this.#options = options;
-    const { clock, random, onFault } = options;
+    const { clock, random, onFault, had = [] } = options;
+    this.#had = new Map(Array.from(had, (node) => [node.fullName, node]));
     this.#calls = new HandlerCalls(handler, { clock, random, onFault, resume: () => this.#resume() });
   }
 
@@ -62,7 +74,7 @@ export class HandlerFeed {
     return this.#lanes.get(node);
   }
 
-  // The next three are called within a delivery.
+  // The next five are called within a delivery.
 
   /** Takes a change. `old` is the `target` of the change of that node before. */
   change(node: string, old: Node | undefined, target: Node | undefined, revision: number): void {
@@ -74,15 +86,30 @@ export class HandlerFeed {
       this.#startWhatMay();
       return;
     }
-    const step = stepBetween(old, target);
+    const has = old ?? this.#had.get(node);
+    this.#had.delete(node);
+    const step = stepBetween(has, target);
     if (step === undefined) return;
     if (!this.#mayStart()) {
-      const waiting = this.#addLane(node, old);
+      const waiting = this.#addLane(node, has);
       waiting.retarget(target, revision);
       this.#ready.add(waiting);
       return;
     }
-    this.#callDirectly(step, node, old, revision);
+    this.#callDirectly(step, node, has, revision);
+  }
+
+  /** The replay is through. */
+  replayed(): void {
+    this.#whenAttempted((outcome) => {
+      if (outcome === 'swept') this.#options.deliveries.guard.call(() => this.handler.onSynced?.());
+    });
+  }
+
+  /** Deletes what the handler had and no change has named; then calls `done` as {@link HandlerFeed.replayed} does. */
+  sweep(revision: number, done: (outcome: SweepOutcome) => void): void {
+    for (const [node, had] of this.#had) this.change(node, had, undefined, revision);
+    this.#whenAttempted(done);
   }
 
   /** Asks the handler to validate what it has of a node; nothing while a call for the node is under way or waits. */
@@ -123,6 +150,8 @@ export class HandlerFeed {
       lane.timer?.cancel();
       this.#options.onProgress(lane.settled());
     }
+    for (const { done } of this.#attemptWaiters) done('ended');
+    this.#attemptWaiters.clear();
     for (const node of known) if (node !== undefined) this.#calls.deleteFinally(node);
   }
 
@@ -183,6 +212,12 @@ export class HandlerFeed {
 
   /** Call within a delivery. */
   #startWhatMay(): void {
+    this.#endWaits(); // before others start, which they do not wait for
+    this.#startNodes();
+    this.#endWaits();
+  }
+
+  #startNodes(): void {
     if (this.#calls.running === 0) this.#startConfiguration();
     for (const lane of this.#ready) {
       if (this.stopped || !this.#mayStart()) return;
@@ -220,8 +255,31 @@ export class HandlerFeed {
     );
   }
 
+  /** Calls `done` within a delivery, once each lane has made a call, or has none to make. One that failed has. */
+  #whenAttempted(done: AttemptWaiter['done']): void {
+    if (this.stopped) {
+      done('ended');
+      return;
+    }
+    const lanes = new Set([...this.#lanes.values()].filter(({ failures }) => failures === 0));
+    this.#attemptWaiters.add({ lanes, done });
+    this.#endWaits();
+  }
+
+  #attempted(lane: NodeLane): void {
+    for (const { lanes } of this.#attemptWaiters) lanes.delete(lane);
+  }
+
+  #endWaits(): void {
+    for (const waiter of this.#attemptWaiters) {
+      if (waiter.lanes.size > 0 || !this.#attemptWaiters.delete(waiter)) continue;
+      waiter.done('swept');
+    }
+  }
+
   #succeeded(lane: NodeLane, step: NodeStep): void {
     lane.succeeded(step);
+    this.#attempted(lane);
     if (lane.nextStep() === undefined) this.#settle(lane);
     else {
       this.#ready.add(lane);
@@ -231,11 +289,13 @@ export class HandlerFeed {
 
   #failed(lane: NodeLane, step: NodeStep, error: unknown): void {
     lane.failed(step);
+    this.#attempted(lane);
     this.#calls.retry(lane, step.call, lane.node, error, () => this.#ready.add(lane));
   }
 
   #settle(lane: NodeLane): void {
     this.#lanes.delete(lane.node);
+    this.#attempted(lane);
     this.#options.onProgress(lane.settled());
   }
 }

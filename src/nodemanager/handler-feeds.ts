@@ -4,10 +4,11 @@ import type { CallbackGuard } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { NodeConfiguration } from './address-claims.ts';
-import { type AnnouncedNode, HandlerFeed } from './handler-feed.ts';
+import { type AnnouncedNode, DEFAULT_CONCURRENCY, HandlerFeed } from './handler-feed.ts';
 import type { Node } from './node.ts';
-import type { HandlerFault, HandlerStatus, NodeHandler } from './node-handler.ts';
+import type { HandlerFault, HandlerStatus, NodeHandler, SweepOutcome } from './node-handler.ts';
 import type { NodeLane } from './node-lane.ts';
+import type { NodeSubscribeOptions } from './node-manager-options.ts';
 
 /** What the feeds need from around them. */
 export interface HandlerFeedsOptions {
@@ -57,11 +58,15 @@ export class HandlerFeeds {
   }
 
   /** Adds a handler: configuration first, then every node. A handler that is here already starts anew. */
-  subscribe(handler: NodeHandler, concurrency: number, start: () => FeedStart): Unsubscribe {
+  subscribe(
+    handler: NodeHandler,
+    { concurrency = DEFAULT_CONCURRENCY, had }: NodeSubscribeOptions,
+    start: () => FeedStart,
+  ): Unsubscribe {
     const { clock, random, onFault } = this.#options;
     const onProgress = (lane: NodeLane): void => this.#progress(lane);
     const feed = new HandlerFeed(handler, {
-      ...{ clock, random, onFault, onProgress, concurrency },
+      ...{ clock, random, onFault, onProgress, concurrency, had },
       deliveries: this.#deliveries,
     });
     this.#subscriptions.get(handler)?.();
@@ -112,6 +117,17 @@ export class HandlerFeeds {
     });
   }
 
+  /** Deletes what a handler had and that is not announced: within a delivery, after its replay. */
+  sweep(handler: NodeHandler, revision: number): Promise<SweepOutcome> {
+    return new Promise((resolve) => {
+      this.#deliveries.run(() => {
+        const feed = this.#feeds.current.find((each) => each.handler === handler);
+        if (feed === undefined) resolve('ended');
+        else feed.sweep(revision, resolve);
+      });
+    });
+  }
+
   /** Ends every subscription; handlers are called to delete `remove` before. Waiters resolve to `closed`. */
   stop(remove: readonly AnnouncedNode[]): void {
     for (const waiter of this.#waiters) waiter.resolve('closed');
@@ -145,7 +161,9 @@ function replay({
 }: FeedStart): IterableIterator<(feed: HandlerFeed) => void> {
   const steps = [(feed: HandlerFeed): void => feed.configure(configuration)];
   for (const { fullName, announced } of nodes) {
+    if (announced === undefined) continue; // held back: until it is announced, a handler keeps what it had
     steps.push((feed) => feed.change(fullName, undefined, announced, revision));
   }
+  steps.push((feed) => feed.replayed());
   return steps.values();
 }

@@ -1,4 +1,5 @@
 import type { Failure } from '../base/failure.ts';
+import type { ListenerResult } from '../base/subscription.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import type { Node } from './node.ts';
 
@@ -36,7 +37,18 @@ export interface NodeHandler {
    * meanwhile, and none starts until it has succeeded.
    */
   nodeConfigurationChanged?(configuration: NodeConfiguration, signal: AbortSignal): HandlerResult;
+  /**
+   * The replay is complete: for each node known at the subscription a call has succeeded, or failed once and is repeated;
+   * no failing node is waited for. Not awaited; what it throws is counted (`callbackFaults`).
+   */
+  onSynced?(): ListenerResult;
 }
+
+/**
+ * `swept`: a call has been made for every node that the handler lacked, had in another version, or had without need; those
+ * that failed are repeated. `ended`: its subscription, or the manager, has ended before.
+ */
+export type SweepOutcome = 'swept' | 'ended';
 
 /** The calls of a {@link NodeHandler}. */
 export type NodeCall = 'add' | 'update' | 'delete' | 'validate' | 'configuration';

@@ -2,6 +2,7 @@ import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { Source } from '../identity/source.ts';
 import type { NodeConfiguration } from './address-claims.ts';
+import type { Node } from './node.ts';
 import type { NodeIPCache } from './node-addresses.ts';
 import type { HandlerFault } from './node-handler.ts';
 
@@ -37,6 +38,11 @@ export interface NodeManagerOptions extends Partial<NodeConfiguration> {
 export interface NodeSubscribeOptions {
   /** Asynchronous calls that may run at a time, each for another node; 16 by default. */
   readonly concurrency?: number | undefined;
+  /**
+   * What it has already: an equal node is not added again, one that differs is updated, and one that is not there is
+   * deleted by `sweep`. By default nothing.
+   */
+  readonly had?: Iterable<Node> | undefined;
 }
 
 /** Which claims to withdraw: all of a source, or those of one cluster's nodes. */

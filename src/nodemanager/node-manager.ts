@@ -1,5 +1,14 @@
 import { Map as ImmutableMap } from 'immutable';
-import { checkArguments, FUNCTION, NUMBER, OBJECT, objectWith, optional, TEXT } from '../base/arguments.ts';
+import {
+  checkArguments,
+  FUNCTION,
+  ITERABLE,
+  NUMBER,
+  OBJECT,
+  objectWith,
+  optional,
+  TEXT,
+} from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Random } from '../base/clock.ts';
 import { CallbackGuard } from '../base/guard.ts';
@@ -10,13 +19,12 @@ import type { NodeName } from '../net/cluster-node.ts';
 import type { Decoded } from '../net/fields.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import { BackgroundValidation } from './background-validation.ts';
-import { DEFAULT_CONCURRENCY } from './handler-feed.ts';
 import { type AppliedOutcome, HandlerFeeds } from './handler-feeds.ts';
 import type { Node } from './node.ts';
 import { NodeAddresses } from './node-addresses.ts';
 import { type NodeCheckpoint, nodesOfCheckpoint, specOfPlainNode } from './node-checkpoint.ts';
 import { NodeEntry } from './node-entry.ts';
-import type { NodeHandler } from './node-handler.ts';
+import type { NodeHandler, SweepOutcome } from './node-handler.ts';
 import {
   configurationOf,
   type NodeManagerOptions,
@@ -170,16 +178,21 @@ export class NodeManager {
    * Adds a handler: it receives the configuration, `nodeAdd` for every node that is announced, then every change.
    * Subscribing one that is subscribed already starts it anew. On a closed manager it is never called.
    */
-  subscribe(
-    handler: NodeHandler,
-    { concurrency = DEFAULT_CONCURRENCY }: NodeSubscribeOptions = {},
-  ): Unsubscribe {
+  subscribe(handler: NodeHandler, options: NodeSubscribeOptions = {}): Unsubscribe {
     if (this.#closed) return unsubscribeOnce(() => {});
-    return this.#feeds.subscribe(handler, concurrency, () => ({
+    return this.#feeds.subscribe(handler, options, () => ({
       configuration: this.configuration,
       nodes: this.#nodes.entries(),
       revision: this.#revision,
     }));
+  }
+
+  /**
+   * Deletes from a handler the nodes that it `had` and that are not announced: call it once the inputs are complete.
+   * Resolves when everything was given to the handler. No failing call is waited for; it is repeated.
+   */
+  sweep(handler: NodeHandler): Promise<SweepOutcome> {
+    return this.#closed ? Promise.resolve('ended') : this.#feeds.sweep(handler, this.#revision);
   }
 
   /**
@@ -409,8 +422,9 @@ checkArguments(NodeManager, {
       nodeUpdate: FUNCTION,
       nodeDelete: FUNCTION,
     }),
-    options: optional(objectWith({ concurrency: optional(NUMBER) })),
+    options: optional(objectWith({ concurrency: optional(NUMBER), had: optional(ITERABLE) })),
   },
+  sweep: { handler: OBJECT },
   startValidation: { baseMs: optional(NUMBER) },
   get: { fullName: TEXT },
   exists: { fullName: TEXT },

@@ -32,6 +32,7 @@ it('a datapath is told what is known, nodes first, then every change, until it i
   expect(told.splice(0)).toEqual([
     'node configuration',
     'node add',
+    'node synced',
     'upsert 10.0.0.1/32',
     'ipcache synced',
     'service update',
@@ -57,5 +58,5 @@ it('what a datapath leaves out it is not told', () => {
   connectDatapath({ nodes }, { nodes: manager, ipcache, services: cacheOf() });
   manager.nodeUpdated(node('a'));
   manager.nodeDeleted({ cluster: 'east', name: 'a', source: 'kvstore' });
-  expect(told).toEqual(['configuration', 'add', 'delete']);
+  expect(told).toEqual(['configuration', 'synced', 'add', 'delete']);
 });

@@ -6,7 +6,7 @@ import { addresses, fresh, node } from './support/node-fixtures.ts';
 function recorder(): { readonly handler: RecordingNodeHandler; take(): string[] } {
   const words: string[] = [];
   const handler = new RecordingNodeHandler((record: NodeRecord) => {
-    if (record.kind !== 'configuration') words.push(`${record.kind} ${record.node.name}`);
+    if ('node' in record) words.push(`${record.kind} ${record.node.name}`);
   });
   return { handler, take: () => words.splice(0) };
 }
@@ -288,14 +288,14 @@ describe('a handler', () => {
     const order: string[] = [];
     manager.subscribe(
       new RecordingNodeHandler((record) => {
-        if (record.kind === 'configuration') return;
+        if (!('node' in record)) return;
         order.push(`first: ${record.kind} ${record.node.bootID}`);
         if (record.kind === 'add') manager.nodeUpdated(node('a', { bootID: '2' }));
       }),
     );
     manager.subscribe(
       new RecordingNodeHandler((record) => {
-        if (record.kind !== 'configuration') order.push(`second: ${record.kind} ${record.node.bootID}`);
+        if ('node' in record) order.push(`second: ${record.kind} ${record.node.bootID}`);
       }),
     );
     manager.nodeUpdated(node('a', { bootID: '1' }));

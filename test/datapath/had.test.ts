@@ -1,0 +1,279 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { DatapathEngines } from '../../src/datapath/datapath.ts';
+import { connectDatapath } from '../../src/datapath/datapath.ts';
+import { RecordingNodeHandler } from '../../src/datapath/recording.ts';
+import type { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import { apply as applyToPrefixes, history as prefixHistory } from '../ipcache/support/operations.ts';
+import { DeferredHandler, settled } from '../nodemanager/support/deferred-handler.ts';
+import { addresses, fresh, node } from '../nodemanager/support/node-fixtures.ts';
+import { apply as applyToNodes, history as nodeHistory } from '../nodemanager/support/operations.ts';
+import { apply as applyToServices, history as serviceHistory } from '../servicecache/support/operations.ts';
+import { cacheOf, service, slice } from '../servicecache/support/scene.ts';
+import { Device } from './support/device.ts';
+
+const identity = { identity: 7, source: 'kvstore' } as const;
+
+interface Engines extends DatapathEngines {
+  readonly ipcache: IPCache;
+  readonly services: ServiceCache;
+  readonly nodes: NodeManager;
+}
+
+function engines(): Engines {
+  const { manager: nodes, ipcache } = fresh();
+  return { ipcache, nodes, services: cacheOf() };
+}
+
+/** What a new device is told. */
+function dump(all: Engines): readonly string[] {
+  const device = new Device();
+  connectDatapath(device.datapath, all)();
+  return device.view();
+}
+
+/** Writes to any of the engines, in any order. */
+const writes = fc
+  .array(
+    fc.oneof(
+      prefixHistory.map((script) =>
+        script.map(
+          (op) =>
+            ({ ipcache }: Engines) =>
+              applyToPrefixes(ipcache, op),
+        ),
+      ),
+      serviceHistory.map((script) =>
+        script.map(
+          (op) =>
+            ({ services }: Engines) =>
+              applyToServices(services, op),
+        ),
+      ),
+      nodeHistory.map((script) =>
+        script.map(
+          (op) =>
+            ({ nodes, ipcache }: Engines) =>
+              applyToNodes({ manager: nodes, ipcache }, op),
+        ),
+      ),
+    ),
+    { maxLength: 2 },
+  )
+  .map((scripts) => scripts.flat());
+
+function write(all: Engines, script: readonly ((all: Engines) => unknown)[]): void {
+  for (const each of script) each(all);
+}
+
+describe('a device that had something before', () => {
+  it('has after synced what the engines have, and was told nothing that it had', async () => {
+    await fc.assert(
+      fc.asyncProperty(writes, writes, writes, writes, async (earlier, before, meanwhile, after) => {
+        const previous = new Device();
+        const former = engines();
+        write(former, earlier);
+        connectDatapath(previous.datapath, former);
+
+        const all = engines();
+        write(all, before);
+        const device = new Device(previous);
+        const connection = connectDatapath(device.datapath, all, { had: previous.content });
+        write(all, meanwhile);
+        all.services.markSynced();
+        write(all, after);
+        expect(await connection.synced).toBe('synced');
+        expect(device.view()).toEqual(dump(all));
+        write(all, earlier);
+        expect(device.view()).toEqual(dump(all));
+        expect(device.complaints).toEqual([]);
+      }),
+    );
+  });
+
+  it('keeps what nobody has said yet until the inputs are complete: services go first, nodes last', async () => {
+    const former = engines();
+    for (const name of ['equal', 'other', 'stale']) former.nodes.nodeUpdated(node(name, { bootID: '1' }));
+    for (const ip of ['10.0.0.1', '10.0.0.2', '10.0.0.3']) former.ipcache.upsert(ip, identity);
+    former.services.updateService(service());
+    former.services.updateEndpoints(slice('checkout', ['10.0.0.5']));
+    const previous = new Device();
+    connectDatapath(previous.datapath, former);
+
+    const all = engines();
+    all.nodes.nodeUpdated(node('equal', { bootID: '1' }));
+    all.ipcache.upsert('10.0.0.1', identity);
+    const device = new Device(previous);
+    const { synced } = connectDatapath(device.datapath, all, { had: previous.content });
+    all.nodes.nodeUpdated(node('other', { bootID: '2' }));
+    all.ipcache.upsert('10.0.0.2', { ...identity, identity: 8 });
+    await settled();
+    expect(device.takeTold()).toEqual(['change east/other', 'change 10.0.0.2/32']);
+    all.services.markSynced();
+    expect(device.takeTold()).toEqual([]);
+    expect(await synced).toBe('synced');
+    expect(device.takeTold()).toEqual(['delete shop/checkout', 'delete 10.0.0.3/32', 'delete east/stale']);
+    expect(device.complaints).toEqual([]);
+  });
+
+  it('tells a callback of the sweep what it writes after the sweep, not within it', async () => {
+    const all = engines();
+    const told: string[] = [];
+    let depth = 0;
+    const former = engines();
+    former.ipcache.upsertMany(['10.0.0.1', '10.0.0.2'], [identity, identity]);
+    const previous = new Device();
+    connectDatapath(previous.datapath, former);
+    const connection = connectDatapath(
+      {
+        ipcache: {
+          onChanges(changes) {
+            depth++;
+            told.push(...changes.map(({ kind, prefix }) => `${depth} ${kind} ${prefix}`));
+            if (changes[0]?.kind === 'delete') all.ipcache.upsert('10.0.0.1', identity);
+            depth--;
+          },
+        },
+      },
+      all,
+      { had: previous.content },
+    );
+    all.services.markSynced();
+    await connection.synced;
+    expect(told).toEqual(['1 delete 10.0.0.1/32', '1 delete 10.0.0.2/32', '1 upsert 10.0.0.1/32']);
+  });
+
+  it('is told nothing more after a fault in the sweep, as after one in the replay', async () => {
+    const former = engines();
+    former.ipcache.upsert('10.0.0.1', identity);
+    const previous = new Device();
+    connectDatapath(previous.datapath, former);
+    const all = engines();
+    const faults: unknown[] = [];
+    const told: string[] = [];
+    const fault = new Error('no such map');
+    const { synced } = connectDatapath(
+      {
+        ipcache: {
+          onChanges: ([change]) => {
+            told.push(change?.prefix ?? '');
+            throw fault;
+          },
+          onEnded: () => void told.push('ended'),
+        },
+      },
+      all,
+      { had: previous.content, onListenerFault: (error) => faults.push(error) },
+    );
+    all.services.markSynced();
+    expect(await synced).toBe('ended');
+    all.ipcache.upsert('10.0.0.9', identity);
+    expect([told, faults]).toEqual([['10.0.0.1/32', 'ended'], [fault]]);
+  });
+
+  it.each([
+    ['is disconnected', (_all: Engines, disconnect: () => void) => disconnect()],
+    [
+      'loses the node manager',
+      ({ nodes, services }: Engines) => {
+        nodes.close();
+        services.markSynced();
+      },
+    ],
+  ] as const)('that %s first is not synced, and nothing is deleted', async (_what, happen) => {
+    const previous = new Device();
+    const former = engines();
+    former.nodes.nodeUpdated(node('a'));
+    connectDatapath(previous.datapath, former);
+    const all = engines();
+    const device = new Device(previous);
+    const connection = connectDatapath(device.datapath, all, { had: previous.content });
+    happen(all, connection);
+    expect(await connection.synced).toBe('ended');
+    expect(device.takeTold()).toEqual([]);
+  });
+});
+
+describe('a handler of nodes', () => {
+  it('is synced once each known node was given to it, and waits for none that fails', async () => {
+    const { manager } = fresh();
+    for (const name of ['a', 'b']) manager.nodeUpdated(node(name));
+    const handler = Object.assign(new DeferredHandler(), { onSynced: () => handler.started.push('synced') });
+    manager.subscribe(handler, { concurrency: 1 });
+    expect(handler.take()).toEqual(['add a ']);
+    await handler.fail('a');
+    expect(handler.take()).toEqual(['add b ']);
+    manager.nodeUpdated(node('c'));
+    await handler.succeed('b');
+    expect(handler.take()).toEqual(['synced', 'add c ']);
+  });
+
+  it('that throws at every node is synced all the same', () => {
+    const { manager } = fresh();
+    manager.nodeUpdated(node('a'));
+    let synced = 0;
+    const fail = (): never => {
+      throw new Error('no such device');
+    };
+    manager.subscribe({ nodeAdd: fail, nodeUpdate: fail, nodeDelete: fail, onSynced: () => synced++ });
+    expect(synced).toBe(1);
+  });
+
+  it('keeps what it had of a node that is held back, until that is announced', () => {
+    const told: string[] = [];
+    const former = fresh();
+    const heldBack = node('a', { addresses: addresses('InternalIP:10.0.0.1') });
+    former.manager.nodeUpdated(heldBack);
+    const { manager, ipcache } = fresh();
+    ipcache.upsert('10.0.0.1', { identity: 5, source: 'local' });
+    manager.nodeUpdated(heldBack);
+    const handler = new RecordingNodeHandler(({ kind }) => told.push(kind));
+    manager.subscribe(handler, { had: former.manager.nodes() });
+    ipcache.delete('10.0.0.1', { source: 'local' });
+    expect(told).toEqual(['configuration', 'synced']);
+  });
+
+  it('that cannot delete a stale node is synced all the same, and tries again', async () => {
+    const all = engines();
+    const former = fresh();
+    former.manager.nodeUpdated(node('stale'));
+    const handler = new DeferredHandler();
+    const nodes = [...former.manager.nodes()];
+    const { synced } = connectDatapath({ nodes: handler }, all, { had: { nodes } });
+    all.services.markSynced();
+    await settled();
+    expect(handler.take()).toEqual(['delete stale ']);
+    await handler.fail('stale');
+    expect(await synced).toBe('synced');
+    expect(all.nodes.status().handlers).toMatchObject([{ pending: 1, failing: [{ call: 'delete' }] }]);
+  });
+
+  it('that is disconnected while it deletes a stale node is not synced', async () => {
+    const all = engines();
+    const former = fresh();
+    former.manager.nodeUpdated(node('stale'));
+    const handler = new DeferredHandler();
+    const connection = connectDatapath({ nodes: handler }, all, { had: { nodes: former.manager.nodes() } });
+    all.services.markSynced();
+    await settled();
+    expect(handler.running).toEqual(['delete stale ']);
+    connection();
+    expect(await connection.synced).toBe('ended');
+  });
+
+  it('that fails to change what it had gets it back before anything else', async () => {
+    const { manager, clock } = fresh();
+    const former = fresh();
+    former.manager.nodeUpdated(node('a', { bootID: '1' }));
+    const handler = new DeferredHandler();
+    manager.subscribe(handler, { had: former.manager.nodes() });
+    manager.nodeUpdated(node('a', { bootID: '2' }));
+    await handler.fail('a');
+    manager.nodeUpdated(node('a', { bootID: '3' }));
+    clock.advance(60_000);
+    await handler.succeed('a');
+    expect(handler.take()).toEqual(['update a 1→2', 'update a 2→1', 'update a 1→3']);
+  });
+});
