@@ -1,6 +1,7 @@
 import { Metadata } from '@grpc/grpc-js';
 import { Etcd3 } from 'etcd3';
-import { abortedError, asKvstoreError, KvstoreError } from '../errors.ts';
+import { abortedError, asKvstoreError, deadlineError, KvstoreError } from '../errors.ts';
+import { sharedSignal } from '../shared-signal.ts';
 import type { CallOptions } from '../transport.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import {
@@ -168,8 +169,26 @@ export class EtcdEndpoint {
   async #unary<T>(call: UnaryCall<T>, options: CallOptions = {}): Promise<T> {
     if (options.signal?.aborted === true) throw abortedError();
     const begun = performance.now();
-    const metadata = await this.#authenticated();
+    const metadata = await this.#token(options, begun);
     return this.#send(call, metadata, options, begun);
+  }
+
+  /** {@link #authenticated} within the limits of one call; who shares it goes on waiting. */
+  #token({ signal, deadlineMs }: CallOptions, begun: number): Promise<Metadata> {
+    const token = this.#authenticated();
+    if (this.#auth === undefined) return token;
+    return new Promise((resolve, reject) => {
+      const abort = (): void => reject(abortedError());
+      const cancelDeadline = this.#connection.deadline(this.#limits(deadlineMs, begun), () =>
+        reject(deadlineError()),
+      );
+      sharedSignal(signal)?.addEventListener('abort', abort);
+      const over = (): void => {
+        cancelDeadline();
+        signal?.removeEventListener('abort', abort);
+      };
+      token.then(resolve, reject).finally(over);
+    });
   }
 
   /** @param begun when the call was made, by `performance.now`: its deadline counts from there */

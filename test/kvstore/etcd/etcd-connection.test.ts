@@ -99,3 +99,16 @@ it('a handshake that is not answered is begun anew while a call waits (regressio
   await backend.close();
   expect(await call).toMatch(/closed|unavailable/);
 });
+
+it('a caller that waits for a token keeps its deadline and its signal (regression: both were late by the deadline of the token)', async () => {
+  const auth = { username: 'somebody', password: 'something' };
+  const { backend } = await connected(saysNothing, 'http', { auth });
+  const begun = performance.now();
+  await expect(backend.get('key', { deadlineMs: SHORT_MS })).rejects.toMatchObject({ code: 'deadline' });
+  const controller = new AbortController();
+  const call = backend.get('key', { signal: controller.signal });
+  await sleep(SHORT_MS);
+  controller.abort();
+  await expect(call).rejects.toMatchObject({ code: 'aborted' });
+  expect(performance.now() - begun).toBeLessThan(5_000);
+});
