@@ -138,18 +138,23 @@ export class EtcdStream {
     call: ReturnType<ChannelInterface['createCall']>,
     metadata: Metadata,
     observer: StreamObserver,
-    onStatus: (error: KvstoreError) => void,
+    onStatus: (failure: KvstoreError | undefined) => void,
   ) {
     this.#call = call;
     this.#observer = observer;
+    let isAnswered = false;
     call.start(metadata, {
       onReceiveMetadata: () => {},
-      onReceiveMessage: (message: Buffer) => this.#observer?.onMessage(message),
+      onReceiveMessage: (message: Buffer) => {
+        isAnswered = true;
+        this.#observer?.onMessage(message);
+      },
       onReceiveStatus: (end) => {
         const error = endOf(end);
-        onStatus(error);
         const ended = this.#observer;
         this.#observer = undefined;
+        const isOurs = ended === undefined && isAnswered; // before an answer, nothing shows that the server is there
+        onStatus(isOurs ? undefined : error);
         ended?.onEnd(error);
       },
     });
@@ -322,8 +327,8 @@ export class EtcdConnection {
     if (--this.#active > 0) return;
     clearInterval(this.#watchdog);
     this.#watchdog = undefined;
-    if (error === undefined || !OUT_OF_REACH.has(error.code)) return;
-    this.#giveUp();
+    // Nothing shows that an aborted call has reached the server.
+    if (error?.code === 'aborted' || (error !== undefined && OUT_OF_REACH.has(error.code))) this.#giveUp();
   }
 
   /** With its socket: grpc-js leaves one open on which the server says nothing, secured or not yet. */

@@ -4,7 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
+import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
+import { message, numberField } from '../../../src/kvstore/etcd/proto-writer.ts';
 import { until } from '../support/until.ts';
+import { FakeServer } from './support/fake-server.ts';
 
 /** In it grpc-js would have tried again some four times. */
 const A_WHILE_MS = 1_500;
@@ -91,6 +94,16 @@ it.each(['http', 'https'])(
   },
 );
 
+it('a call that is aborted while it connects leaves no connection behind (regression: it was tried for ever)', async () => {
+  const { server, backend } = await connected(saysNothing, 'http');
+  const controller = new AbortController();
+  const call = backend.get('key', { signal: controller.signal });
+  await until('it has connected', () => server.accepted === 1);
+  controller.abort();
+  await expect(call).rejects.toMatchObject({ code: 'aborted' });
+  await until('it is closed', () => server.open.size === 0);
+});
+
 it('a handshake that is not answered is begun anew while a call waits (regression: it was waited for for ever)', async () => {
   const often = { keepAliveTimeMs: SHORT_MS, keepAliveTimeoutMs: SHORT_MS };
   const { server, backend } = await connected(saysNothing, 'https', often);
@@ -111,4 +124,22 @@ it('a caller that waits for a token keeps its deadline and its signal (regressio
   controller.abort();
   await expect(call).rejects.toMatchObject({ code: 'aborted' });
   expect(performance.now() - begun).toBeLessThan(5_000);
+});
+
+it('keepalives share a connection, with nothing else on it (regression: each made one, and dropped it)', async () => {
+  const clients = new Set<string>();
+  const server = new FakeServer({
+    keepAlive: (call) => {
+      clients.add(call.getPeer());
+      call.on('data', () => call.write(message(numberField(3, 30))));
+    },
+  });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  onTestFinished(() => server.stop());
+  onTestFinished(() => transport.close());
+  for (let i = 0; i < 3; i++) {
+    expect(await transport.keepLeaseAlive('1')).toBe(30);
+    await until('its stream is over', () => transport.streams === 0);
+  }
+  expect(clients.size).toBe(1);
 });
