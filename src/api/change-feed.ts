@@ -1,5 +1,5 @@
 import { assert } from '../base/assert.ts';
-import type { Clock } from '../base/clock.ts';
+import type { Clock, Timer } from '../base/clock.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import type { ReadModel } from './read-model.ts';
@@ -33,6 +33,12 @@ export interface FeedRead {
 /** How many changes are held. */
 const HELD = 65_536;
 
+/** All of them. */
+export const ALL_TYPES: ReadonlySet<ChangeType> = new Set(CHANGE_TYPES);
+
+/** Who waits is woken so long after a change: once for all that happens meanwhile, and all at once, so that they can share. */
+const GATHERED_MS = 50;
+
 /** So many positions are looked at in one read, at most: what bounds its time. */
 const LOOKED_AT = 4_096;
 
@@ -54,8 +60,9 @@ export class ChangeFeed {
   /** For each type, the latest revision of each key that is held. */
   readonly #latest: Readonly<Record<ChangeType, Map<string, number>>>;
   readonly #waiting = new Set<() => void>();
+  readonly #end = new AbortController();
+  #gathering: Timer | undefined;
   #revision = 0;
-  #ended = false;
 
   constructor(model: ReadModel, clock: Clock, capacity: number = HELD) {
     assert(capacity >= 1, 'a feed holds at least one change');
@@ -101,13 +108,13 @@ export class ChangeFeed {
     live = true;
     return unsubscribeOnce(() => {
       for (const unsubscribe of subscriptions) unsubscribe();
-      this.#ended = true;
+      this.#end.abort();
       this.#wake();
     });
   }
 
-  /** At most `limit` changes after `revision`. Empty: there is none, or none among the next 4,096. */
-  read(revision: number, limit: number): FeedRead {
+  /** At most `limit` changes of these types after `revision`. Empty: there is none, or none among the next 4,096. */
+  read(revision: number, limit: number, types: ReadonlySet<ChangeType> = ALL_TYPES): FeedRead {
     const oldest = this.#revision - Math.min(this.#revision, this.#capacity);
     const missed = revision < oldest || revision > this.#revision;
     let at = missed ? this.#revision : revision;
@@ -119,21 +126,26 @@ export class ChangeFeed {
       const type = CHANGE_TYPES[this.#types[slot] ?? 0];
       const key = this.#keys[slot];
       assert(type !== undefined && key !== undefined, 'what is held has a type and a key');
-      if (this.#latest[type].get(key) !== at) continue; // it comes again
+      if (!types.has(type) || this.#latest[type].get(key) !== at) continue; // it comes again
       changes.push({ revision: at, type, key, at: this.#times[slot] ?? 0 });
     }
     return { changes, revision: at, missed };
   }
 
-  /** Resolves once there is a change after `revision`, or the feed has ended, or the signal fires. */
-  async changed(revision: number, signal: AbortSignal): Promise<void> {
-    if (this.#ended || signal.aborted || revision !== this.#revision) return;
+  /**
+   * Resolves once there is a change after `revision`, or the time is over, the feed has ended, or the signal fires. After a
+   * change some more are waited for, for 50 ms.
+   */
+  async changed(revision: number, signal: AbortSignal, withinMs: number): Promise<void> {
+    if (this.ended || signal.aborted || revision !== this.#revision) return;
     await new Promise<void>((resolve) => {
       const wake = (): void => {
         this.#waiting.delete(wake);
+        timer.cancel();
         signal.removeEventListener('abort', wake);
         resolve();
       };
+      const timer = this.#clock.after(withinMs, wake);
       this.#waiting.add(wake);
       signal.addEventListener('abort', wake);
     });
@@ -141,7 +153,12 @@ export class ChangeFeed {
 
   /** Whether it follows no more. */
   get ended(): boolean {
-    return this.#ended;
+    return this.#end.signal.aborted;
+  }
+
+  /** Fires when it has ended. */
+  get end(): AbortSignal {
+    return this.#end.signal;
   }
 
   #add(type: ChangeType, key: string): void {
@@ -152,7 +169,7 @@ export class ChangeFeed {
     this.#times[slot] = this.#clock.wallTime();
     this.#keys[slot] = key;
     this.#latest[type].set(key, revision);
-    if (this.#waiting.size > 0) this.#wake();
+    if (this.#waiting.size > 0) this.#gathering ??= this.#clock.after(GATHERED_MS, () => this.#wake());
   }
 
   /** Makes room: the change that was in the slot is not held any more. */
@@ -164,6 +181,8 @@ export class ChangeFeed {
   }
 
   #wake(): void {
+    this.#gathering?.cancel();
+    this.#gathering = undefined;
     for (const wake of [...this.#waiting]) wake();
   }
 }

@@ -1,7 +1,7 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp, ApiContext } from './api-context.ts';
-import { CHANGE_TYPES, type ChangeType } from './change-feed.ts';
-import { monitorEvents } from './monitor-stream.ts';
+import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from './change-feed.ts';
+import { MonitorParts, monitorEvents } from './monitor-stream.ts';
 import { ProblemError } from './problem.ts';
 import { answers } from './route-parts.ts';
 import { CLUSTERMESH, STATUS } from './schemas.ts';
@@ -102,6 +102,7 @@ const MONITORS = 256;
 /** Adds what is asked of the agent as a whole. */
 export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
   const { model, metrics } = context;
+  const parts = new MonitorParts(context);
   app.openapi(HEALTH, (c) => c.json({ status: 'ok' as const, pid: process.pid }, 200));
   app.openapi(READY, (c) => {
     const blockers = [...context.blockers()];
@@ -133,7 +134,7 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
       throw new ProblemError('too-many', `No more than ${MONITORS} monitors are served at a time.`);
     metrics.monitors++;
     const ended = new AbortController();
-    const events = monitorEvents(context, request, AbortSignal.any([c.req.raw.signal, ended.signal]));
+    const events = monitorEvents(context, parts, request, AbortSignal.any([c.req.raw.signal, ended.signal]));
     return new Response(
       streamOf(events, () => {
         ended.abort();
@@ -145,7 +146,7 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
 }
 
 function typesParameter(text: string | undefined): ReadonlySet<ChangeType> {
-  if (text === undefined) return new Set(CHANGE_TYPES);
+  if (text === undefined) return ALL_TYPES;
   const isType = (word: string): word is ChangeType => CHANGE_TYPES.some((type) => type === word);
   const words = text.split(',');
   const types = words.filter(isType);
@@ -171,8 +172,10 @@ function fromParameter({ instance, feed }: ApiContext, text: string | undefined)
 }
 
 /** A stream that makes a part when the client has taken the one before. */
-function streamOf(parts: AsyncGenerator<string, void, void>, onEnd: () => void): ReadableStream<Uint8Array> {
-  const encoder = new TextEncoder();
+function streamOf(
+  parts: AsyncGenerator<Uint8Array, void, void>,
+  onEnd: () => void,
+): ReadableStream<Uint8Array> {
   let open = true;
   const end = (): void => {
     if (!open) return;
@@ -184,7 +187,7 @@ function streamOf(parts: AsyncGenerator<string, void, void>, onEnd: () => void):
       async pull(controller) {
         try {
           const { done, value } = await parts.next();
-          if (done !== true) return controller.enqueue(encoder.encode(value));
+          if (done !== true) return controller.enqueue(value);
         } catch (error) {
           end();
           throw error;

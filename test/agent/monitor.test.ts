@@ -3,6 +3,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { monitor } from '../../src/agent/monitor.ts';
 import { ApiClient } from '../../src/api/api-client.ts';
 import { ApiServer } from '../../src/api/api-server.ts';
+import { systemClock } from '../../src/base/system-clock.ts';
 import { type TestApp, testApp } from '../api/support/test-app.ts';
 import { until } from '../kvstore/support/until.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
@@ -16,7 +17,7 @@ interface Monitored extends TestApp {
 }
 
 async function monitored(format: 'text' | 'json', from?: string): Promise<Monitored> {
-  const world = testApp();
+  const world = testApp(undefined, undefined, systemClock);
   const socket = join(temporaryFolder({}), 'dpcache.sock');
   const server = new ApiServer({ app: world.app, socket });
   onTestFinished(() => server.stop());

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient, ApiError } from '../../src/api/api-client.ts';
 import { ApiServer, type ApiServerOptions } from '../../src/api/api-server.ts';
+import { systemClock } from '../../src/base/system-clock.ts';
 import { settle } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { type TestApp, testApp } from './support/test-app.ts';
@@ -259,7 +260,7 @@ describe('a monitor over a connection', () => {
   });
 
   it('is told of every change, and of each key once when it was slow', async () => {
-    const world = testApp();
+    const world = testApp(undefined, undefined, systemClock);
     const path = join(temporaryFolder({}), 'dpcache.sock');
     await serve({ socket: path }, world);
     const lines = new ApiClient(path, NEVER).lines('/v1/monitor?types=ip&from=0');
@@ -302,8 +303,47 @@ describe('a monitor over a connection', () => {
     const beat = reader?.read();
     await settle();
     await model.clock.advance(15_000);
-    expect(new TextDecoder().decode((await beat)?.value)).toBe(': still here\n\n');
+    expect(new TextDecoder().decode((await beat)?.value)).toBe(': still here\nid: abc.0\n\n');
     await reader?.cancel();
+  });
+
+  it('sends a heartbeat also while only other things change, and goes on from there', async () => {
+    const { app, model } = testApp();
+    const reader = (await app.request('/v1/monitor?types=node')).body?.getReader();
+    await reader?.read();
+    const beat = reader?.read();
+    for (let i = 1; i <= 15; i++) {
+      model.ipcache.upsert(`10.7.0.${i}`, { identity: i, source: 'k8s' });
+      await settle();
+      await model.clock.advance(1_000);
+    }
+    expect(new TextDecoder().decode((await beat)?.value)).toBe(': still here\nid: abc.15\n\n');
+    await reader?.cancel();
+  });
+
+  it('shares what is written with all that are at the same place', async () => {
+    const { app, model } = testApp();
+    const readers = await Promise.all(
+      Array.from({ length: 20 }, async () => (await app.request('/v1/monitor')).body?.getReader()),
+    );
+    for (const reader of readers) await reader?.read();
+    const parts = readers.map((reader) => reader?.read());
+    await settle();
+    let reads = 0;
+    const { labelsOf } = model;
+    Object.assign(model, {
+      labelsOf: (identity: number) => {
+        reads++;
+        return labelsOf(identity);
+      },
+    });
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
+    await model.clock.advance(50);
+    const texts = await Promise.all(parts.map(async (part) => new TextDecoder().decode((await part)?.value)));
+    expect(new Set(texts).size).toBe(1);
+    expect(texts[0]).toContain('"key":"10.7.7.7/32"');
+    expect(reads).toBe(1);
+    for (const reader of readers) await reader?.cancel();
   });
 
   it('that does not read costs next to nothing, and is let go when it hangs up', async () => {

@@ -71,16 +71,37 @@ describe('a reader of the change feed', () => {
     const feed = new ChangeFeed(model, model.clock);
     const following = feed.follow();
     const signal = new AbortController();
-    const byChange = feed.changed(0, signal.signal);
+    const byChange = feed.changed(0, signal.signal, 1_000);
     model.ipcache.upsert('10.0.0.1', { identity: 1, source: 'k8s' });
+    await model.clock.advance(50);
     await byChange;
-    await feed.changed(0, signal.signal); // at once: there is one
-    const bySignal = feed.changed(1, signal.signal);
+    await feed.changed(0, signal.signal, 1_000); // at once: there is one
+    const byTime = feed.changed(1, signal.signal, 1_000);
+    await model.clock.advance(1_000);
+    await byTime;
+    const bySignal = feed.changed(1, signal.signal, 1_000);
     signal.abort();
     await bySignal;
-    const byEnd = feed.changed(1, new AbortController().signal);
+    const byEnd = feed.changed(1, new AbortController().signal, 1_000);
     following();
     await byEnd;
     expect(feed.ended).toBe(true);
+    expect(model.clock.pending).toBe(0);
+  });
+
+  it('that waits is woken once for what happens within 50 ms, and with all others', async () => {
+    const model = new TestModel();
+    const feed = new ChangeFeed(model, model.clock);
+    feed.follow();
+    const never = new AbortController().signal;
+    const woken: number[] = [];
+    for (let i = 0; i < 3; i++) void feed.changed(0, never, 1_000).then(() => woken.push(feed.revision));
+    for (let i = 1; i <= 5; i++) {
+      model.ipcache.upsert(`10.0.0.${i}`, { identity: i, source: 'k8s' });
+      await model.clock.advance(9);
+    }
+    expect(woken).toEqual([]);
+    await model.clock.advance(5);
+    expect(woken).toEqual([5, 5, 5]);
   });
 });

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { readPage } from '../../src/agent/page-files.ts';
 import { ApiServer } from '../../src/api/api-server.ts';
 import type { PageFile } from '../../src/api/page-routes.ts';
+import { systemClock } from '../../src/base/system-clock.ts';
 import { TestModel } from '../api/support/model.ts';
 import { type TestApp, testApp } from '../api/support/test-app.ts';
 import { until } from '../kvstore/support/until.ts';
@@ -43,7 +44,7 @@ interface Opened extends TestApp {
 
 /** The page of an agent with this model, at a view. Fails the test that sees an error or a request to elsewhere. */
 async function open(hash = '', model = new TestModel().fill()): Promise<Opened> {
-  const world = testApp(model, files);
+  const world = testApp(model, files, systemClock);
   const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: 0 } });
   await server.start();
   const url = server.url ?? '';

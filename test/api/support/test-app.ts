@@ -3,6 +3,7 @@ import { createApp } from '../../../src/api/app.ts';
 import { ChangeFeed } from '../../../src/api/change-feed.ts';
 import { AgentMetrics } from '../../../src/api/metrics.ts';
 import type { PageFile } from '../../../src/api/page-routes.ts';
+import type { Clock } from '../../../src/base/clock.ts';
 import { TestModel } from './model.ts';
 
 /** An API over a {@link TestModel} that holds one thing of every kind. */
@@ -16,14 +17,18 @@ export interface TestApp extends Pick<ApiContext, 'feed'> {
 }
 
 /** Makes one. */
-export function testApp(model: TestModel = new TestModel().fill(), page?: readonly PageFile[]): TestApp {
-  const feed = new ChangeFeed(model, model.clock);
+export function testApp(
+  model: TestModel = new TestModel().fill(),
+  page?: readonly PageFile[],
+  clock: Clock = model.clock,
+): TestApp {
+  const feed = new ChangeFeed(model, clock);
   feed.follow();
   const metrics = new AgentMetrics(model, feed);
   const faults: unknown[] = [];
   const blocking: string[] = [];
   const app = createApp({
-    ...{ model, feed, metrics, clock: model.clock, instance: 'abc', version: '1.2.3', page },
+    ...{ model, feed, metrics, clock, instance: 'abc', version: '1.2.3', page },
     blockers: () => blocking,
     onFault: (error) => faults.push(error),
   });
