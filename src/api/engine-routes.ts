@@ -4,6 +4,7 @@ import type { ApiApp, ApiContext } from './api-context.ts';
 import {
   type IdentityDocument,
   identityDocument,
+  labelTexts,
   type NodeDocument,
   nodeDocument,
   nodeExplanationDocument,
@@ -91,9 +92,9 @@ const GET_IDENTITY = createRoute({
 /** Adds what is asked of services, nodes and identities. */
 export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext): void {
   const { services, nodes, ipcache } = model;
-  const servicePages = new ListPages<ServiceDocument>(clock);
-  const nodePages = new ListPages<NodeDocument>(clock);
-  const identityPages = new ListPages<IdentityDocument>(clock);
+  const servicePages = new ListPages<ServiceDocument>(clock, feed.end, ({ backends }) => 1 + backends.length);
+  const nodePages = new ListPages<NodeDocument>(clock, feed.end);
+  const identityPages = new ListPages<IdentityDocument>(clock, feed.end);
 
   app.openapi(LIST_SERVICES, (c) => {
     const { limit, continue: token, namespace, cluster } = c.req.valid('query');
@@ -156,8 +157,8 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
     }
     const items = filtered([...model.identities()], (known) => {
       if (cluster !== undefined && known.cluster !== cluster) return undefined;
-      const document = identityDocument(known, model);
-      return label === undefined || document.labels.includes(label) ? document : undefined;
+      if (label !== undefined && !labelTexts(known.labels).includes(label)) return undefined;
+      return identityDocument(known, model);
     });
     return c.json({ ...identityPages.begin({ revision: feed.revision, items }, limit) }, 200);
   });

@@ -116,7 +116,7 @@ const LOOKUP_MANY = createRoute({
 /** Adds what is asked of the IPCache. */
 export function addIPRoutes(app: ApiApp, { model, feed, clock }: ApiContext): void {
   const { ipcache } = model;
-  const pages = new ListPages<EntryDocument>(clock);
+  const pages = new ListPages<EntryDocument>(clock, feed.end);
   app.openapi(LIST, (c) => {
     const { limit, continue: token, ...filters } = c.req.valid('query');
     if (token !== undefined) {

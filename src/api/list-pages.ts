@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import type { Clock, Timer } from '../base/clock.ts';
 import { ProblemError } from './problem.ts';
 
 /** A part of a list. */
@@ -34,20 +34,36 @@ const HELD_MS = 60_000;
 /** So many lists are held; the one that waited longest goes. */
 const HELD_LISTS = 32;
 
-/** A page looks at so many items at most: some milliseconds. */
+/** A page looks at so many items at most, or at fewer that weigh as much: some milliseconds. */
 const LOOKED_AT = 10_000;
 
 /**
- * Lists in pages, each list one consistent view of its engine: it is held between its pages, for a minute. Asking for the
+ * Lists in pages, each list one consistent view of its engine: it is held between its pages, for a minute, and let go
+ * then whether or not anybody asks, since it costs what has changed since. Asking for the
  * same page again gives the same page; an older one, and a list that is not held any more, is the problem `expired`.
  */
 export class ListPages<T> {
   readonly #clock: Clock;
   readonly #held = new Map<string, HeldList<T>>();
+  readonly #ended: AbortSignal;
+  readonly #weigh: (item: T) => number;
   #next = 1;
+  #timer: Timer | undefined;
 
-  constructor(clock: Clock) {
+  /** Holds lists until `ended` fires; `weigh` says how many items one is worth. */
+  constructor(clock: Clock, ended: AbortSignal, weigh: (item: T) => number = () => 1) {
     this.#clock = clock;
+    this.#ended = ended;
+    this.#weigh = weigh;
+    ended.addEventListener('abort', () => {
+      this.#held.clear();
+      this.#timer?.cancel();
+    });
+  }
+
+  /** Lists that are held. */
+  get size(): number {
+    return this.#held.size;
   }
 
   /** The first page. */
@@ -73,13 +89,14 @@ export class ListPages<T> {
   #read(name: string, held: HeldList<T>, limit: number): Page<T> {
     const items: T[] = [];
     let done = false;
-    for (let looked = 0; looked < LOOKED_AT && items.length < limit && !done; looked++) {
-      const next = held.listing.items.next();
-      done = next.done === true;
-      if (!done && next.value !== undefined) items.push(next.value);
+    this.#held.delete(name); // also if it fails: the rest of a list that has failed would look like its end
+    for (let looked = 0; looked < LOOKED_AT && items.length < limit && !done; ) {
+      const { done: over, value } = held.listing.items.next();
+      done = over === true;
+      if (over !== true && value !== undefined) items.push(value);
+      looked += over === true || value === undefined ? 1 : this.#weigh(value);
     }
     const { revision } = held.listing;
-    this.#held.delete(name);
     held.page++;
     held.last = { items, revision, ...(!done && { continue: `${name}.${held.page}` }) };
     if (done && held.page === 1) return held.last;
@@ -93,8 +110,17 @@ export class ListPages<T> {
   #expire(): void {
     const now = this.#clock.now();
     for (const [name, { usedAt }] of this.#held) {
-      if (this.#held.size <= HELD_LISTS && now - usedAt < HELD_MS) return;
+      if (this.#held.size <= HELD_LISTS && now - usedAt < HELD_MS) {
+        if (!this.#ended.aborted)
+          this.#timer ??= this.#clock.after(usedAt + HELD_MS - now, () => this.#due());
+        return;
+      }
       this.#held.delete(name);
     }
+  }
+
+  #due(): void {
+    this.#timer = undefined;
+    this.#expire();
   }
 }

@@ -11,6 +11,8 @@ function listing(items: readonly (number | undefined)[]): {
   return { revision: 7, items: items[Symbol.iterator]() };
 }
 
+const NEVER = new AbortController().signal;
+
 function problemOf(use: () => unknown): unknown {
   try {
     use();
@@ -28,7 +30,7 @@ describe('a list in pages', () => {
         fc.integer({ min: 1, max: 4 }),
         fc.boolean(),
         (items, limit, twice) => {
-          const pages = new ListPages<number>(new FakeClock());
+          const pages = new ListPages<number>(new FakeClock(), NEVER);
           let page: Page<number> = pages.begin(listing(items), limit);
           const read = [...page.items];
           while (page.continue !== undefined) {
@@ -46,7 +48,7 @@ describe('a list in pages', () => {
   });
 
   it('looks at no more than 10,000 items for a page, and goes on from there', () => {
-    const pages = new ListPages<number>(new FakeClock());
+    const pages = new ListPages<number>(new FakeClock(), NEVER);
     const page = pages.begin(listing([...new Array<undefined>(10_000).fill(undefined), 5]), 10);
     expect(page.items).toEqual([]);
     expect(pages.next(page.continue ?? '', 10)).toEqual({ items: [5], revision: 7 });
@@ -54,7 +56,7 @@ describe('a list in pages', () => {
 
   it('is held for a minute, and 32 at a time', async () => {
     const clock = new FakeClock();
-    const pages = new ListPages<number>(clock);
+    const pages = new ListPages<number>(clock, NEVER);
     const first = pages.begin(listing([1, 2]), 1).continue ?? '';
     const rest = Array.from({ length: 32 }, () => pages.begin(listing([1, 2]), 1).continue ?? '');
     expect(problemOf(() => pages.next(first, 1))).toMatchObject({
@@ -67,8 +69,47 @@ describe('a list in pages', () => {
     expect(problemOf(() => pages.next(rest[1] ?? '', 1))).toMatchObject({ status: 410 });
   });
 
+  it('is let go after a minute though nobody asks, and with the agent', async () => {
+    const clock = new FakeClock();
+    const ended = new AbortController();
+    const pages = new ListPages<number>(clock, ended.signal);
+    pages.begin(listing([1, 2]), 1);
+    await clock.advance(30_000);
+    const later = pages.begin(listing([1, 2, 3]), 1).continue ?? '';
+    await clock.advance(30_000);
+    expect(pages.size).toBe(1);
+    expect(pages.next(later, 1).items).toEqual([2]);
+    await clock.advance(59_999);
+    expect(pages.size).toBe(1);
+    await clock.advance(1);
+    expect([pages.size, clock.pending]).toEqual([0, 0]);
+    pages.begin(listing([1, 2]), 1);
+    ended.abort();
+    expect([pages.size, clock.pending]).toEqual([0, 0]);
+  });
+
+  it('has shorter pages of what is large', () => {
+    const pages = new ListPages<number>(new FakeClock(), NEVER, (item) => item);
+    const page = pages.begin(listing([6_000, 6_000, 1, 20_000, 1]), 10);
+    expect(page.items).toEqual([6_000, 6_000]);
+    const second = pages.next(page.continue ?? '', 10);
+    expect(second.items).toEqual([1, 20_000]);
+    expect(pages.next(second.continue ?? '', 10)).toEqual({ items: [1], revision: 7 });
+  });
+
+  it('that fails is no shorter list afterwards', () => {
+    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const items = (function* (): Generator<number> {
+      yield 1;
+      throw new Error('bug');
+    })();
+    const token = pages.begin({ revision: 7, items }, 1).continue ?? '';
+    expect(() => pages.next(token, 1)).toThrow('bug');
+    expect(problemOf(() => pages.next(token, 1))).toMatchObject({ status: 410 });
+  });
+
   it.each(['', 'x', '1', '1.x', '99.1'])('has no page %j: 410', (token) => {
-    const pages = new ListPages<number>(new FakeClock());
+    const pages = new ListPages<number>(new FakeClock(), NEVER);
     pages.begin(listing([1, 2, 3]), 1);
     expect(problemOf(() => pages.next(token, 1))).toMatchObject({ status: 410 });
   });
