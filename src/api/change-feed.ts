@@ -37,7 +37,7 @@ const HELD = 65_536;
 export const ALL_TYPES: ReadonlySet<ChangeType> = new Set(CHANGE_TYPES);
 
 /** Who waits is woken so long after a change: once for all that happens meanwhile, and all at once, so that they can share. */
-const GATHERED_MS = 50;
+const GATHERED_MS = 25;
 
 /** So many positions are looked at in one read, at most: what bounds its time. */
 const LOOKED_AT = 4_096;
@@ -134,7 +134,7 @@ export class ChangeFeed {
 
   /**
    * Resolves once there is a change after `revision`, or the time is over, the feed has ended, or the signal fires. After a
-   * change some more are waited for, for 50 ms.
+   * change some more are waited for, for 25 ms.
    */
   async changed(revision: number, signal: AbortSignal, withinMs: number): Promise<void> {
     if (this.ended || signal.aborted || revision !== this.#revision) return;

@@ -30,10 +30,12 @@ export class AgentMetrics {
   readonly #requests: Histogram;
   /** Monitors that are connected. */
   monitors = 0;
+  #scrape = 0;
 
   constructor(model: ReadModel, feed: ChangeFeed) {
     collectDefaultMetrics({ register: this.#registry });
-    for (const description of descriptions(model, feed)) register(this.#registry, description);
+    const scraped = onceAScrape(model, () => this.#scrape);
+    for (const description of descriptions(scraped, feed)) register(this.#registry, description);
     register(this.#registry, {
       name: 'dpcache_api_monitors',
       help: 'Monitors that are connected.',
@@ -61,8 +63,31 @@ export class AgentMetrics {
 
   /** All of it as it is now. Costs a status of each engine: a pass over services and nodes. */
   text(): Promise<string> {
+    this.#scrape++;
     return this.#registry.metrics();
   }
+}
+
+/** What the metrics are read from: each status is asked for once a scrape, however many of them are made of it. */
+type Readings = {
+  readonly [Engine in 'ipcache' | 'services' | 'nodes']: Pick<ReadModel[Engine], 'status'>;
+} & Pick<ReadModel, 'status' | 'rejections'>;
+
+function onceAScrape(model: ReadModel, scrape: () => number): Readings {
+  const once = <T>(read: () => T): (() => T) => {
+    let last: { readonly of: number; readonly value: T } | undefined;
+    return () => {
+      if (last?.of !== scrape()) last = { of: scrape(), value: read() };
+      return last.value;
+    };
+  };
+  return {
+    ipcache: { status: once(() => model.ipcache.status()) },
+    services: { status: once(() => model.services.status()) },
+    nodes: { status: once(() => model.nodes.status()) },
+    status: once(() => model.status()),
+    rejections: () => model.rejections(),
+  };
 }
 
 function register(registry: Registry, { name, help, type, labels = [], samples }: Description): void {
@@ -94,7 +119,7 @@ function one(value: number): readonly Sample[] {
   return [{ value }];
 }
 
-function descriptions(model: ReadModel, feed: ChangeFeed): readonly Description[] {
+function descriptions(model: Readings, feed: ChangeFeed): readonly Description[] {
   return [
     ...ipcacheDescriptions(model),
     ...engineDescriptions(model),
@@ -115,7 +140,7 @@ function descriptions(model: ReadModel, feed: ChangeFeed): readonly Description[
   ];
 }
 
-function ipcacheDescriptions({ ipcache }: ReadModel): readonly Description[] {
+function ipcacheDescriptions({ ipcache }: Readings): readonly Description[] {
   return [
     {
       name: 'dpcache_ipcache_entries',
@@ -174,7 +199,7 @@ function ipcacheDescriptions({ ipcache }: ReadModel): readonly Description[] {
   ];
 }
 
-function engineDescriptions({ ipcache, services, nodes }: ReadModel): readonly Description[] {
+function engineDescriptions({ ipcache, services, nodes }: Readings): readonly Description[] {
   return [
     {
       name: 'dpcache_listener_faults_total',
@@ -240,7 +265,7 @@ function engineDescriptions({ ipcache, services, nodes }: ReadModel): readonly D
   ];
 }
 
-function clusterDescriptions(model: ReadModel): readonly Description[] {
+function clusterDescriptions(model: Readings): readonly Description[] {
   const clusters = function* (
     value: (cluster: ReturnType<ReadModel['status']>['clusters'][number]) => number,
   ) {

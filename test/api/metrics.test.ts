@@ -55,6 +55,23 @@ describe('/metrics', () => {
     expect(series(await metrics(app))).toContain('dpcache_api_monitors 0');
   });
 
+  it('asks each engine once a scrape, and again at the next', async () => {
+    const { app, model } = testApp();
+    const asked: string[] = [];
+    for (const [name, engine] of Object.entries({ ...model, agent: model } as const)) {
+      if (typeof engine !== 'object' || !('status' in engine)) continue;
+      const status = engine.status.bind(engine) as () => never;
+      engine.status = () => {
+        asked.push(name);
+        return status();
+      };
+    }
+    for (let scrape = 1; scrape <= 2; scrape++) {
+      await metrics(app);
+      expect(asked.splice(0).sort()).toEqual(['agent', 'ipcache', 'nodes', 'services']);
+    }
+  });
+
   it('measures the process, too', async () => {
     const text = await metrics(testApp().app);
     for (const name of [
