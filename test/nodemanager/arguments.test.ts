@@ -1,0 +1,48 @@
+import { describe, it } from 'vitest';
+import { NodeIDs } from '../../src/nodemanager/node-ids.ts';
+import type { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import { alone, expectRefused, without } from '../base/support/wrong-arguments.ts';
+import { fresh } from './support/node-fixtures.ts';
+
+type WrongCalls<T> = Partial<Record<keyof T, readonly (readonly unknown[])[]>>;
+
+const HANDLER = { nodeAdd: () => {}, nodeUpdate: () => {}, nodeDelete: () => {} };
+
+const OF_MANAGER: WrongCalls<NodeManager> = {
+  nodeUpdated: [[undefined]],
+  nodeDeleted: [[undefined]],
+  withdraw: [[undefined]],
+  configure: [[undefined]],
+  subscribe: [
+    ...alone(without(HANDLER, 'nodeAdd', 'nodeUpdate', 'nodeDelete')),
+    ...[[{ ...HANDLER, name: 7 }], [HANDLER, 7], [HANDLER, { concurrency: '7' }]],
+  ],
+  startValidation: [['7']],
+  get: [[undefined]],
+  exists: [[undefined]],
+  explain: [[undefined]],
+  clusterSizeDependantInterval: [[undefined]],
+};
+
+const NODE = { fields: { addresses: [] } };
+const NO_NODE = [...without(NODE, 'fields'), { fields: {} }];
+
+const OF_IDS: WrongCalls<NodeIDs> = {
+  restore: [[7]],
+  nodeAdd: alone(NO_NODE),
+  nodeUpdate: NO_NODE.flatMap((wrong) => [
+    [wrong, NODE],
+    [NODE, wrong],
+  ]),
+  nodeDelete: alone(NO_NODE),
+};
+
+describe('an argument that lacks something is refused', () => {
+  it.each(Object.entries(OF_MANAGER))('by a node manager: %s', (method, calls) => {
+    expectRefused(fresh().manager, method, calls);
+  });
+
+  it.each(Object.entries(OF_IDS))('by node ids: %s', (method, calls) => {
+    expectRefused(new NodeIDs(), method, calls);
+  });
+});
