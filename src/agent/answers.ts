@@ -8,6 +8,7 @@ import type {
   ServiceDocument,
 } from '../api/documents.ts';
 import type { ExplainedNodeDocument, ExplainedServiceDocument } from '../api/schemas.ts';
+import { cutText } from '../base/show-value.ts';
 import { reservedIdentityName } from '../identity/numeric-identity.ts';
 import type { DecidingRule } from '../ipcache/types.ts';
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
@@ -21,10 +22,20 @@ export interface Answer {
   readonly lines: readonly string[];
   /** Whether there is what was asked for. */
   readonly found: boolean;
+  /** The keys of what there is, of lists and of what is got by its key. */
+  readonly names?: readonly string[];
+}
+
+/** How an answer is shown to people. */
+export interface View {
+  /** All columns, at their full width. */
+  readonly wide: boolean;
+  /** So many characters fit into a line; default: any. */
+  readonly width?: number | undefined;
 }
 
 /** Something that can be asked of an agent: a running one, or one that ends with the answer. */
-export type Question = (ask: Ask) => Promise<Answer>;
+export type Question = (ask: Ask, view: View) => Promise<Answer>;
 
 /** Filters of a list by the name of the parameter; what is undefined is left out. */
 export type ListFilters = Readonly<Record<string, string | number | undefined>>;
@@ -35,9 +46,26 @@ interface PageDocument<T> {
   readonly continue?: string;
 }
 
-/** Rows as a table, safe for a terminal. */
-export function table(rows: readonly (readonly string[])[]): readonly string[] {
-  return alignColumns(rows.map((row) => row.map(printable)));
+/** Rows as a table, safe for a terminal and, unless it is wide, no wider than that is. */
+export function table(
+  rows: readonly (readonly string[])[],
+  { wide, width = Number.POSITIVE_INFINITY }: View,
+): readonly string[] {
+  const lines = alignColumns(rows.map((row) => row.map(printable)));
+  return wide ? lines : lines.map((line) => cutText(line, width));
+}
+
+/** A table of documents with a column for each of `columns`; those that are wide only in a wide view. */
+interface Column<T> {
+  readonly title: string;
+  readonly cell: (document: T) => string;
+  readonly wide?: true;
+}
+
+function listed<T>(columns: readonly Column<T>[], documents: readonly T[], view: View): readonly string[] {
+  const shown = columns.filter(({ wide }) => view.wide || wide === undefined);
+  const rows = documents.map((document) => shown.map(({ cell }) => cell(document)));
+  return table([shown.map(({ title }) => title), ...rows], view);
 }
 
 /** What to look at where a list is empty. */
@@ -92,19 +120,20 @@ function labelOfText(text: string): { source: string; key: string; value: string
   return { source, key, value };
 }
 
-const PREFIX_HEADER = ['PREFIX', 'IDENTITY', 'HOST', 'KEY', 'SOURCE', 'POD'];
-
-function prefixRow(entry: EntryDocument): readonly string[] {
-  const { prefix, identity, labels, hostIP, encryptKey, source, owner, namespace, podName } = entry;
-  return [
-    prefix,
-    identityCell(identity, labels),
-    hostIP ?? '-',
-    String(encryptKey),
-    owner === undefined ? source : `${source} (${owner})`,
-    podName === undefined && namespace === undefined ? '-' : `${namespace ?? ''}/${podName ?? ''}`,
-  ];
-}
+const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
+  { title: 'PREFIX', cell: ({ prefix }) => prefix },
+  { title: 'IDENTITY', cell: ({ identity, labels }) => identityCell(identity, labels) },
+  { title: 'HOST', cell: ({ hostIP }) => hostIP ?? '-' },
+  { title: 'KEY', cell: ({ encryptKey }) => String(encryptKey) },
+  { title: 'SOURCE', cell: ({ source, owner }) => (owner === undefined ? source : `${source} (${owner})`) },
+  {
+    title: 'POD',
+    cell: ({ namespace, podName }) =>
+      podName === undefined && namespace === undefined ? '-' : `${namespace ?? ''}/${podName ?? ''}`,
+  },
+  { title: 'PORTS', cell: ({ namedPorts = {} }) => portsCell(namedPorts), wide: true },
+  { title: 'LABELS', cell: ({ labels = [] }) => labels.join(' ') || '-', wide: true },
+];
 
 const NO_PREFIX =
   'No prefix is known. What to follow is named with --load, --kvstore or --clustermesh-config; how far it is: dpcache status.';
@@ -119,25 +148,27 @@ function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
 
 /** Visible prefixes in the order of addresses. */
 export function listPrefixes(filters: ListFilters): Question {
-  return async (ask) => {
+  return async (ask, view) => {
     const entries = byPrefix(await listAll<EntryDocument>(ask, '/v1/ipcache', filters));
     const some = Object.values(filters).some((value) => value !== undefined);
     return {
       json: entries,
-      lines: hinted(table([PREFIX_HEADER, ...entries.map(prefixRow)]), some ? 'No prefix is so.' : NO_PREFIX),
+      lines: hinted(listed(PREFIX_COLUMNS, entries, view), some ? 'No prefix is so.' : NO_PREFIX),
       found: true,
+      names: entries.map(({ prefix }) => prefix),
     };
   };
 }
 
 /** What an IP belongs to (the longest prefix that holds it), or what exactly stands behind a CIDR. */
 export function getPrefix(key: string): Question {
-  return async (ask) => {
+  return async (ask, view) => {
     const entry = key.includes('/')
       ? (await listAll<EntryDocument>(ask, '/v1/ipcache', { prefix: key }))[0]
       : await find<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
     if (entry === undefined) return nothing(key);
-    return { json: entry, lines: table([PREFIX_HEADER, prefixRow(entry)]), found: true };
+    const lines = listed(PREFIX_COLUMNS, [entry], view);
+    return { json: entry, lines, found: true, names: [entry.prefix] };
   };
 }
 
@@ -150,52 +181,57 @@ const RULES: Readonly<Record<DecidingRule, string>> = {
 
 /** Every claim on the prefix that {@link getPrefix} finds, strongest first, and the rule that decided. */
 export function explainPrefix(key: string): Question {
-  return async (ask) => {
+  return async (ask, view) => {
     const path = key.split('/').map(encodeURIComponent).join('/');
     const explanation = await find<ExplanationDocument>(ask, `/v1/ipcache/explain/${path}`);
     if (explanation === undefined) return nothing(key);
     const { prefix, decidedBy, claims } = explanation;
-    const rows = claims.map((claim, index) => [
-      index === 0 ? '*' : '',
-      ...prefixRow({ ...claim, prefix: claim.key }),
-    ]);
+    const columns: readonly Column<(typeof claims)[number]>[] = [
+      { title: '', cell: (claim) => (claim === claims[0] ? '*' : '') },
+      { title: 'KEY', cell: ({ key }) => key },
+      ...PREFIX_COLUMNS.slice(1).map((column) =>
+        column.title === 'KEY' ? { ...column, title: 'ENCRYPT' } : column,
+      ),
+    ];
     return {
       json: explanation,
       lines: [
         `${prefix}: the first claim (*) is effective, because ${RULES[decidedBy]}.`,
-        ...table([['', 'KEY', 'IDENTITY', 'HOST', 'ENCRYPT', 'SOURCE', 'POD'], ...rows]),
+        ...listed(columns, claims, view),
       ],
       found: true,
     };
   };
 }
 
-const IDENTITY_HEADER = ['IDENTITY', 'CLUSTER', 'PREFIXES', 'LABELS'];
-
-function identityRow({ identity, cluster, prefixes, labels }: IdentityDocument): readonly string[] {
-  const reserved = reservedIdentityName(identity);
-  return [reserved ?? String(identity), cluster ?? '-', String(prefixes), labels.join(' ') || '-'];
-}
+const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
+  { title: 'IDENTITY', cell: ({ identity }) => reservedIdentityName(identity) ?? String(identity) },
+  { title: 'CLUSTER', cell: ({ cluster }) => cluster ?? '-' },
+  { title: 'PREFIXES', cell: ({ prefixes }) => String(prefixes) },
+  { title: 'LABELS', cell: ({ labels }) => labels.join(' ') || '-' },
+];
 
 /** Identities by number. */
 export function listIdentities(filters: ListFilters): Question {
-  return async (ask) => {
+  return async (ask, view) => {
     const all = await listAll<IdentityDocument>(ask, '/v1/identities', filters);
     const identities = [...all].sort((a, b) => a.identity - b.identity);
     return {
       json: identities,
-      lines: hinted(table([IDENTITY_HEADER, ...identities.map(identityRow)]), 'No identity is known.'),
+      lines: hinted(listed(IDENTITY_COLUMNS, identities, view), 'No identity is known.'),
       found: true,
+      names: identities.map((known) => String(known.identity)),
     };
   };
 }
 
 /** The labels of an identity. */
 export function getIdentity(identity: number): Question {
-  return async (ask) => {
+  return async (ask, view) => {
     const known = await find<IdentityDocument>(ask, `/v1/identities/${identity}`);
     if (known === undefined) return nothing(String(identity));
-    return { json: known, lines: table([IDENTITY_HEADER, identityRow(known)]), found: true };
+    const lines = listed(IDENTITY_COLUMNS, [known], view);
+    return { json: known, lines, found: true, names: [String(known.identity)] };
   };
 }
 
@@ -216,36 +252,41 @@ function portsCell(ports: Readonly<Record<string, string>>): string {
   return named.join(' ') || '-';
 }
 
-const SERVICE_HEADER = ['SERVICE', 'CLUSTER IP', 'PORTS', 'MESH', 'BACKENDS'];
-
-function serviceRow({
-  namespace,
-  name,
-  clusterIPs,
-  ports,
-  backends,
-  ...service
-}: ServiceDocument): readonly string[] {
-  const flags = [service.global ? 'global' : '', service.shared ? 'shared' : ''].filter(Boolean).join(' ');
-  return [
-    `${namespace}/${name}`,
-    clusterIPs.join(' ') || '-',
-    portsCell(ports),
-    flags || '-',
-    backendsCell(backends),
-  ];
+/** What services and nodes are called: `namespace/name`, `cluster/name`. */
+function serviceName({ namespace, name }: ServiceDocument): string {
+  return `${namespace}/${name}`;
 }
 
+const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
+  { title: 'SERVICE', cell: serviceName },
+  { title: 'TYPE', cell: ({ type }) => type, wide: true },
+  { title: 'CLUSTER IP', cell: ({ clusterIPs }) => clusterIPs.join(' ') || '-' },
+  { title: 'PORTS', cell: ({ ports }) => portsCell(ports) },
+  {
+    title: 'MESH',
+    cell: ({ global, shared }) =>
+      [global ? 'global' : '', shared ? 'shared' : ''].filter(Boolean).join(' ') || '-',
+  },
+  { title: 'AFFINITY', cell: ({ affinity }) => affinity || '-', wide: true },
+  { title: 'BACKENDS', cell: ({ backends }) => backendsCell(backends) },
+  {
+    title: 'ADDRESSES',
+    cell: ({ backends }) => backends.map(({ address }) => address).join(' ') || '-',
+    wide: true,
+  },
+];
+
 /** Services for people. */
-export function serviceLines(services: readonly ServiceDocument[]): readonly string[] {
-  return hinted(table([SERVICE_HEADER, ...services.map(serviceRow)]), NO_SERVICE);
+export function serviceLines(services: readonly ServiceDocument[], view: View): readonly string[] {
+  return hinted(listed(SERVICE_COLUMNS, services, view), NO_SERVICE);
 }
 
 /** Announced services with their effective backends, by namespace and name. */
 export function listServices(filters: ListFilters): Question {
-  return async (ask) => {
+  return async (ask, view) => {
     const services = await listAll<ServiceDocument>(ask, '/v1/services', filters);
-    return { json: services, lines: serviceLines(services), found: true };
+    const lines = serviceLines(services, view);
+    return { json: services, lines, found: true, names: services.map(serviceName) };
   };
 }
 
@@ -253,24 +294,30 @@ function servicePath(name: string): string {
   return `/v1/services/${name.split('/').map(encodeURIComponent).join('/')}`;
 }
 
-function backendRow({ address, cluster, nodeName, ports, state }: BackendDocument): readonly string[] {
-  return [address, cluster ?? 'local', nodeName ?? '-', portsCell(ports), state];
-}
+const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
+  { title: 'BACKEND', cell: ({ address }) => address },
+  { title: 'CLUSTER', cell: ({ cluster }) => cluster ?? 'local' },
+  { title: 'NODE', cell: ({ nodeName }) => nodeName ?? '-' },
+  { title: 'ZONE', cell: ({ zone }) => zone ?? '-', wide: true },
+  { title: 'PORTS', cell: ({ ports }) => portsCell(ports) },
+  { title: 'STATE', cell: ({ state }) => state },
+];
 
 /** A service with each of its backends. */
 export function getService(name: string): Question {
-  return async (ask) => {
+  return async (ask, view) => {
     const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
     if (service === undefined) return nothing(name);
     const { explain: _, ...document } = service;
     return {
       json: document,
       lines: [
-        ...table([SERVICE_HEADER, serviceRow(service)]),
+        ...listed(SERVICE_COLUMNS, [service], view),
         '',
-        ...table([['BACKEND', 'CLUSTER', 'NODE', 'PORTS', 'STATE'], ...service.backends.map(backendRow)]),
+        ...listed(BACKEND_COLUMNS, service.backends, view),
       ],
       found: true,
+      names: [serviceName(service)],
     };
   };
 }
@@ -286,7 +333,7 @@ const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][
 
 /** Who offers which backend to a service, and what became of each. */
 export function explainService(name: string): Question {
-  return async (ask) => {
+  return async (ask, view) => {
     const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
     if (service === undefined) return nothing(name);
     const { explain } = service;
@@ -300,7 +347,7 @@ export function explainService(name: string): Question {
       json: explain,
       lines: [
         `${printable(name)}: ${backendsCell(service.backends)} of ${explain.backends.length} that are offered are effective.`,
-        ...table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows]),
+        ...table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view),
       ],
       found: true,
     };
@@ -310,29 +357,50 @@ export function explainService(name: string): Question {
 const NO_NODE =
   'No node is known. What to follow is named with --load, --kvstore or --clustermesh-config; how far it is: dpcache status.';
 
-const NODE_HEADER = ['NODE', 'SOURCE', 'ADDRESSES', 'PODS', 'KEY'];
-
-function nodeRow(node: NodeDocument): readonly string[] {
-  return [
-    `${node.cluster}/${node.name}`,
-    node.source,
-    node.addresses.map(({ type, ip }) => `${type}=${ip}`).join(' ') || '-',
-    [node.ipv4AllocCIDR, node.ipv6AllocCIDR].filter(Boolean).join(' ') || '-',
-    String(node.encryptionKey),
-  ];
+function nodeName({ cluster, name }: NodeDocument): string {
+  return `${cluster}/${name}`;
 }
+
+const NODE_COLUMNS: readonly Column<NodeDocument>[] = [
+  { title: 'NODE', cell: nodeName },
+  { title: 'SOURCE', cell: ({ source }) => source },
+  {
+    title: 'ADDRESSES',
+    cell: ({ addresses }) => addresses.map(({ type, ip }) => `${type}=${ip}`).join(' ') || '-',
+  },
+  {
+    title: 'PODS',
+    cell: ({ ipv4AllocCIDR, ipv6AllocCIDR }) =>
+      [ipv4AllocCIDR, ipv6AllocCIDR].filter(Boolean).join(' ') || '-',
+  },
+  { title: 'KEY', cell: ({ encryptionKey }) => String(encryptionKey) },
+  {
+    title: 'HEALTH',
+    cell: ({ ipv4HealthIP, ipv6HealthIP }) => [ipv4HealthIP, ipv6HealthIP].filter(Boolean).join(' ') || '-',
+    wide: true,
+  },
+  {
+    title: 'LABELS',
+    cell: ({ labels }) =>
+      Object.entries(labels)
+        .map(([key, value]) => `${key}=${value}`)
+        .join(' ') || '-',
+    wide: true,
+  },
+];
 
 /** Nodes by cluster and name. */
 export function listNodes(filters: ListFilters): Question {
-  return async (ask) => {
+  return async (ask, view) => {
     const nodes = await listAll<NodeDocument>(ask, '/v1/nodes', filters);
-    return { json: nodes, lines: hinted(table([NODE_HEADER, ...nodes.map(nodeRow)]), NO_NODE), found: true };
+    const lines = hinted(listed(NODE_COLUMNS, nodes, view), NO_NODE);
+    return { json: nodes, lines, found: true, names: nodes.map(nodeName) };
   };
 }
 
 /** A node, and what each source says of it. */
 export function getNode(name: string): Question {
-  return async (ask) => {
+  return async (ask, view) => {
     const path = name.split('/').map(encodeURIComponent).join('/');
     const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${path}`);
     if (node === undefined) return nothing(name);
@@ -344,12 +412,13 @@ export function getNode(name: string): Question {
     return {
       json: node,
       lines: [
-        ...table([NODE_HEADER, ...claims.map(nodeRow)]),
+        ...listed(NODE_COLUMNS, claims, view),
         ...(claims.length > 1 ? ['The first claim is effective; the others are overruled.'] : []),
         ...(heldBack ? ['Its last change is held back from handlers.'] : []),
         ...lost.map(printable),
       ],
       found: true,
+      names: [name],
     };
   };
 }

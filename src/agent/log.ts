@@ -1,20 +1,9 @@
 import { type Logger, type LoggerOptions, pino } from 'pino';
+import type { LogFormat, LogLevel } from './log-options.ts';
 import { printable } from './terminal.ts';
 
 /** What the agent writes its log with. */
 export type { Logger } from 'pino';
-
-/** Levels that can be asked for, from the most to the least talkative. */
-export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
-
-/** One of {@link LOG_LEVELS}. */
-export type LogLevel = (typeof LOG_LEVELS)[number];
-
-/** `text`: one line for people. `json`: one object a line, for a log collector. */
-export const LOG_FORMATS = ['text', 'json'] as const;
-
-/** One of {@link LOG_FORMATS}. */
-export type LogFormat = (typeof LOG_FORMATS)[number];
 
 /** Where finished lines go: `process.stderr`, or a list in a test. */
 export interface LineSink {

@@ -22,7 +22,7 @@ export interface MonitorContext {
 }
 
 /** An event as it was sent. */
-interface SentEvent {
+export interface SentEvent {
   readonly name: string;
   readonly data: string;
 }
@@ -36,13 +36,9 @@ export async function monitor(
   { types, from, format }: MonitorOptions,
   { output, env, signal }: MonitorContext,
 ): Promise<void> {
-  const asked = new URLSearchParams();
-  if (types !== undefined) asked.set('types', types);
-  if (from !== undefined) asked.set('from', from);
   const terminal = new Terminal(output, env);
-  const lines = client.lines(`/v1/monitor?${asked}`);
   try {
-    for await (const event of events(lines)) {
+    for await (const event of monitorEvents(client, { types, from })) {
       if (format === 'json') output.write(`${jsonLine(event)}\n`);
       else showEvent(event, terminal);
       await output.drained?.(signal);
@@ -50,6 +46,17 @@ export async function monitor(
   } catch (error) {
     if (!signal.aborted) throw error;
   }
+}
+
+/** The events of a running agent, the first of which says that it follows. Throws `ApiError`. */
+export function monitorEvents(
+  client: ApiClient,
+  { types, from }: Pick<MonitorOptions, 'types' | 'from'>,
+): AsyncGenerator<SentEvent, void, void> {
+  const asked = new URLSearchParams();
+  if (types !== undefined) asked.set('types', types);
+  if (from !== undefined) asked.set('from', from);
+  return events(client.lines(`/v1/monitor?${asked}`));
 }
 
 /** The events among the lines of a stream (WHATWG, "Server-sent events"), as far as the agent uses them. */

@@ -1,7 +1,8 @@
 import { messageOf } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { Agent } from './agent.ts';
-import type { Logger, LogLevel } from './log.ts';
+import type { Logger } from './log.ts';
+import type { LogLevel } from './log-options.ts';
 import type { RunContext } from './run-agent.ts';
 
 /** Settings that were read anew. */

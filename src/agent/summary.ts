@@ -134,7 +134,10 @@ export function showState(knowledge: Knowledge, status: StatusDocument, terminal
   ]);
   section('Clusters', clusterLines(clusters));
   section('Nodes', cut(nodeLines(knowledge), 'nodes', 'dpcache node list'));
-  section('Services', cut(serviceLines(sortedServices(knowledge)), 'services', 'dpcache service list'));
+  section(
+    'Services',
+    cut(serviceLines(sortedServices(knowledge), { wide: false }), 'services', 'dpcache service list'),
+  );
   section(
     'Some prefixes (all of them: dpcache ipcache list)',
     sampleLines(knowledge, identityNames(knowledge)),

@@ -7,6 +7,8 @@ export interface Output {
   readonly drained?: ((signal: AbortSignal) => Promise<void>) | undefined;
   /** Whether a person looks at it: decides on colours. */
   readonly isTTY?: boolean | undefined;
+  /** How many characters fit into a line of a terminal. */
+  readonly columns?: number | undefined;
 }
 
 /** How a piece of text stands out. */

@@ -2,7 +2,7 @@ import { link, lstat, mkdir, rename, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import type { Server } from 'node:net';
 import { createConnection } from 'node:net';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { listen } from './listen.ts';
 
 /** Another agent serves the socket. */
@@ -19,11 +19,6 @@ const ANSWER_MS = 2_000;
 
 /** `sun_path` of Linux (unix(7)) has 108, one of them for its end. */
 const PATH_BYTES = 107;
-
-/** Where an agent's socket is by default: a folder of the user, or of the system where there is none. */
-export function defaultSocketPath(env: { readonly XDG_RUNTIME_DIR?: string | undefined }): string {
-  return join(env.XDG_RUNTIME_DIR || '/run/dpcache', 'dpcache.sock');
-}
 
 /**
  * Makes `server` listen on a unix socket that only this user can open. A stale socket, as a process

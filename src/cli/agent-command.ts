@@ -1,7 +1,5 @@
 import { type Command, Option } from 'commander';
-import { createLog } from '../agent/log.ts';
 import type { ReloadedSettings } from '../agent/reload.ts';
-import { followMesh, printState } from '../agent/run-agent.ts';
 import { addConfiguration, reloadConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
@@ -30,6 +28,8 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
     .action((flags: AgentFlags) =>
       run(async () => {
         if (flags.output === 'json' && flags.once !== true) command.error('error: -o json needs --once');
+        const { createLog } = await import('../agent/log.ts');
+        const { followMesh, printState } = await import('../agent/run-agent.ts');
         const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
         const context = { log, output: io.stdout, env: io.env, signal: io.signal };
         if (flags.once === true) {

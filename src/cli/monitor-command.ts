@@ -1,6 +1,4 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { monitor } from '../agent/monitor.ts';
-import { askAgent } from '../agent/run-agent.ts';
 import { CHANGE_TYPES } from '../api/change-feed.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
@@ -41,6 +39,8 @@ export function addMonitorCommand(program: Command, io: CommandIO, run: RunActio
     )
     .action(({ type, from, output, ...flags }: MonitorFlags) =>
       run(async () => {
+        const { askAgent } = await import('../agent/ask-agent.ts');
+        const { monitor } = await import('../agent/monitor.ts');
         const context = { output: io.stdout, env: io.env, signal: io.signal };
         const socket = socketPath(flags, io.env);
         await askAgent(

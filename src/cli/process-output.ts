@@ -41,6 +41,10 @@ export class ProcessOutput implements Output {
     return this.#stream.isTTY === true;
   }
 
+  get columns(): number | undefined {
+    return this.isTTY ? this.#stream.columns : undefined;
+  }
+
   get writableLength(): number {
     return this.#stream.writableLength;
   }

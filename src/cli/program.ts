@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { InputError } from '../agent/input-error.ts';
 import { version } from '../agent/version.ts';
 import { addAgentCommand } from './agent-command.ts';
+import { addCompletionCommand } from './completion-command.ts';
 import { addConfigCommand } from './configuration.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addMonitorCommand } from './monitor-command.ts';
@@ -34,6 +35,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   addMonitorCommand(program, io, run);
   addRecordCommand(program, io, run);
   addConfigCommand(program, io, run);
+  addCompletionCommand(program, io, run);
   addUsage(program, '');
   return program;
 }

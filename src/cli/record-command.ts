@@ -1,7 +1,4 @@
 import type { Command } from 'commander';
-import { createLog } from '../agent/log.ts';
-import { recordMesh } from '../agent/record-mesh.ts';
-import { RejectionReport } from '../agent/rejection-report.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
@@ -30,6 +27,9 @@ export function addRecordCommand(program: Command, io: CommandIO, run: RunAction
         const { cluster: clusterName, kvstoreConfig, clustermeshConfig } = flags;
         if (kvstoreConfig === undefined && clustermeshConfig === undefined)
           command.error('error: name what to record with --kvstore-config or --clustermesh-config');
+        const { createLog } = await import('../agent/log.ts');
+        const { recordMesh } = await import('../agent/record-mesh.ts');
+        const { RejectionReport } = await import('../agent/rejection-report.ts');
         const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
         const rejected = new RejectionReport(log, systemClock);
         const complete = await recordMesh(

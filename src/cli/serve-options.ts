@@ -1,7 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { ServeOptions } from '../agent/agent-api.ts';
-import { readServeOptions } from '../agent/serve-files.ts';
-import { defaultSocketPath } from '../api/unix-socket.ts';
+import { defaultSocketPath } from '../api/socket-path.ts';
 import type { CommandIO } from './io.ts';
 import { parsePath } from './mesh-options.ts';
 
@@ -78,6 +77,7 @@ export function addServeOptions(command: Command): Command {
 
 /** Where the flags ask the API to be served. Throws `InputError` for files that cannot be read. */
 export async function serveOptions(flags: ServeFlags, env: CommandIO['env']): Promise<ServeOptions> {
+  const { readServeOptions } = await import('../agent/serve-files.ts');
   const { socket, listen, listenToken, listenCert, listenKey, listenClientCa } = flags;
   const files = { token: listenToken, cert: listenCert, key: listenKey, clientCA: listenClientCa };
   return readServeOptions({

@@ -114,3 +114,27 @@ it('SIGHUP takes nothing away for a file that is wrong or half written', async (
   await agent.shows(DONE, 2);
   expect(await agent.services()).toEqual(['three']);
 });
+
+it('--watch shows a list again when it has changed, and ends with the agent', async () => {
+  const folder = temporaryFolder({ 'a.yaml': service('one') });
+  const file = (name: string): string => join(folder, name);
+  writeFileSync(file('c.yaml'), `socket: ${file('s.sock')}\nmanifests: ${file('a.yaml')}\n`);
+  const agent = startAgent(file('c.yaml'), file('s.sock'));
+  await agent.shows('Every change is shown');
+  const stop = new AbortController();
+  let shown = '';
+  const stdout = {
+    write: (text: string) => {
+      shown += text;
+      if (shown.includes('two')) stop.abort();
+      else {
+        writeFileSync(file('a.yaml'), service('two'));
+        agent.hangup();
+      }
+    },
+  };
+  const words = ['service', 'list', '--watch', '-o', 'name', '--socket', file('s.sock')];
+  const io = { stdout, stderr: stdout, stdin: nothing(), env: {}, signal: stop.signal };
+  expect(await runCommand(words, io)).toBe(0);
+  expect(shown).toBe('default/one\n\ndefault/two\n');
+});

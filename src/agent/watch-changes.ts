@@ -1,0 +1,51 @@
+import type { ApiClient } from '../api/api-client.ts';
+import type { ChangeType } from '../api/change-feed.ts';
+import { sleep } from '../base/sleep.ts';
+import { systemClock } from '../base/system-clock.ts';
+import { monitorEvents } from './monitor.ts';
+
+/** A list that changes all the time is shown so often. */
+const INTERVAL_MS = 500;
+
+/**
+ * Yields at once, and whenever something of a type has changed since: once for all changes meanwhile, and at most twice a
+ * second. Ends when the agent ends, or the signal fires. Throws `ApiError`.
+ */
+export async function* watchChanges(
+  client: ApiClient,
+  type: ChangeType,
+  signal: AbortSignal,
+): AsyncGenerator<void, void, void> {
+  let changed = false;
+  let ended = false;
+  let failure: unknown;
+  let wake = (): void => {};
+  const following = (async () => {
+    for await (const _ of monitorEvents(client, { types: type })) {
+      changed = true; // also by `synced`, the first event: what is read from then on is complete
+      wake();
+    }
+  })()
+    .catch((error: unknown) => {
+      failure = error;
+    })
+    .finally(() => {
+      ended = true;
+      wake();
+    });
+  while (!signal.aborted) {
+    if (changed) {
+      changed = false;
+      yield;
+      await sleep(systemClock, INTERVAL_MS, signal);
+    } else if (ended) {
+      break;
+    } else {
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    }
+  }
+  await following;
+  if (failure !== undefined && !signal.aborted) throw failure;
+}

@@ -1,0 +1,76 @@
+import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { runCommand } from '../../src/cli/program.ts';
+import { ATLANTIC, dpcache, example, nothing } from './support/run.ts';
+
+const MESH = [...ATLANTIC, '--manifests', example('services.yaml')];
+
+/** Every list and get, with the first key that it has. */
+const KEYED: readonly (readonly [readonly string[], string])[] = [
+  [['ipcache', 'list'], '10.10.0.1/32'],
+  [['ipcache', 'get', '172.20.7.7'], '172.20.0.0/16'],
+  [['service', 'list'], 'bank/ledger'],
+  [['service', 'get', 'shop/checkout'], 'shop/checkout'],
+  [['node', 'list'], 'atlantic/atlantic-node-1'],
+  [['node', 'get', 'baltic/baltic-node-1'], 'baltic/baltic-node-1'],
+  [['identity', 'list'], '66536'],
+  [['identity', 'get', '66536'], '66536'],
+];
+
+describe.each(KEYED)('%j', (words, first) => {
+  it('-o name: keys only', async () => {
+    const { status, stdout } = await dpcache(...words, ...MESH, '-o', 'name');
+    expect({ status, first: stdout.split('\n')[0] }).toEqual({ status: 0, first });
+    const rows = (await dpcache(...words, ...MESH, '-o', 'json')).stdout;
+    const all: unknown = JSON.parse(rows);
+    expect(stdout.trimEnd().split('\n')).toHaveLength(Array.isArray(all) ? all.length : 1);
+  });
+
+  it('-o yaml: what -o json says', async () => {
+    const [yaml, json] = [
+      await dpcache(...words, ...MESH, '-o', 'yaml'),
+      await dpcache(...words, ...MESH, '-o', 'json'),
+    ];
+    expect(parse(yaml.stdout)).toEqual(JSON.parse(json.stdout));
+  });
+
+  it('-q: nothing but the status', async () => {
+    expect(await dpcache(...words, ...MESH, '-q')).toEqual({ status: 0, stdout: '', stderr: '' });
+  });
+});
+
+it('-o wide: more columns, each at its full width', async () => {
+  const header = async (what: string, format: string): Promise<readonly string[]> =>
+    (await dpcache(what, 'list', ...MESH, '-o', format)).stdout.split('\n')[0]?.split(/ {2,}/) ?? [];
+  for (const [what, more] of [
+    ['ipcache', ['PORTS', 'LABELS']],
+    ['service', ['TYPE', 'AFFINITY', 'ADDRESSES']],
+    ['node', ['HEALTH', 'LABELS']],
+  ] as const) {
+    const narrow = await header(what, 'text');
+    expect((await header(what, 'wide')).filter((column) => !narrow.includes(column))).toEqual(more);
+  }
+});
+
+it('a table is cut to the width of a terminal, unless it is wide or nobody looks', async () => {
+  const widest = async (columns: number | undefined, format: string): Promise<number> => {
+    let text = '';
+    const stdout = { write: (part: string) => (text += part), isTTY: columns !== undefined, columns };
+    const io = { stdout, stderr: stdout, stdin: nothing(), env: {}, signal: new AbortController().signal };
+    await runCommand(['node', 'list', ...MESH, '-o', format], io);
+    return Math.max(...text.split('\n').map((line) => line.length));
+  };
+  const full = await widest(undefined, 'text');
+  expect(full).toBeGreaterThan(60);
+  expect(await widest(60, 'text')).toBe(60);
+  expect(await widest(60, 'wide')).toBeGreaterThan(full);
+});
+
+it('what has no keys refuses -o name, and what reads a mesh itself cannot be watched', async () => {
+  expect(await dpcache('status', ...MESH, '-o', 'name')).toMatchObject({ status: 2 });
+  const { status, stderr } = await dpcache('node', 'list', '--watch', ...MESH);
+  expect({ status, why: stderr.split('\n')[0] }).toEqual({
+    status: 2,
+    why: 'error: --watch is for a running agent: leave out what to follow',
+  });
+});

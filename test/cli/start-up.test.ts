@@ -1,0 +1,30 @@
+import { readFileSync } from 'node:fs';
+import { expect, it } from 'vitest';
+
+const IMPORT = /^(?:import|export) (?!type )(?:[^;]*? from )?'([^']+)'/gm;
+
+/** What is loaded with a module: the packages, those of Node among them, that it or what it imports needs at once. */
+function packagesOf(module: URL, seen: Set<string> = new Set()): Set<string> {
+  const packages = new Set<string>();
+  if (seen.has(module.href)) return packages;
+  seen.add(module.href);
+  for (const [, name = ''] of readFileSync(module, 'utf8').matchAll(IMPORT)) {
+    if (!name.startsWith('.')) packages.add(name);
+    else for (const found of packagesOf(new URL(name, module), seen)) packages.add(found);
+  }
+  return packages;
+}
+
+function loadedBy(path: string): readonly string[] {
+  return [...packagesOf(new URL(`../../src/${path}`, import.meta.url))].sort();
+}
+
+it('a command line is read without the agent: help and questions do not wait for it', () => {
+  expect(loadedBy('cli/main.ts').filter((name) => !name.startsWith('node:'))).toEqual(['commander']);
+  for (const asked of ['agent/ask-agent.ts', 'agent/answers.ts', 'agent/summary.ts', 'agent/monitor.ts'])
+    expect(loadedBy(asked).filter((name) => !name.startsWith('node:'))).toEqual([]);
+});
+
+it('the agent is what is left out', () => {
+  expect(loadedBy('agent/run-agent.ts')).toEqual(expect.arrayContaining(['etcd3', '@hono/node-server', 'prom-client']));
+});
