@@ -2,7 +2,7 @@ import { link, lstat, mkdir, rename, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import type { Server } from 'node:net';
 import { createConnection } from 'node:net';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { listen } from './listen.ts';
 
 /** Another agent serves the socket. */
