@@ -47,6 +47,8 @@ function clientOptions(config: EtcdConfig): ClientOptions {
     // Who calls waits and spreads its tries itself; a channel that waits as long again would double that.
     'grpc.max_reconnect_backoff_ms': 1000,
     'grpc.enable_http_proxy': 0,
+    // A TXT record of the host's name could have calls retried, transactions too.
+    'grpc.service_config_disable_resolution': 1,
     'grpc.use_local_subchannel_pool': 1, // a client that is closed takes its connections with it
   };
 }

@@ -1,7 +1,8 @@
+import dns from 'node:dns';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
@@ -142,4 +143,15 @@ it('keepalives share a connection, with nothing else on it (regression: each mad
     await until('its stream is over', () => transport.streams === 0);
   }
   expect(clients.size).toBe(1);
+});
+
+it('no DNS record says how calls are made (regression: one could have transactions sent again after an unknown outcome)', async () => {
+  const asked = vi.spyOn(dns.promises, 'resolveTxt').mockResolvedValue([]);
+  onTestFinished(() => asked.mockRestore());
+  const server = new Listener(saysNothing);
+  onTestFinished(() => server.stop());
+  const backend = new EtcdBackend({ endpoints: [`http://localhost:${await server.start()}`] });
+  onTestFinished(() => backend.close());
+  await expect(backend.get('key', { deadlineMs: SHORT_MS })).rejects.toMatchObject({ code: 'deadline' });
+  expect(asked).not.toHaveBeenCalled();
 });
