@@ -1,0 +1,38 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { systemClock } from '../../src/base/system-clock.ts';
+
+const DAY_MS = 86_400_000;
+
+describe('a timer of months', () => {
+  const fired = vi.fn();
+
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    fired.mockClear();
+  });
+
+  afterEach(() => void vi.useRealTimers());
+
+  it('fires in time (regression: at once, as the timers of Node do beyond 24 days)', () => {
+    systemClock.after(60 * DAY_MS, fired);
+    vi.advanceTimersByTime(60 * DAY_MS - 1);
+    expect(fired).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(1);
+    expect(fired).toHaveBeenCalledOnce();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('is cancelled at any time', () => {
+    const timer = systemClock.after(60 * DAY_MS, fired);
+    vi.advanceTimersByTime(40 * DAY_MS);
+    timer.cancel();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('without end never fires', () => {
+    const timer = systemClock.after(Number.POSITIVE_INFINITY, fired);
+    vi.advanceTimersByTime(60 * DAY_MS);
+    expect(fired).not.toHaveBeenCalled();
+    timer.cancel();
+  });
+});
