@@ -22,6 +22,7 @@ const KEEPALIVE_TIMEOUT_MS = 10_000;
 // How often it is looked, within the time after which a silent connection is given up.
 const LOOKS = 4;
 // grpc-js would end a connection whose ping waits behind what a slow link carries; who is silent is decided here.
+// And the longest time that is kept: a timer of Node's that is set to more than 24 days fires at once.
 const NEVER_MS = 86_400_000;
 
 // What counts as progress: 1 kB/s. Answers to pings and keepalives are less, and show nothing of a call.
@@ -39,7 +40,7 @@ function clientOptions(config: EtcdConfig): ClientOptions {
     'grpc.max_receive_message_length': config.maxMessageBytes ?? MAX_MESSAGE_BYTES,
     'grpc.max_send_message_length': -1,
     'grpc-node.flow_control_window': WINDOW_BYTES,
-    'grpc.keepalive_time_ms': config.keepAliveTimeMs ?? KEEPALIVE_TIME_MS,
+    'grpc.keepalive_time_ms': Math.min(config.keepAliveTimeMs ?? KEEPALIVE_TIME_MS, NEVER_MS),
     'grpc.keepalive_timeout_ms': NEVER_MS,
     // etcd takes pings of a connection that carries no call for abuse, and ends it.
     'grpc.keepalive_permit_without_calls': 0,
@@ -285,7 +286,7 @@ export class EtcdConnection {
    * setting the clock would end the call at once, or hours late.
    */
   deadline({ begun, deadlineMs, mayGoOn }: Deadline, late: () => void): () => void {
-    const ms = deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS;
+    const ms = Math.min(deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS, NEVER_MS);
     let renewals = deadlineMs === undefined ? RENEWALS : 0;
     let seen = this.#bytes;
     const look = (): void => {
@@ -353,7 +354,7 @@ export class EtcdConnection {
       seen = this.#bytes;
       if (silent >= LOOKS) for (const socket of this.#sockets) socket.destroy();
     };
-    this.#watchdog = setInterval(look, (keepAliveTimeMs + keepAliveTimeoutMs) / LOOKS);
+    this.#watchdog = setInterval(look, Math.min(keepAliveTimeMs + keepAliveTimeoutMs, NEVER_MS) / LOOKS);
     this.#watchdog.unref();
   }
 }

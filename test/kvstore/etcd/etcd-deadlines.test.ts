@@ -55,6 +55,24 @@ it('setting the clock forward does not end a call before its time (regression: i
   expect(await transport.range(keyRange('a'))).toMatchObject({ kvs: [], count: 0 });
 });
 
+it('times of months, or without end, do not end at once (regression: calls failed at once, and connections were broken)', async () => {
+  const months = 2_000 * HOUR_MS;
+  const config = {
+    deadlineMs: months,
+    keepAliveTimeMs: months,
+    keepAliveTimeoutMs: Number.POSITIVE_INFINITY,
+  };
+  const transport = await connected({ range: () => Buffer.alloc(0) }, config);
+  expect(await transport.range(keyRange('a'))).toMatchObject({ count: 0 });
+  expect(await transport.range(keyRange('a'), { deadlineMs: Number.POSITIVE_INFINITY })).toMatchObject({
+    count: 0,
+  });
+  const silent = await connected({}, config);
+  const waiting = silent.range(keyRange('a')).catch(({ code }: { readonly code: string }) => code);
+  const over = new Promise((resolve) => setTimeout(resolve, DEADLINE_MS, 'waits'));
+  expect(await Promise.race([waiting, over])).toBe('waits');
+});
+
 it('answers to pings extend no deadline: they say nothing of the call', async () => {
   const transport = await connected({}, { keepAliveTimeMs: 50 });
   const begun = performance.now();
