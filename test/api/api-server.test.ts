@@ -321,6 +321,23 @@ describe('a monitor over a connection', () => {
     await reader?.cancel();
   });
 
+  it('leaves turns of the event loop to others while it catches up', async () => {
+    const { app, model } = testApp();
+    for (let i = 0; i < 20_000; i++)
+      model.ipcache.upsert(`10.7.${i >> 8}.${i & 255}`, { identity: 9, source: 'k8s' });
+    const reader = (await app.request('/v1/monitor?from=0')).body?.getReader();
+    let turns = 0;
+    const count = (): void => {
+      turns++;
+      timer = setImmediate(count);
+    };
+    let timer = setImmediate(count);
+    for (let part = 0; part < 20; part++) await reader?.read();
+    clearImmediate(timer);
+    expect(turns).toBeGreaterThan(15);
+    await reader?.cancel();
+  });
+
   it('shares what is written with all that are at the same place', async () => {
     const { app, model } = testApp();
     const readers = await Promise.all(
