@@ -37,6 +37,11 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     summary: 'listing and watching a real etcd, stage by stage; --n keys (100,000)',
     run: async (options) => (await import('./kvstore.ts')).benchKvstore(options),
   },
+  api: {
+    summary:
+      'the API: 50 monitors, 1,000 requests/s and 10,000 changes/s at a time, pages; --n prefixes (1,000,000)',
+    run: async (options) => (await import('./api.ts')).benchApi(options),
+  },
   mesh: {
     summary:
       'ClusterMesh: a mesh that becomes ready, changes and is taken away; --n clusters of 1,000 endpoints (250)',

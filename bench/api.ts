@@ -1,0 +1,232 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { performance } from 'node:perf_hooks';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { ApiServer } from '../src/api/api-server.ts';
+import { createApp } from '../src/api/app.ts';
+import { ChangeFeed } from '../src/api/change-feed.ts';
+import { AgentMetrics } from '../src/api/metrics.ts';
+import type { ReadModel } from '../src/api/read-model.ts';
+import type { StatusDocument } from '../src/api/status-document.ts';
+import type { RejectionStatus } from '../src/base/rejection.ts';
+import { systemClock } from '../src/base/system-clock.ts';
+import type { Labels } from '../src/identity/labels.ts';
+import { IPCache } from '../src/ipcache/ipcache.ts';
+import { NodeManager } from '../src/nodemanager/node-manager.ts';
+import { ServiceCache } from '../src/servicecache/service-cache.ts';
+import type { ClientOptions, ClientReport } from './api/clients.ts';
+import { expect } from './expect.ts';
+import { delayDuring, type LoopDelay } from './loop-delay.ts';
+import { liveBytes } from './meter.ts';
+import { short, textTable } from './text-table.ts';
+
+/** What to measure. */
+export interface ApiBenchOptions {
+  /** Prefixes; default 1,000,000. */
+  readonly n?: number | undefined;
+  /** Prints nothing when true: the caller shows the result. */
+  readonly json?: boolean | undefined;
+}
+
+/** Milliseconds, of many. */
+interface Spread {
+  readonly p50: number;
+  readonly p99: number;
+}
+
+/** What {@link benchApi} measured. */
+export interface ApiBenchReport {
+  readonly prefixes: number;
+  readonly seconds: number;
+  readonly changesPerSecond: number;
+  /** How long after its time a change was in the engines, listeners told. */
+  readonly lag: Spread;
+  readonly loop: LoopDelay;
+  /** What lives after the run, more than before it, in bytes. */
+  readonly growth: number;
+  readonly clients: ClientReport;
+  /** What a monitor that never reads costs while all that goes on, in bytes; and what was said meanwhile. */
+  readonly deafBytes: number;
+  readonly deafChanges: number;
+  /** A page of 1,000 prefixes, from the request to the whole answer, over a connection. */
+  readonly page: Spread;
+  /** A page, only the time that it holds the event loop. */
+  readonly pageCPU: Spread;
+}
+
+const DEFAULT_PREFIXES = 1_000_000;
+const MONITORS = 50;
+const REQUESTS_PER_SECOND = 1_000;
+const CHANGES_PER_SECOND = 10_000;
+const SECONDS = 20;
+const PAGES = 200;
+const LABELS: Labels = [
+  { source: 'k8s', key: 'app', value: 'checkout' },
+  { source: 'k8s', key: 'io.kubernetes.pod.namespace', value: 'shop' },
+];
+
+class BenchModel implements ReadModel {
+  readonly ipcache: IPCache = new IPCache({ maxEntries: 20_000_000 });
+  readonly services: ServiceCache = new ServiceCache({ clusterName: 'own' });
+  readonly nodes: NodeManager = new NodeManager({
+    ...{ ipcache: this.ipcache, clock: systemClock, random: Math.random },
+    ...{ clusterName: 'own', localNodeName: 'here' },
+  });
+  #written = 0;
+  readonly labelsOf = (): Labels => LABELS;
+  readonly identities = (): readonly [] => [];
+  readonly rejections = (): RejectionStatus => ({
+    ...{ total: 0, byReason: {}, recent: [] },
+  });
+  readonly status = (): StatusDocument => ({
+    ...{ cluster: 'own', clusterID: 1, kvstore: 'memory', clusters: [], configProblems: [] },
+    ipcache: { prefixes: this.ipcache.size, revision: 0, shadowed: 0, overruled: 0, listenerFaults: 0 },
+    nodes: { nodes: 0, overruled: 0, heldBack: [] },
+    services: { announced: 0, backends: 0, contested: 0, unknown: 0, listenerFaults: 0 },
+    rejected: { total: 0, byReason: {}, recent: [] },
+  });
+
+  /** Writes a prefix as no write before has. */
+  write(number: number): void {
+    const identity = 256 + (this.#written++ % 65_521);
+    const ip = `10.${(number >> 16) & 255}.${(number >> 8) & 255}.${number & 255}`;
+    const k8s = { namespace: 'shop', podName: `checkout-${number}` };
+    this.ipcache.upsert(ip, { identity, source: 'kvstore', hostIP: `192.168.0.${number % 250}`, k8s });
+  }
+}
+
+function spread(values: readonly number[]): Spread {
+  const sorted = [...values].sort((a, b) => a - b);
+  const at = (part: number): number => sorted[Math.floor(sorted.length * part)] ?? Number.NaN;
+  return { p50: at(0.5), p99: at(0.99) };
+}
+
+/** Writes changes when their time has come, and says how late each batch of a millisecond was done. */
+async function flow(model: BenchModel, prefixes: number, seconds: number): Promise<readonly number[]> {
+  const late: number[] = [];
+  const begun = performance.now();
+  let done = 0;
+  for (let now = 0; now < seconds * 1000; now = performance.now() - begun) {
+    const due = Math.floor((now * CHANGES_PER_SECOND) / 1000);
+    const first = (done * 1000) / CHANGES_PER_SECOND;
+    const had = done;
+    for (; done < due; done++) model.write((done * 7919) % prefixes);
+    if (done > had) late.push(performance.now() - begun - first);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  return late;
+}
+
+async function clients(options: ClientOptions): Promise<ClientReport> {
+  const script = fileURLToPath(new URL('./api/clients.js', import.meta.url));
+  const child = spawn(process.execPath, [script, JSON.stringify(options)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  return JSON.parse(await text(child.stdout));
+}
+
+/** A monitor that never reads. */
+async function deafMonitor(url: string): Promise<Socket> {
+  const { port } = new URL(url);
+  const socket = connect(Number(port), '127.0.0.1');
+  socket.pause();
+  await once(socket, 'connect');
+  socket.write('GET /v1/monitor HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n');
+  return socket;
+}
+
+async function pages(url: string): Promise<Spread> {
+  const took: number[] = [];
+  let path = '/v1/ipcache?limit=1000';
+  for (let i = 0; i < PAGES; i++) {
+    const begun = performance.now();
+    const answer = await fetch(`${url}${path}`);
+    const page = (await answer.json()) as { items: readonly unknown[]; continue?: string };
+    took.push(performance.now() - begun);
+    expect('status of a page', answer.status, 200);
+    path =
+      page.continue === undefined
+        ? '/v1/ipcache?limit=1000'
+        : `/v1/ipcache?limit=1000&continue=${page.continue}`;
+  }
+  return spread(took.slice(PAGES / 10));
+}
+
+function render(report: ApiBenchReport): string {
+  const { prefixes, seconds, lag, loop, growth, clients: seen, page, pageCPU } = report;
+  const ms = (value: number): string => `${short(value)} ms`;
+  const mb = (bytes: number): string => `${short(bytes / 1e6)} MB`;
+  const rows: readonly (readonly string[])[] = [
+    ['engines behind, p50 / p99', `${ms(lag.p50)} / ${ms(lag.p99)}`, 'p99 ≤ 100 ms'],
+    ['event loop delay, p99 / longest', `${ms(loop.p99)} / ${ms(loop.max)}`, 'p99 < 20 ms'],
+    ['request, p50 / p99', `${ms(seen.p50)} / ${ms(seen.p99)}`, ''],
+    ['change seen by a monitor, p50 / p99', `${ms(seen.seenP50)} / ${ms(seen.seenP99)}`, ''],
+    ['growth over the run', mb(growth), 'flat'],
+    [`a monitor that never reads, ${report.deafChanges} changes`, mb(report.deafBytes), '< 8 MB'],
+    ['page of 1,000, p50 / p99', `${ms(page.p50)} / ${ms(page.p99)}`, 'p99 < 10 ms'],
+    ['of it, in the application', `${ms(pageCPU.p50)} / ${ms(pageCPU.p99)}`, ''],
+  ];
+  return [
+    `API of ${prefixes.toLocaleString('en')} prefixes: ${MONITORS} monitors, ${Math.round(seen.requests / seconds)} requests/s (${seen.refused} refused), ${report.changesPerSecond} changes/s for ${seconds} s; ${mb(seen.monitored / seconds)}/s to monitors.\n`,
+    textTable(['', 'measured', 'wanted'], rows),
+    '',
+  ].join('\n');
+}
+
+/** Measures the API of an agent that is asked, watched and changed at the same time. */
+export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchReport> {
+  const prefixes = options.n ?? DEFAULT_PREFIXES;
+  const model = new BenchModel();
+  for (let i = 0; i < prefixes; i++) model.write(i);
+  expect('prefixes', model.ipcache.size, prefixes);
+  const feed = new ChangeFeed(model, systemClock);
+  const following = feed.follow();
+  const app = createApp({
+    ...{ model, feed, metrics: new AgentMetrics(model, feed), clock: systemClock },
+    ...{ instance: 'bench', version: '0', blockers: () => [] },
+    onFault: (error) => {
+      throw error;
+    },
+  });
+  const server = new ApiServer({ app, tcp: { host: '127.0.0.1', port: 0 } });
+  await server.start();
+  const url = server.url ?? '';
+  const page = await pages(url);
+  const inApp: number[] = [];
+  for (let i = 0; i < PAGES; i++) {
+    const begun = performance.now();
+    await (await app.request('/v1/ipcache?limit=1000')).text();
+    inApp.push(performance.now() - begun);
+  }
+  for (let i = 0; i < 70_000; i++) model.write(i % prefixes); // as many as are held
+  const load = { url, prefixes, monitors: MONITORS, requestsPerSecond: REQUESTS_PER_SECOND };
+  await Promise.all([clients({ ...load, seconds: 3 }), flow(model, prefixes, 3)]);
+  const before = await liveBytes();
+  let late: readonly number[] = [];
+  let seen: ClientReport | undefined;
+  const { delay } = await delayDuring(async () => {
+    [seen, late] = await Promise.all([
+      clients({ ...load, seconds: SECONDS }),
+      flow(model, prefixes, SECONDS),
+    ]);
+  });
+  const quiet = await liveBytes();
+  const deaf = await deafMonitor(url);
+  const from = feed.revision;
+  await flow(model, prefixes, SECONDS);
+  const deafBytes = (await liveBytes()) - quiet;
+  const deafChanges = feed.revision - from;
+  deaf.destroy();
+  following();
+  await server.stop();
+  model.nodes.close();
+  if (seen === undefined) throw new Error('the clients have reported nothing');
+  const report: ApiBenchReport = {
+    ...{ prefixes, seconds: SECONDS, changesPerSecond: CHANGES_PER_SECOND, lag: spread(late), loop: delay },
+    ...{ growth: quiet - before, clients: seen, deafBytes, deafChanges, page, pageCPU: spread(inApp) },
+  };
+  if (options.json !== true) process.stdout.write(render(report));
+  return report;
+}

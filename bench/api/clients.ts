@@ -1,0 +1,85 @@
+import { Agent, get } from 'node:http';
+import { performance } from 'node:perf_hooks';
+
+// node clients.js JSON: monitors and requests against an agent, in a process of their own, so that they cost it nothing but
+// their connections. Prints one line of JSON when the time is over.
+
+/** What the clients do. */
+export interface ClientOptions {
+  readonly url: string;
+  /** Prefixes to ask for: the first so many /32 of 10.0.0.0/8. */
+  readonly prefixes: number;
+  readonly monitors: number;
+  readonly requestsPerSecond: number;
+  readonly seconds: number;
+}
+
+/** What they saw. */
+export interface ClientReport {
+  readonly requests: number;
+  /** Answers that were not 200. */
+  readonly refused: number;
+  /** Milliseconds until an answer was complete. */
+  readonly p50: number;
+  readonly p99: number;
+  /** Bytes that all monitors were sent. */
+  readonly monitored: number;
+  /** Milliseconds from a change to its arrival at a monitor, with the 25 ms that changes are gathered. */
+  readonly seenP50: number;
+  readonly seenP99: number;
+}
+
+function percentile(values: number[], part: number): number {
+  return values.sort((a, b) => a - b)[Math.floor(values.length * part)] ?? Number.NaN;
+}
+
+const options: ClientOptions = JSON.parse(process.argv[2] ?? '{}');
+const { url, prefixes, monitors, requestsPerSecond, seconds } = options;
+const agent = new Agent({ keepAlive: true, maxSockets: 50 });
+const took: number[] = [];
+const seen: number[] = [];
+let monitored = 0;
+let refused = 0;
+
+for (let i = 0; i < monitors; i++) {
+  get(`${url}/v1/monitor`, { agent: false }, (answer) => {
+    answer.on('error', () => undefined);
+    answer.on('data', (part: Buffer) => {
+      monitored += part.length;
+      if (i > 0) return;
+      const at = /"at":"([^"]+)"/.exec(part.subarray(0, 200).toString('latin1'))?.[1];
+      if (at !== undefined) seen.push(Date.now() - Date.parse(at));
+    });
+  }).on('error', () => undefined);
+}
+
+function ask(number: number): void {
+  const begun = performance.now();
+  const at = (number * 7919) % prefixes;
+  const ip = `10.${(at >> 16) & 255}.${(at >> 8) & 255}.${at & 255}`;
+  const path = number % 10 === 0 ? '/v1/status' : `/v1/ipcache/lookup/${ip}`;
+  get(`${url}${path}`, { agent }, (answer) => {
+    if (answer.statusCode !== 200) refused++;
+    answer.resume();
+    answer.on('end', () => took.push(performance.now() - begun));
+    answer.on('error', () => refused++);
+  }).on('error', () => refused++);
+}
+
+const begun = performance.now();
+let asked = 0;
+const timer = setInterval(() => {
+  const due = Math.min(seconds, (performance.now() - begun) / 1000) * requestsPerSecond;
+  while (asked < due) ask(asked++);
+}, 5);
+setTimeout(
+  () => {
+    clearInterval(timer);
+    const report: ClientReport = {
+      ...{ requests: took.length, refused, p50: percentile(took, 0.5), p99: percentile(took, 0.99) },
+      ...{ monitored, seenP50: percentile(seen, 0.5), seenP99: percentile(seen, 0.99) },
+    };
+    process.stdout.write(`${JSON.stringify(report)}\n`, () => process.exit());
+  },
+  seconds * 1000 + 500,
+);
