@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ApiContext } from './api-context.ts';
 import type { ChangeFeed, ChangeType, FeedChange } from './change-feed.ts';
 import {
@@ -134,11 +133,7 @@ export async function* monitorEvents(
       yield part.bytes;
       said = clock.now();
     }
-    if (revision !== feed.revision) {
-      // While the system takes all that is written, nothing else would wait for a turn of the event loop.
-      await nextTurn();
-      continue;
-    }
+    if (revision !== feed.revision) continue;
     await feed.changed(revision, signal, said + HEARTBEAT_MS - clock.now());
     if (clock.now() - said < HEARTBEAT_MS) continue;
     yield ENCODER.encode(`: still here\nid: ${parts.idOf(revision)}\n\n`);

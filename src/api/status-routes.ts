@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from './change-feed.ts';
@@ -171,7 +172,10 @@ function fromParameter({ instance, feed }: ApiContext, text: string | undefined)
   return run === undefined || run === instance ? Number(revision) : -1;
 }
 
-/** A stream that makes a part when the client has taken the one before. */
+/**
+ * A stream that makes a part when the client has taken the one before, and one a turn of the event loop: a client whose
+ * system takes all that is written would leave no turn to others.
+ */
 function streamOf(
   parts: AsyncGenerator<Uint8Array, void, void>,
   onEnd: () => void,
@@ -186,6 +190,7 @@ function streamOf(
     {
       async pull(controller) {
         try {
+          await nextTurn();
           const { done, value } = await parts.next();
           if (done !== true) return controller.enqueue(value);
         } catch (error) {
