@@ -130,7 +130,7 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
       from: fromParameter(context, c.req.valid('header')['last-event-id'] ?? from),
     };
     const headers = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store' };
-    if (c.req.method === 'HEAD') return new Response(null, { headers }); // nobody would read or end a stream
+    if (c.req.method === 'HEAD') return new Response(null, { headers }); // a stream would have no reader to end it
     if (metrics.monitors >= MONITORS)
       throw new ProblemError('too-many', `No more than ${MONITORS} monitors are served at a time.`);
     metrics.monitors++;

@@ -47,7 +47,7 @@ function words(list: readonly Word[]): string {
   return list.map(({ word }) => word).join(' ');
 }
 
-/** A function that is told the words by bash, or by zsh in the guise of bash. */
+/** A function to which bash passes the words, or by zsh in the guise of bash. */
 function bashScript(all: readonly Completion[]): string {
   const cases = all.map(({ path, commands, options, values }) => {
     const argument = values.get('');

@@ -73,7 +73,7 @@ async function* lines(ips: readonly string[]): AsyncGenerator<string> {
 /** Options that say who is asked: a running agent, or one that follows a mesh for the answer. */
 function addAskOptions(command: Command, io: CommandIO): Command {
   addMeshOptions(addSocketOption(command)).hook('preAction', () => {
-    // Only flags say so: what an agent is told by its environment or file is no reason to start another one.
+    // Only flags say so: the environment and the file of an agent are no reason to start another one.
     command.setOptionValue('readsMesh', followsMesh(command.opts()));
   });
   return addConfiguration(command, io);

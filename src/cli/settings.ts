@@ -22,7 +22,7 @@ export interface Setting {
   readonly parse: (texts: readonly string[]) => unknown;
 }
 
-/** Options of the moment: a file that said them would answer a question that nobody has asked. */
+/** Options of the moment: a file that said them would answer a question that was not asked. */
 const NOT_SETTINGS: ReadonlySet<string> = new Set(['once', 'output', 'play', 'all', 'config']);
 
 /** The settings among the options of a command, in their order. */
