@@ -50,6 +50,17 @@ export function compareOrigins(a: Origin, b: Origin): number {
   return a.slice < b.slice ? -1 : 1;
 }
 
+/** The claims on one address, the winner first, and `own` in its place among them. */
+function withNew(claims: readonly BackendClaim[], own: BackendClaim): readonly BackendClaim[] {
+  const place = claims.findIndex(({ origin }) => compareOrigins(own.origin, origin) < 0);
+  return place < 0 ? [...claims, own] : claims.toSpliced(place, 0, own);
+}
+
+/** The claims with `own` instead of the one of its origin. */
+function withOther(claims: readonly BackendClaim[], own: BackendClaim): readonly BackendClaim[] {
+  return claims.map((claim) => (compareOrigins(claim.origin, own.origin) === 0 ? own : claim));
+}
+
 /** What one origin offered before and offers now. */
 export interface OriginChange {
   readonly origin: Origin;
@@ -58,13 +69,16 @@ export interface OriginChange {
 }
 
 /**
- * Who else than `except` claims an address that is not contested, so that there is one such claim. Asked only
- * when a second claim of an address comes up.
+ * Whose `winner` is, the one claim of an address that is not contested, and none of `except`. Asked only when a second
+ * claim of an address comes up.
  */
-export type HolderLookup = (address: string, except: Origin) => BackendClaim | undefined;
+export type HolderLookup = (winner: Backend, except: Origin) => BackendClaim | undefined;
 
 /** What `draft` has become, or `original` when nothing has changed it. */
-function finished(draft: Backends, original: Backends): Backends {
+function finished<T>(
+  draft: ImmutableMap<string, T>,
+  original: ImmutableMap<string, T>,
+): ImmutableMap<string, T> {
   return draft.wasAltered() ? draft.asImmutable() : original;
 }
 
@@ -103,13 +117,13 @@ class Correlator {
   readonly #backends: Backends;
   readonly #side: SideDraft | undefined;
   readonly #findHolder: HolderLookup;
-  #contested: Correlation['contested'];
+  readonly #contested: Correlation['contested'];
 
   constructor(current: Correlation, change: OriginChange, findHolder: HolderLookup) {
     this.#current = current;
     this.#backends = current.backends.asMutable();
     this.#side = current.preferred && new SideDraft(current.preferred);
-    this.#contested = current.contested;
+    this.#contested = current.contested.asMutable();
     this.#change = change;
     this.#findHolder = findHolder;
   }
@@ -117,63 +131,55 @@ class Correlator {
   /** This origin offers `backend` now; `isNew` when it has not offered that address before. */
   claim(backend: Backend, isNew: boolean): void {
     const { address } = backend;
-    const claims = this.#contested.get(address) ?? (isNew ? this.#otherClaimOf(address) : undefined);
-    if (claims === undefined) {
-      this.#setWinner(address, backend);
-      return;
-    }
-    const others = claims.filter((claim) => compareOrigins(claim.origin, this.#change.origin) !== 0);
+    const current = this.#backends.get(address);
+    const claims = current && this.#contested.get(address);
     const own: BackendClaim = { origin: this.#change.origin, backend };
-    this.#contest(
-      address,
-      [...others, own].sort((a, b) => compareOrigins(a.origin, b.origin)),
-    );
+    if (claims !== undefined) this.#contest(address, current, (isNew ? withNew : withOther)(claims, own));
+    else if (current === undefined || !isNew) this.#setWinner(address, current, backend);
+    else this.#contest(address, current, withNew([this.#holderOf(current)], own));
   }
 
   /** This origin offers nothing more at that address. */
   release(address: string): void {
     const claims = this.#contested.get(address);
-    if (claims === undefined) {
-      this.#side?.replace(address, this.#backends.get(address), undefined);
-      this.#backends.delete(address);
+    const current = this.#side || claims ? this.#backends.get(address) : undefined;
+    if (claims !== undefined) {
+      const { origin } = this.#change;
+      const others = claims.filter((claim) => compareOrigins(claim.origin, origin) !== 0);
+      this.#contest(address, current, others);
       return;
     }
-    this.#contest(
-      address,
-      claims.filter((claim) => compareOrigins(claim.origin, this.#change.origin) !== 0),
-    );
+    this.#side?.replace(address, current, undefined);
+    this.#backends.delete(address);
   }
 
   finish(): Correlation {
     return {
       backends: finished(this.#backends, this.#current.backends),
-      contested: this.#contested,
+      contested: finished(this.#contested, this.#current.contested),
       preferred: this.#side?.finish(),
     };
   }
 
   /** The one claim of another origin on an uncontested address that this origin has not claimed before. */
-  #otherClaimOf(address: string): readonly BackendClaim[] | undefined {
-    if (!this.#backends.has(address)) return undefined;
-    const holder = this.#findHolder(address, this.#change.origin);
-    assert(holder !== undefined, `no claim on the backend ${address}`);
-    return [holder];
+  #holderOf(winner: Backend): BackendClaim {
+    const holder = this.#findHolder(winner, this.#change.origin);
+    assert(holder !== undefined, `no claim on the backend ${winner.address}`);
+    return holder;
   }
 
-  /** Keeps the claims of an address, and its winner where it says something new (I3). */
-  #contest(address: string, claims: readonly BackendClaim[]): void {
+  /** Keeps the claims of an address, and its winner where it says something new (I3) compared with the `current` one. */
+  #contest(address: string, current: Backend | undefined, claims: readonly BackendClaim[]): void {
     const [winner, second] = claims;
     assert(winner !== undefined, `no claim is left on the backend ${address}`);
-    this.#contested =
-      second === undefined ? this.#contested.delete(address) : this.#contested.set(address, claims);
-    const current = this.#backends.get(address);
-    if (current === undefined || !equalBackends(current, winner.backend)) {
-      this.#setWinner(address, winner.backend);
-    }
+    if (second === undefined) this.#contested.delete(address);
+    else this.#contested.set(address, claims);
+    if (current === undefined || !equalBackends(current, winner.backend))
+      this.#setWinner(address, current, winner.backend);
   }
 
-  #setWinner(address: string, winner: Backend): void {
-    this.#side?.replace(address, this.#backends.get(address), winner);
+  #setWinner(address: string, current: Backend | undefined, winner: Backend): void {
+    this.#side?.replace(address, current, winner);
     this.#backends.set(address, winner);
   }
 }

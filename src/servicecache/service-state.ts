@@ -1,5 +1,4 @@
 import { Map as ImmutableMap } from 'immutable';
-import { assert } from '../base/assert.ts';
 import { preferenceOf, preferredSide, selectSide } from './affinity.ts';
 import {
   type Backend,
@@ -12,9 +11,9 @@ import {
 } from './backend.ts';
 import {
   applyOriginChange,
-  type BackendClaim,
   type Correlation,
   compareOrigins,
+  type HolderLookup,
   NO_CORRELATION,
   type Origin,
 } from './correlation.ts';
@@ -93,11 +92,15 @@ function offeredByCluster(
 }
 
 /** Finds the one other claim of an uncontested address; see {@link applyOriginChange}. */
-function holderIn(state: ServiceState): (address: string, except: Origin) => BackendClaim | undefined {
-  return (address, except) => {
-    const winner = state.correlation.backends.get(address);
-    assert(winner !== undefined, `there is no backend ${address}`);
-    if (winner.cluster !== '') return { origin: { cluster: winner.cluster, slice: '' }, backend: winner };
+function holderIn(state: ServiceState): HolderLookup {
+  let remote: Origin = { cluster: '', slice: '' };
+  return (winner, except) => {
+    const { address, cluster } = winner;
+    if (cluster !== '') {
+      // Most have the same holder: one object for all of them.
+      if (remote.cluster !== cluster) remote = { cluster, slice: '' };
+      return { origin: remote, backend: winner };
+    }
     for (const [slice, value] of state.slices) {
       const origin = { cluster: '', slice };
       if (compareOrigins(origin, except) === 0) continue;
