@@ -23,6 +23,16 @@ export function go(view: string, parameters: Readonly<Record<string, string>> = 
   location.hash = addressOf(view, parameters);
 }
 
+/** Shows the same view with other parameters, while they are typed: no step to go back to. */
+export function adjust(view: string, parameters: Readonly<Record<string, string>>): void {
+  location.replace(addressOf(view, parameters));
+}
+
+/** The address of a prefix: of a single IP its look-up, of others what claims exactly them. */
+export function addressOfPrefix(prefix: string): string {
+  return addressOf('prefixes', { ip: prefix.replace(prefix.includes(':') ? /\/128$/ : /\/32$/, '') });
+}
+
 /** The address now, and whenever it changes. */
 export function useAddress(): Address {
   const [address, setAddress] = useState(current);

@@ -6,6 +6,9 @@ const KEPT = 500;
 /** Rates are counted for each second of the last minute. */
 export const SECONDS = 60;
 
+/** A connection that was refused, and not only lost, is tried again after this time. */
+const RETRY_MS = 3_000;
+
 /** How the connection to the agent stands. */
 export type Connection = 'connecting' | 'live' | 'lost';
 
@@ -23,23 +26,45 @@ export class Feed {
     service: new Array<number>(SECONDS).fill(0),
     node: new Array<number>(SECONDS).fill(0),
   };
+  /** For each type, goes up when something of it has changed. */
+  readonly versions: Record<ChangeDocument['type'], number> = { ip: 0, service: 0, node: 0 };
+  /** Goes up when all that is shown is to be asked for anew: the agent is back, or changes were missed. */
+  epoch = 0;
+  /** When changes were missed last, if any were. */
+  missedAt: Date | undefined;
+  #last = '';
   readonly #listeners = new Set<() => void>();
   #waiting: ChangeDocument[] = [];
 
   constructor() {
-    const source = new EventSource('/v1/monitor');
-    source.addEventListener('synced', () => this.#connected('live'));
-    source.addEventListener('resync', () => this.#connected('live'));
-    source.addEventListener('error', () => this.#connected('lost'));
-    source.addEventListener('change', ({ data }) => {
+    this.#open();
+    setInterval(() => this.#tick(), 1_000);
+    setInterval(() => this.#flush(), 250);
+  }
+
+  #open(): void {
+    const source = new EventSource(this.#last === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#last}`);
+    source.addEventListener('synced', () => {
+      if (this.connection === 'lost') this.epoch++;
+      this.#connected('live');
+    });
+    source.addEventListener('resync', () => {
+      this.epoch++;
+      this.missedAt = new Date();
+      this.#connected('live');
+    });
+    source.addEventListener('error', () => {
+      this.#connected('lost');
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => this.#open(), RETRY_MS);
+    });
+    source.addEventListener('change', ({ data, lastEventId }) => {
+      this.#last = lastEventId;
       const change: ChangeDocument = JSON.parse(data);
       this.#waiting.push(change);
       const rates = this.rates[change.type];
       rates[SECONDS - 1] = (rates[SECONDS - 1] ?? 0) + 1;
       if (this.#waiting.length > KEPT) this.#waiting.shift();
     });
-    setInterval(() => this.#tick(), 1_000);
-    setInterval(() => this.#flush(), 250);
   }
 
   /** Calls back when anything of it has changed, at most four times a second. Gives how to end that. */
@@ -61,7 +86,9 @@ export class Feed {
   }
 
   #tick(): void {
-    for (const rates of Object.values(this.rates)) {
+    for (const type of ['ip', 'service', 'node'] as const) {
+      const rates = this.rates[type];
+      if (rates.at(-1) !== 0) this.versions[type]++;
       rates.shift();
       rates.push(0);
     }

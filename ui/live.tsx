@@ -1,14 +1,14 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
 import type { ChangeDocument } from '../src/api/monitor-stream.ts';
-import { addressOf, go } from './address.ts';
+import { addressOf, addressOfPrefix, adjust } from './address.ts';
 import type { Feed } from './feed.ts';
 import { Empty, Section } from './parts.tsx';
 
 const TYPES = ['ip', 'service', 'node'] as const;
 
 function hrefOf({ type, key }: ChangeDocument): string {
-  if (type === 'ip') return addressOf('prefixes', { ip: key.replace(/\/(32|128)$/, '') });
+  if (type === 'ip') return addressOfPrefix(key);
   if (type === 'service') return addressOf('services', { name: key });
   return addressOf('nodes', { cluster: key.split('/')[0] ?? '' });
 }
@@ -56,7 +56,7 @@ export function Live({ feed, parameters }: { feed: Feed; parameters: URLSearchPa
         <select
           id="type"
           value={type}
-          onChange={({ currentTarget }) => go('live', { type: currentTarget.value, contains })}
+          onChange={({ currentTarget }) => adjust('live', { type: currentTarget.value, contains })}
         >
           <option value="">all</option>
           {TYPES.map((name) => (
@@ -70,10 +70,19 @@ export function Live({ feed, parameters }: { feed: Feed; parameters: URLSearchPa
           id="contains"
           type="search"
           value={contains}
-          onInput={({ currentTarget }) => go('live', { type, contains: currentTarget.value })}
+          onInput={({ currentTarget }) => adjust('live', { type, contains: currentTarget.value })}
         />
       </div>
-      {changes.length === 0 && <Empty>Nothing has changed since the page was opened.</Empty>}
+      {feed.missedAt !== undefined && (
+        <p class="faint">Changes were missed before {feed.missedAt.toLocaleTimeString()}.</p>
+      )}
+      {changes.length === 0 && (
+        <Empty>
+          {feed.changes.length === 0
+            ? 'Nothing has changed since the page was opened.'
+            : 'None of the last changes is so.'}
+        </Empty>
+      )}
       <ol class="feed" aria-live="off">
         {changes.slice(0, 200).map((change) => (
           <Line key={change.revision} change={change} />

@@ -5,7 +5,7 @@ import { useAnswer, withQuery } from './ask.ts';
 import { Empty, Section, Table } from './parts.tsx';
 
 /** Nodes and how to reach them. */
-export function Nodes({ parameters, version }: { parameters: URLSearchParams; version: number }): VNode {
+export function Nodes({ parameters, version }: { parameters: URLSearchParams; version: string }): VNode {
   const cluster = parameters.get('cluster') ?? '';
   const path = withQuery('/v1/nodes', { cluster, limit: '1000' });
   const { document, problem } = useAnswer<{ items: readonly NodeDocument[]; continue?: string }>(

@@ -28,11 +28,19 @@ function View({ feed, count }: { feed: Feed; count: number }): VNode {
   const second = Math.floor(performance.now() / 1000);
   switch (view) {
     case 'prefixes':
-      return <Prefixes key={parameters.toString()} parameters={parameters} second={second} />;
+      return (
+        <Prefixes key={parameters.toString()} parameters={parameters} second={second} epoch={feed.epoch} />
+      );
     case 'services':
-      return <Services parameters={parameters} version={second} />;
+      return (
+        <Services
+          parameters={parameters}
+          version={`${feed.epoch}.${feed.versions.service}`}
+          second={second}
+        />
+      );
     case 'nodes':
-      return <Nodes parameters={parameters} version={second} />;
+      return <Nodes parameters={parameters} version={`${feed.epoch}.${feed.versions.node}`} />;
     case 'live':
       return <Live feed={feed} parameters={parameters} />;
     default:

@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ClaimDocument, EntryDocument, ExplanationDocument } from '../src/api/documents.ts';
-import { addressOf, go } from './address.ts';
+import { addressOfPrefix, go } from './address.ts';
 import { ask, useAnswer, withQuery } from './ask.ts';
 import { Empty, Identity, Section, VirtualList } from './parts.tsx';
 
@@ -56,8 +56,8 @@ interface Loaded {
   readonly problem?: string;
 }
 
-/** The pages of a list that have been looked at so far. */
-function usePages(path: string): Loaded & { readonly more: () => void } {
+/** The pages of a list that have been looked at so far; read from its beginning whenever `epoch` is another. */
+function usePages(path: string, epoch: number): Loaded & { readonly more: () => void } {
   const [loaded, setLoaded] = useState<Loaded>({ path, entries: [], next: undefined });
   const loading = useRef('');
   const load = (before: Loaded, from: string): void => {
@@ -76,7 +76,7 @@ function usePages(path: string): Loaded & { readonly more: () => void } {
   useEffect(() => {
     loading.current = '';
     load({ path, entries: [], next: undefined }, path);
-  }, [path]);
+  }, [path, epoch]);
   const more = (): void => {
     if (loaded.next !== undefined) load(loaded, loaded.next);
   };
@@ -95,10 +95,9 @@ function parametersOf(text: string): Readonly<Record<string, string>> {
 
 function Row({ entry }: { entry: EntryDocument }): VNode {
   const { prefix, identity, labels, hostIP, namespace, podName, source, owner } = entry;
-  const ip = prefix.replace(/\/(32|128)$/, '');
   return (
     <li class="row" key={prefix}>
-      <a href={addressOf('prefixes', { ip })}>{prefix}</a>
+      <a href={addressOfPrefix(prefix)}>{prefix}</a>
       <Identity identity={identity} labels={labels} />
       <span>{podName === undefined ? '' : `${namespace}/${podName}`}</span>
       <span>{hostIP ?? ''}</span>
@@ -108,7 +107,15 @@ function Row({ entry }: { entry: EntryDocument }): VNode {
 }
 
 /** Searches prefixes, and says of one who claims it. */
-export function Prefixes({ parameters, second }: { parameters: URLSearchParams; second: number }): VNode {
+export function Prefixes({
+  parameters,
+  second,
+  epoch,
+}: {
+  parameters: URLSearchParams;
+  second: number;
+  epoch: number;
+}): VNode {
   const filters = {
     within: '',
     identity: '',
@@ -120,7 +127,7 @@ export function Prefixes({ parameters, second }: { parameters: URLSearchParams; 
   };
   const { ip, ...rest } = filters as Record<string, string>;
   const [text, setText] = useState(ip ?? filters.within + filters.identity + filters.pod);
-  const pages = usePages(withQuery('/v1/ipcache', { ...rest, limit: '500' }));
+  const pages = usePages(withQuery('/v1/ipcache', { ...rest, limit: '500' }), epoch);
   const submit = (event: Event): void => {
     event.preventDefault();
     go('prefixes', parametersOf(text));

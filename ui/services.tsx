@@ -50,7 +50,15 @@ function Details({ name, version }: { name: string; version: number }): VNode {
 }
 
 /** Services, their backends by cluster, and of one who offers what. */
-export function Services({ parameters, version }: { parameters: URLSearchParams; version: number }): VNode {
+export function Services({
+  parameters,
+  version,
+  second,
+}: {
+  parameters: URLSearchParams;
+  version: string;
+  second: number;
+}): VNode {
   const { document, problem } = useAnswer<{ items: readonly ServiceDocument[]; continue?: string }>(
     '/v1/services?limit=1000',
     version,
@@ -59,7 +67,7 @@ export function Services({ parameters, version }: { parameters: URLSearchParams;
   if (document === undefined) return <Empty problem={problem} />;
   return (
     <>
-      {name !== null && <Details name={name} version={version} />}
+      {name !== null && <Details name={name} version={Math.floor(second / 2)} />}
       <Section title="Services">
         {document.items.length === 0 && <Empty>No service is known.</Empty>}
         <Table label="Table of services" head={['service', 'cluster IP', 'ports', 'mesh', 'backends']}>

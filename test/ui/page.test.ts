@@ -9,6 +9,7 @@ import { readPage } from '../../src/agent/page-files.ts';
 import { ApiServer } from '../../src/api/api-server.ts';
 import type { PageFile } from '../../src/api/page-routes.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
+import { createService } from '../../src/servicecache/service.ts';
 import { TestModel } from '../api/support/model.ts';
 import { type TestApp, testApp } from '../api/support/test-app.ts';
 import { until } from '../kvstore/support/until.ts';
@@ -37,14 +38,20 @@ beforeAll(async () => {
 afterAll(() => browser?.close());
 
 interface Opened extends TestApp {
+  readonly server: ApiServer;
   readonly page: Page;
   readonly url: string;
   readonly show: (hash: string) => Promise<void>;
 }
 
 /** The page of an agent with this model, at a view. Fails the test that sees an error or a request to elsewhere. */
-async function open(hash = '', model = new TestModel().fill()): Promise<Opened> {
+async function open(
+  hash = '',
+  model = new TestModel().fill(),
+  spoil: (feed: TestApp['feed']) => void = () => {},
+): Promise<Opened> {
   const world = testApp(model, files, systemClock);
+  spoil(world.feed);
   const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: 0 } });
   await server.start();
   const url = server.url ?? '';
@@ -69,7 +76,7 @@ async function open(hash = '', model = new TestModel().fill()): Promise<Opened> 
     await page.goto(`${url}/${next}`);
     await page.waitForSelector('main section');
   };
-  return { ...world, page, url, show };
+  return { ...world, server, page, url, show };
 }
 
 /** What axe-core finds wrong with the page as it is. */
@@ -182,6 +189,107 @@ describe('the page', () => {
     }
     expect(await page.locator('.row').count()).toBeLessThan(100);
     expect(await loaded()).toBeGreaterThanOrEqual(2_500);
+  });
+
+  it('says that it is not connected when the agent has gone, and comes back with what is known then', async () => {
+    const { page, server, url } = await open('#prefixes');
+    await until('rows are shown', async () => (await page.locator('.row').count()) === 3);
+    await server.stop();
+    await page.waitForSelector('output.lost');
+    expect(await page.locator('output').textContent()).toContain('not connected');
+    expect(await page.locator('.row').count()).toBe(3);
+    const model = new TestModel();
+    model.ipcache.upsert('10.8.8.8', { identity: 9, source: 'k8s' });
+    const next = testApp(model, files, systemClock);
+    const again = new ApiServer({
+      app: next.app,
+      tcp: { host: '127.0.0.1', port: Number(new URL(url).port) },
+    });
+    onTestFinished(() => again.stop());
+    await again.start();
+    await page.waitForSelector('output.live');
+    await until('the list is read anew', async () => (await page.locator('.row').count()) === 1);
+    expect(await page.locator('.row a:first-child').allInnerTexts()).toEqual(['10.8.8.8/32']);
+  });
+
+  it('reads its lists anew after changes that it missed, and says so', async () => {
+    const { page, model, show } = await open('#prefixes', undefined, (feed) => {
+      const { read } = feed;
+      // The first read after the second change is too late.
+      feed.read = (from, limit, types) =>
+        read.call(feed, feed.revision >= 2 && from < 2 ? -5 : from, limit, types);
+    });
+    await until('rows are shown', async () => (await page.locator('.row').count()) === 3);
+    model.ipcache.batch(() => {
+      for (const ip of ['10.8.8.8', '10.8.8.9']) model.ipcache.upsert(ip, { identity: 9, source: 'k8s' });
+    });
+    await until('the list is read anew', async () => (await page.locator('.row').count()) === 5);
+    await show('#live');
+    expect(await page.locator('main').textContent()).toContain('Changes were missed');
+  });
+
+  it('shows the first thousand of many services and nodes, and says where the others are', async () => {
+    const model = new TestModel();
+    for (let i = 0; i < 1_100; i++) {
+      model.services.updateService(
+        createService({
+          ...{ id: { namespace: 'shop', name: `s-${i}` }, clusterIPs: [`172.16.${i >> 8}.${i & 255}`] },
+          ...{ addressing: 'assigned', ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]] },
+        }),
+      );
+      model.nodes.nodeUpdated({ cluster: 'baltic', name: `n-${i}`, source: 'clustermesh' });
+    }
+    model.services.markSynced();
+    const { page, show } = await open('#services', model);
+    for (const view of ['services', 'nodes']) {
+      await show(`#${view}`);
+      await until('a thousand are shown', async () => (await page.locator('tbody tr').count()) === 1_000);
+      expect(await page.locator('main').textContent()).toContain('The first 1,000; the others: dpcache');
+    }
+  });
+
+  it('fits a narrow screen, with very long names too', async () => {
+    const model = new TestModel().fill();
+    const long = 'x'.repeat(253);
+    const k8s = { namespace: long, podName: long };
+    model.ipcache.upsert('10.0.0.2', { identity: 9, source: 'clustermesh', owner: long, k8s });
+    model.ipcache.upsert('2001:db8:1234:5678:9abc:def0:1234:5678', { identity: 9, source: 'k8s' });
+    model.nodes.nodeUpdated({ cluster: 'baltic', name: long, source: 'clustermesh' });
+    const { page, show } = await open('', model);
+    await page.setViewportSize({ width: 360, height: 700 });
+    for (const [name, hash] of Object.entries({ ...VIEWS, explained: '#prefixes?ip=10.0.0.2' })) {
+      await show(hash);
+      model.ipcache.upsert('10.0.0.2', { identity: 10, source: 'clustermesh', owner: long, k8s });
+      await page.screenshot({ path: join(SCREENSHOTS, `${name}-narrow.png`) });
+      expect([name, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([name, 360]);
+    }
+    await show('#prefixes');
+    const heights = await page.locator('.row').evaluateAll((rows) => rows.map((row) => row.clientHeight));
+    expect(new Set(heights).size).toBe(1);
+  });
+
+  it('leads from an IPv6 CIDR of 32 bits to just that', async () => {
+    const model = new TestModel();
+    model.ipcache.upsert('2001:db8::/32', { identity: 9, source: 'k8s' });
+    model.ipcache.upsert('2001:db8::', { identity: 8, source: 'k8s' });
+    const { page } = await open('#prefixes', model);
+    await page.getByRole('link', { name: '2001:db8::/32' }).click();
+    await page.waitForSelector('.ladder');
+    expect(await page.locator('.ladder').textContent()).toContain('2001:db8::/32');
+  });
+
+  it.each([
+    ['#prefixes?nonsense=1&__proto__=2', 'alert'],
+    ['#prefixes?identity=many', 'alert'],
+    ['#services?name=%2F%2F', 'alert'],
+    ['#services?name=a%00b', 'alert'],
+    ['#nodes?cluster=%E0%A4', 'main'],
+    ['#nowhere?%=%', 'main'],
+    ['#live?type=nonsense&contains=%F0', 'main'],
+  ])('of an address with nonsense, %s, says what is wrong, or shows what there is', async (hash, role) => {
+    const { page } = await open(hash);
+    await page.waitForSelector('main section, main [role=alert]');
+    await until('it is said', async () => (await page.getByRole(role as 'alert' | 'main').count()) > 0);
   });
 
   it('is less than 100 kB, and may load nothing from elsewhere', async () => {
