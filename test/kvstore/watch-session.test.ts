@@ -100,6 +100,17 @@ describe('a session', () => {
 
   const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
+  it('asks for its rights with a new token when its own has expired (regression: revoked rights were found the next time)', async () => {
+    const answers = ['invalid-token', 'forbidden'] as const;
+    let asked = 0;
+    stream.answer = () => Promise.reject(new KvstoreError(answers[asked++] ?? 'internal', 'refused'));
+    const result = followed();
+    await session.checkRights('p/');
+    await turn();
+    expect(result.ended).toMatchObject({ code: 'forbidden' });
+    expect(asked).toBe(2);
+  });
+
   it('is paused from its opening until it is followed', async () => {
     expect(stream.calls).toEqual([]);
     const result = followed();

@@ -87,10 +87,14 @@ export class WatchSession {
 
   /** Ends the session if the prefix may not be read any more. Other failures are the stream's to show. Never rejects. */
   async checkRights(prefix: string): Promise<void> {
-    const refusal = await this.range({ ...prefixRange(prefix), limit: 1, keysOnly: true }).catch(
-      asKvstoreError,
-    );
-    if (refusal instanceof KvstoreError && refusal.code === 'forbidden') this.close(refusal);
+    const refusal = (): Promise<KvstoreError | undefined> => {
+      const request = { ...prefixRange(prefix), limit: 1, keysOnly: true };
+      return this.range(request).then(() => undefined, asKvstoreError);
+    };
+    let refused = await refusal();
+    // The token of a client that only watches expires unused; now another one is fetched.
+    if (refused?.code === 'invalid-token') refused = await refusal();
+    if (refused?.code === 'forbidden') this.close(refused);
   }
 
   /** Follows the stream until it has lasted `lifetimeMs` (resolves), fails, falls silent, or is closed (rejects). */
