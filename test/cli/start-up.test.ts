@@ -26,5 +26,7 @@ it('a command line is read without the agent: help and questions do not wait for
 });
 
 it('the agent is what is left out', () => {
-  expect(loadedBy('agent/run-agent.ts')).toEqual(expect.arrayContaining(['etcd3', '@hono/node-server', 'prom-client']));
+  expect(loadedBy('agent/run-agent.ts')).toEqual(
+    expect.arrayContaining(['etcd3', '@hono/node-server', 'prom-client']),
+  );
 });

@@ -1,0 +1,74 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { createLog } from '../../src/agent/log.ts';
+import { agentSettings } from '../../src/cli/configuration.ts';
+import { EXIT } from '../../src/cli/io.ts';
+import { testApp } from '../api/support/test-app.ts';
+import { example } from './support/run.ts';
+
+const DOCUMENT = readFileSync(new URL('../../docs/OPERATIONS.md', import.meta.url), 'utf8');
+
+const scraped = await (await testApp().app.request('/metrics')).text();
+const METRICS = new Map(
+  [...scraped.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name = '', type = '']) => [name, type] as const),
+);
+
+/** Names of metrics in an expression of PromQL. */
+function used(expression: string): readonly string[] {
+  return expression.match(/\b(?:dpcache|nodejs|process)_\w+/g) ?? [];
+}
+
+/** Whether a scrape has it: a metric, or a series of a histogram. */
+function isScraped(name: string): boolean {
+  return METRICS.has(name) || METRICS.get(name.replace(/_(bucket|sum|count)$/, '')) === 'histogram';
+}
+
+describe('examples/operations', () => {
+  it('alerts on metrics that an agent has', () => {
+    const { groups } = parse(readFileSync(example('operations/alerts.yaml'), 'utf8')) as {
+      groups: readonly { rules: readonly { alert: string; expr: string }[] }[];
+    };
+    const rules = groups.flatMap((group) => group.rules);
+    expect(rules.length).toBeGreaterThan(5);
+    for (const { alert, expr } of rules) {
+      expect([alert, used(expr).length > 0]).toEqual([alert, true]);
+      expect([alert, used(expr).filter((name) => !isScraped(name))]).toEqual([alert, []]);
+    }
+  });
+
+  it('shows metrics that an agent has', () => {
+    const { panels, templating } = JSON.parse(readFileSync(example('operations/dashboard.json'), 'utf8')) as {
+      panels: readonly { title: string; targets: readonly { expr: string }[] }[];
+      templating: { list: readonly { query: string }[] };
+    };
+    for (const { title, targets } of panels) {
+      const names = targets.flatMap(({ expr }) => used(expr));
+      expect([title, names.length > 0]).toEqual([title, true]);
+      expect([title, names.filter((name) => !isScraped(name))]).toEqual([title, []]);
+    }
+    expect(templating.list.flatMap(({ query }) => used(query)).filter((name) => !isScraped(name))).toEqual(
+      [],
+    );
+  });
+});
+
+describe('docs/OPERATIONS.md', () => {
+  it('explains every metric of ours, and no other', () => {
+    const explained = [...DOCUMENT.matchAll(/^\| `(dpcache_\w+)/gm)].map(([, name = '']) => name);
+    expect(explained.sort()).toEqual(
+      [...METRICS.keys()].filter((name) => name.startsWith('dpcache_')).sort(),
+    );
+  });
+
+  it('names every setting, its variable by rule, and every exit status', () => {
+    expect(agentSettings().filter(({ key }) => !DOCUMENT.includes(`\`${key}\``))).toEqual([]);
+    for (const status of Object.values(EXIT)) expect(DOCUMENT).toMatch(new RegExp(`^\\| ${status} \\|`, 'm'));
+  });
+
+  it('names the fields of a log line', () => {
+    const lines: string[] = [];
+    createLog('info', 'json', { write: (line) => lines.push(line) }).error({ err: new Error('x') }, 'y');
+    for (const field of Object.keys(JSON.parse(lines[0] ?? ''))) expect(DOCUMENT).toContain(`\`${field}\``);
+  });
+});
