@@ -39,7 +39,7 @@ afterEach(() => {
 
 describe('a snapshot', () => {
   it('looks at no entry before it is read, and then only at those that are asked for', () => {
-    const cache = filled(100_000);
+    const cache = filled(10_000);
     const looks = [
       vi.spyOn(HashPrefixTable.prototype, 'keyOf'),
       vi.spyOn(HashPrefixTable.prototype, 'find'),
@@ -49,15 +49,15 @@ describe('a snapshot', () => {
     const looked = (): number => looks.reduce((sum, { mock }) => sum + mock.calls.length, 0);
     const snapshot = cache.snapshot();
     expect(looked()).toBe(0);
-    expect(snapshot.size).toBe(100_000);
+    expect(snapshot.size).toBe(10_000);
     expect(snapshot.get('10.0.0.7')?.identity).toBe(256 + 7);
-    expect(snapshot.lookup('10.1.0.7')?.key).toBe('10.1.0.7');
+    expect(snapshot.lookup('10.0.9.7')?.key).toBe('10.0.9.7');
     expect(snapshot.entries().next().value?.key).toBe('10.0.0.0');
     expect(looked()).toBeLessThan(10);
   });
 
   it('costs a write after it the pages that are written, not the entries there are', () => {
-    const cache = filled(100_000);
+    const cache = filled(10_000);
     const copies = vi.spyOn(Int32Array.prototype, 'slice');
     const snapshot = cache.snapshot();
     copies.mockClear();
@@ -119,13 +119,13 @@ describe('a snapshot', () => {
   });
 
   it('shares what has not changed with the one before', () => {
-    const cache = filled(50_000);
+    const cache = filled(10_000);
     const first = cache.snapshot();
     cache.upsert('10.0.0.7', { identity: 999, source: 'kvstore' });
     const second = cache.snapshot();
     const looks = vi.spyOn(EntryReader.prototype, 'holdsSame');
     expect(IPCacheSnapshot.diff(first, second).map(({ prefix }) => prefix)).toEqual(['10.0.0.7/32']);
-    expect(looks.mock.calls.length).toBeLessThan(10_000);
+    expect(looks.mock.calls.length).toBeLessThan(2000);
     expect(first.get('10.0.0.7')?.identity).toBe(256 + 7);
   });
 

@@ -1,0 +1,26 @@
+import { describe, expect, it } from 'vitest';
+import type { ChangeBatch } from '../../src/ipcache/change-reader.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+
+async function next(reader: AsyncIterator<ChangeBatch, undefined>): Promise<ChangeBatch> {
+  const { value } = await reader.next();
+  return value ?? expect.fail('the reader has ended');
+}
+
+describe('a reader of changes', () => {
+  it('that is too far behind gets all of it anew instead of a queue without bound (I11)', async () => {
+    const cache = new IPCache();
+    const reader = cache.changes();
+    await next(reader);
+    const waiting = next(reader);
+    cache.upsert('192.0.2.1', { identity: 1, source: 'kvstore' });
+    await waiting;
+    cache.batch(() => {
+      for (let i = 0; i < 70_000; i++) {
+        cache.upsert(`10.${i >>> 16}.${(i >>> 8) & 255}.${i & 255}`, { identity: 256, source: 'kvstore' });
+      }
+    });
+    const batch = await next(reader);
+    expect(batch.kind === 'resync' && batch.snapshot.size).toBe(70_001);
+  });
+});
