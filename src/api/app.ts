@@ -85,7 +85,7 @@ function fieldProblem(
   sentValue: (field: string) => string | undefined,
 ): ProblemError {
   const { path = [], message = 'not valid', keys = [] } = issue ?? {};
-  const field = [...path, ...keys].map(String).join('.').slice(0, 120);
+  const field = [...path, ...keys].map(String).join('.').slice(0, 120) || 'body';
   const value = sentValue(field)?.slice(0, 120);
   return new ProblemError('invalid-parameter', `${field}: ${message.slice(0, 240)}.`, {
     field,
@@ -100,6 +100,13 @@ function problemOf(error: unknown, onFault: (error: unknown) => void): ProblemDo
       return problem('unsupported-media-type', 'The body must have the type application/json.');
     if (error.status < 500) return problem('invalid-parameter', error.message);
   }
+  if (isHungUp(error)) return problem('bad-request', 'The body has ended before its end.');
   onFault(error);
   return problem('internal', 'The agent goes on; its log says more.');
+}
+
+/** The client has gone in the middle of its body. */
+function isHungUp(error: unknown): boolean {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return code === 'ECONNRESET' || code === 'ERR_STREAM_PREMATURE_CLOSE';
 }

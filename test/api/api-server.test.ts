@@ -242,6 +242,24 @@ describe('TCP', () => {
     expect(answer).not.toContain('HTTP/1.1 400');
   });
 
+  it('takes a client that hangs up in the middle of its body for no bug', async () => {
+    const world = testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    for (const length of ['Transfer-Encoding: chunked', 'Content-Length: 500']) {
+      const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
+      socket.write(
+        `POST /v1/lookup HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n${length}\r\n\r\n5\r\n{"ips`,
+      );
+      await once(socket, 'connect');
+      await settle();
+      socket.destroy();
+      await once(socket, 'close');
+      await settle();
+    }
+    expect((await send(`${server.url}/healthz`)).status).toBe(200);
+    expect(world.faults).toEqual([]);
+  });
+
   it('on a port that is taken is an error, and the socket is not left', async () => {
     const first = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const socket = join(temporaryFolder({}), 'dpcache.sock');

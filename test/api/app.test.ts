@@ -111,6 +111,8 @@ describe('look-ups', () => {
     expect(await answer.json()).toEqual({ revision: 0, entries: [EIGHT, null, null, CHECKOUT] });
     expect((await ask(JSON.stringify({ ips: new Array(10_001).fill('10.0.0.1') }))).status).toBe(400);
     expect((await ask('{')).status).toBe(400);
+    for (const body of ['null', '[]', '1', '"x"', '{}', '{"ips":[1]}', '{"ips":[],"x":1}'])
+      expect((await ask(body)).status).toBe(400);
     const large = await ask(JSON.stringify({ ips: ['x'.repeat(1 << 20)] }));
     expect([large.status, await large.json()]).toMatchObject([
       413,
