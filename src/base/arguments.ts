@@ -41,6 +41,9 @@ export function shaped<T extends object>(words: string, isShaped: (value: Partia
   return (value) => (isObject(value) && isShaped(value as Partial<T>) ? undefined : ` ${words}`);
 }
 
+/** A list, of whatever. */
+export const LIST: Check = (value) => (Array.isArray(value) ? undefined : ' must be a list');
+
 /** A list whose elements are all of a kind. */
 export function listOf(element: Check): Check {
   return (value) => {

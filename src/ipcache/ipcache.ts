@@ -1,4 +1,4 @@
-import { checkArguments, FUNCTION, objectWith, optional, SIGNAL } from '../base/arguments.ts';
+import { checkArguments, FUNCTION, LIST, objectWith, optional, SIGNAL } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
@@ -473,6 +473,8 @@ export class IPCache extends EntryView {
 }
 
 checkArguments(IPCache, {
+  upsertMany: { keys: LIST, claims: LIST },
+  deleteMany: { keys: LIST },
   batch: { write: FUNCTION },
   onNamedPortsChange: { listener: FUNCTION },
   subscribe: { listener: objectWith({ onChanges: FUNCTION }) },
