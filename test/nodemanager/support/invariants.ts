@@ -1,4 +1,5 @@
 import type { IPCache } from '../../../src/ipcache/ipcache.ts';
+import type { LostAddress } from '../../../src/nodemanager/node-addresses.ts';
 import type { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { attributes } from '../../ipcache/support/naive-ipcache.ts';
 import { FoldingHandler } from './folding-handler.ts';
@@ -41,6 +42,36 @@ export function handlersKnowNodes(manager: NodesUnderTest, folded: FoldingHandle
     }
   }
   return problems;
+}
+
+/**
+ * What is said of the addresses that a node has lost is what the IPCache says, whatever it keeps of the claims that it has
+ * overruled; and handlers wait for nothing but a stronger source.
+ */
+export function lostAddressesAreTold(manager: NodesUnderTest, ipcache: Pick<IPCache, 'get'>): string[] {
+  const problems: string[] = [];
+  const told = manager.status();
+  for (const { fullName, source, fields } of manager.nodes()) {
+    const lost = [...claimsOf(fields, manager.configuration).keys()].flatMap((ip) => {
+      const found = ipcache.get(ip);
+      if (found?.owner === fullName && found.source === source) return [];
+      const holder = found && { source: found.source, owner: found.owner };
+      return [{ ip, holder, stronger: holder !== undefined && rank(holder.source) > rank(source) }];
+    });
+    const { lostAddresses, heldBack } = manager.explain(fullName) ?? {};
+    const expected = byAddress(lost);
+    for (const said of [lostAddresses, told.lostAddresses[fullName]]) {
+      if (byAddress(said ?? []) !== expected)
+        problems.push(`${fullName}: says ${byAddress(said ?? [])}, has lost ${expected}`);
+    }
+    if (heldBack === true && !lost.some(({ stronger }) => stronger))
+      problems.push(`${fullName}: waits for nobody`);
+  }
+  return problems;
+}
+
+function byAddress(lost: readonly LostAddress[]): string {
+  return JSON.stringify([...lost].sort((a, b) => (a.ip < b.ip ? -1 : 1)));
 }
 
 /**

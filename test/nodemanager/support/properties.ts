@@ -7,7 +7,12 @@ import type { ManualClock } from '../../base/support/manual-clock.ts';
 import { FoldingListener } from '../../ipcache/support/invariants.ts';
 import { attributes, type NaiveIPCache } from '../../ipcache/support/naive-ipcache.ts';
 import { FoldingHandler } from './folding-handler.ts';
-import { addressesAreHeld, handlersKnowNodes, type NodesUnderTest } from './invariants.ts';
+import {
+  addressesAreHeld,
+  handlersKnowNodes,
+  lostAddressesAreTold,
+  type NodesUnderTest,
+} from './invariants.ts';
 import { claimsOf, fullName, NaiveNodes, rank, text } from './naive-nodes.ts';
 import { apply, applyNaively, CLUSTERS, history, NAMES, type Operation } from './operations.ts';
 
@@ -142,7 +147,10 @@ export const I1_reentrantHandlers: Law = (make, retain) =>
       for (const handler of folded) {
         check([...handler.complaints, ...handlersKnowNodes(rig.manager, handler)]);
       }
-      check(addressesAreHeld(rig.manager, rig.ipcache));
+      check([
+        ...addressesAreHeld(rig.manager, rig.ipcache),
+        ...lostAddressesAreTold(rig.manager, rig.ipcache),
+      ]);
     });
   });
 
@@ -200,7 +208,7 @@ export const I4_oneWinner: Law = (make, retain) =>
 export const addresses: Law = (make, retain) =>
   fc.property(history, (operations) => {
     together(make, retain, operations, ({ manager, ipcache, model }) => {
-      check(addressesAreHeld(manager, ipcache));
+      check([...addressesAreHeld(manager, ipcache), ...lostAddressesAreTold(manager, ipcache)]);
       if (retain) expectEqual('ipcache', visible(ipcache), sorted(model.ipcache().visible()));
     });
   });
