@@ -52,6 +52,7 @@ const names = made(
   () => ImmutableSet(['b']),
   () => ImmutableSet(['a', 'b']),
   () => ImmutableSet(['b', 'a']),
+  () => ImmutableSet(['a', 'c']),
 );
 const texts = made(
   () => ImmutableMap<string, string>(),
@@ -59,6 +60,7 @@ const texts = made(
   () => ImmutableMap({ a: '2' }),
   () => ImmutableMap({ b: '1' }),
   () => ImmutableMap({ a: '1', b: '1' }),
+  () => ImmutableMap({ a: '1', b: '2' }),
 );
 const flag = oneOf(false, true);
 
@@ -352,25 +354,45 @@ describe('a service that was changed several times, and is announced once', () =
     changes: readonly ((state: ServiceState) => ServiceState)[],
   ): ServiceState => changes.reduce((state, change) => change(state), from);
 
+  const expectShared = (old: ServiceState, next: ServiceState): void => {
+    const shared = shareAnnounced(old, next);
+    expect(text(announcedPart(shared))).toBe(text(announcedPart(next)));
+    expect(shared.slices).toBe(next.slices);
+    const [before, now] = [announcedPart(old), announcedPart(shared)];
+    if (before === undefined || now === undefined) {
+      expect(shared).toBe(next);
+      return;
+    }
+    expect(now.service === before.service).toBe(text(now.service) === text(before.service));
+    expect(now.endpoints === before.endpoints).toBe(text(now.endpoints) === text(before.endpoints));
+    expect(changeBetween(old, shared) === undefined).toBe(text(now) === text(before));
+  };
+
   it('keeps what listeners have, where it says the same, and no more', () => {
     fc.assert(
       fc.property(steps, steps, steps, fc.boolean(), fc.boolean(), (setup, there, more, was, is) => {
         const old = withAnnounced(changed(emptyState(id), setup), was);
         // Often the same inputs come back, as other objects.
-        const next = withAnnounced(changed(changed(old, there), [...setup, ...more]), is);
-        const shared = shareAnnounced(old, next);
-        expect(text(announcedPart(shared))).toBe(text(announcedPart(next)));
-        expect(shared.slices).toBe(next.slices);
-        const [before, now] = [announcedPart(old), announcedPart(shared)];
-        if (before === undefined || now === undefined) {
-          expect(shared).toBe(next);
-          return;
-        }
-        expect(now.service === before.service).toBe(text(now.service) === text(before.service));
-        expect(now.endpoints === before.endpoints).toBe(text(now.endpoints) === text(before.endpoints));
-        const isSame = text(now) === text(before);
-        expect(changeBetween(old, shared) === undefined).toBe(isSame);
+        expectShared(old, withAnnounced(changed(changed(old, there), [...setup, ...more]), is));
       }),
+    );
+  });
+
+  it('keeps them over each change of one input, and over the way back', () => {
+    const setups = fc.tuple(services, fc.array(step, { minLength: 2, maxLength: 5 }));
+    const changes = fc.array(step, { minLength: 12, maxLength: 12 });
+    fc.assert(
+      fc.property(setups, changes, ([service, inputs], each) => {
+        const setup = [...inputs, (state: ServiceState) => withService(state, { ...service, id })];
+        const old = withAnnounced(changed(emptyState(id), setup), true);
+        for (const [i, change] of each.entries()) {
+          const other = withAnnounced(change(old), true);
+          expectShared(old, other);
+          expectShared(old, withAnnounced((each[i - 1] ?? change)(other), true));
+          expectShared(old, withAnnounced(changed(other, setup), true));
+        }
+      }),
+      EACH_FIELD,
     );
   });
 

@@ -1,8 +1,13 @@
 import fc from 'fast-check';
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import { describe, expect, it } from 'vitest';
-import { type Frontend, frontendsOf } from '../../src/servicecache/frontends.ts';
-import { createService, type Service, type ServicePort } from '../../src/servicecache/service.ts';
+import { type Frontend, frontendsOf, type NodePortOptions } from '../../src/servicecache/frontends.ts';
+import {
+  createService,
+  type Service,
+  type ServicePort,
+  withoutNodePorts,
+} from '../../src/servicecache/service.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { cacheOf, SHOP, service } from './support/scene.ts';
 
@@ -57,6 +62,11 @@ describe('a service is found by its frontends', () => {
     expect(found({ nodePort: { enabled: true } })).toEqual([]);
     expect(found({ nodePort: { enabled: true, ipv6: ['fd00::9'] } })).toEqual([]);
     expect(found({ nodePort: { enabled: true, ipv4: ['192.168.0.9'] } }).length).toBeGreaterThan(1);
+    const six = service({ clusterIPs: List(['fd02::10']), ports: rich.ports });
+    const addresses = (nodePort: NodePortOptions): readonly string[] =>
+      frontendsOf(six, nodePort).flatMap(({ kind, ip }) => (kind === 'node-port' ? [ip] : []));
+    expect(addresses(NODE_PORT)).toEqual(['::']);
+    expect(addresses({ enabled: true })).toEqual([]);
   });
 
   it('as it is now, and no more when it is gone', () => {
@@ -68,6 +78,18 @@ describe('a service is found by its frontends', () => {
     expect(cache.lookupFrontend('172.16.0.11', 80, TCP)?.id).toEqual(SHOP);
     cache.deleteService(SHOP);
     expect(cache.lookupFrontend('172.16.0.11', 80, TCP)).toBeUndefined();
+  });
+
+  it('by the first of two names of one port', () => {
+    const port = { port: 80, protocol: TCP, nodePort: 0 };
+    const cache = cacheOf();
+    cache.updateService(service({ ports: ImmutableMap({ web: port, http: port }) }));
+    expect(cache.lookupFrontend('172.16.0.10', 80, TCP)?.frontend.portName).toBe('web');
+  });
+
+  it('inside the cluster only, with node ports off, even where just one of its ports has one', () => {
+    const mixed = service({ ports: rich.ports });
+    expect([...withoutNodePorts(mixed).ports.values()].map(({ nodePort }) => nodePort)).toEqual([0, 0]);
   });
 
   it('a cluster IP beats an external IP, and a smaller name the other, whichever came first', () => {

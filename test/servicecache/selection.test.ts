@@ -130,6 +130,20 @@ describe('a cache', () => {
     expect(cache.select(SHOP, 'cluster-ip')?.size).toBe(2);
   });
 
+  it('tells the selection that it has no place', () => {
+    const places: unknown[] = [];
+    const cache = cacheOf({
+      selection: (backends, { nodeName, zone }) => {
+        places.push([nodeName, zone]);
+        return backends;
+      },
+    });
+    cache.updateService(service());
+    cache.updateEndpoints(slice('s', []));
+    cache.select(SHOP, 'cluster-ip');
+    expect(places).toEqual([['', '']]);
+  });
+
   it('selects by the function that it was given', () => {
     const cache = cacheOf({
       selection: (backends) => backends.filter((_, address) => address.endsWith('2')),

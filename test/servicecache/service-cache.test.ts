@@ -65,7 +65,11 @@ describe('a service is announced', () => {
   });
 
   it('until it turns into something that is not served', () => {
-    for (const gone of [service({ type: 'ExternalName' }), service({ addressing: 'unassigned' })]) {
+    for (const gone of [
+      service({ type: 'ExternalName' }),
+      service({ type: 'unknown' }),
+      service({ addressing: 'unassigned' }),
+    ]) {
       const cache = cacheOf();
       cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
       cache.updateService(service());
@@ -126,10 +130,10 @@ describe('remote clusters', () => {
     expect(cache.mergeExternalServiceDelete({ cluster: '', ...SHOP })).toBe('invalid');
     const { byReason, recent } = cache.status().rejections;
     expect(byReason).toEqual({ 'own-cluster': 2, missing: 1 });
-    expect(recent.map(({ field, value, at }) => [field, value, at])).toEqual([
-      ['cluster', '"own"', 'shop/checkout'],
-      ['cluster', '"own"', 'shop/checkout'],
-      ['cluster', '""', 'shop/checkout'],
+    expect(recent.map(({ message }) => message)).toEqual([
+      'shop/checkout: cluster "own": this is the own cluster',
+      'shop/checkout: cluster "own": this is the own cluster',
+      'shop/checkout: cluster "": a remote service must name its cluster',
     ]);
     expect(cache.explain(SHOP)?.backends).toEqual([]);
   });
@@ -191,6 +195,12 @@ describe('what does not apply here is left out', () => {
     expect([...cache.uniqueServiceFrontends()].filter((each) => each.includes('31080'))).toEqual([
       '[::]:31080/TCP',
     ]);
+    const other = cacheOf({ nodePort, enableIPv6: false });
+    other.updateService(dual);
+    expect([...other.uniqueServiceFrontends()].filter((each) => each.includes('31080'))).toEqual([
+      '0.0.0.0:31080/TCP',
+      '192.168.0.1:31080/TCP',
+    ]);
   });
 });
 
@@ -208,6 +218,9 @@ describe('lookups', () => {
     });
     cache.updateService(service({ addressing: 'headless', clusterIPs: List() }));
     expect(cache.getServiceIP(SHOP)).toBeUndefined();
+    const reachable = cacheOf({ nodePort: { enabled: true } });
+    reachable.updateService(service({ clusterIPs: List(), externalIPs: ImmutableSet(['1.2.3.4']) }));
+    expect(reachable.getServiceIP(SHOP)).toBeUndefined();
   });
 
   it('read the service off a DNS name', () => {
@@ -350,6 +363,29 @@ describe('listeners', () => {
     cache.deleteService(SHOP);
     expect(heard).toEqual(['ended']);
     expect(cache.status()).toMatchObject({ listeners: 0, listenerFaults: 1 });
+  });
+
+  it('lose it in silence when they do not ask to be told so', () => {
+    const cache = cacheOf();
+    cache.markSynced();
+    cache.subscribe({
+      onEvents: () => {},
+      onSynced: () => {
+        throw new Error('once');
+      },
+    });
+    expect(cache.status()).toMatchObject({ listeners: 0, listenerFaults: 1 });
+  });
+
+  it('are given no events where there are none: only that the inputs are complete', () => {
+    const cache = cacheOf();
+    const heard: string[] = [];
+    cache.subscribe({
+      onEvents: () => heard.push('events'),
+      onInputsComplete: () => heard.push('complete'),
+    });
+    cache.markSynced();
+    expect(heard).toEqual(['complete']);
   });
 
   it('async-and-throwing-listeners: a rejection is a fault of the listener, and ends no process', async () => {

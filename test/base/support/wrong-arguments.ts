@@ -14,7 +14,7 @@ export function alone(values: readonly unknown[]): readonly (readonly unknown[])
 export function expectRefused(subject: object, method: string, calls: readonly (readonly unknown[])[]): void {
   for (const args of calls) {
     expect(() => Reflect.apply(Reflect.get(subject, method), subject, args)).toThrow(
-      new RegExp(`^${method}: `),
+      new RegExp(`^${method}: \\S+ must \\w`),
     );
   }
 }
