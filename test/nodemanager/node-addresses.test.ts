@@ -95,11 +95,11 @@ describe.each(BOTH_MODES)('an address that another one holds (retainOverruled %s
   });
 });
 
-describe('an IPCache without room', () => {
+describe('an IPCache without room, also for claims that wait', () => {
   const TWO = { addresses: addresses(`InternalIP:${IP}`, 'InternalIP:10.0.0.2') };
 
   it('takes what it had no room for when the node is announced again', () => {
-    const { manager, ipcache } = fresh({}, { maxEntries: 1 });
+    const { manager, ipcache } = fresh({}, { maxEntries: 1, maxWaiting: 0 });
     manager.nodeUpdated(node('b', { addresses: addresses('InternalIP:10.0.0.9') }));
     manager.nodeUpdated(node('a', TWO));
     const lost = (): readonly unknown[] | undefined =>

@@ -20,14 +20,14 @@ export function addresses(...given: string[]): NonNullable<NodeSpec['addresses']
 /** A manager of cluster `east` whose local node is `me`, with an IPCache in the same mode. */
 export function fresh(
   options: Partial<NodeManagerOptions> = {},
-  { maxEntries }: { readonly maxEntries?: number } = {},
+  { maxEntries, maxWaiting }: { readonly maxEntries?: number; readonly maxWaiting?: number } = {},
 ): {
   readonly manager: NodeManager;
   readonly ipcache: IPCache;
   readonly clock: ManualClock;
 } {
   const clock = new ManualClock();
-  const ipcache = new IPCache({ retainOverruled: options.retainOverruled, maxEntries });
+  const ipcache = new IPCache({ retainOverruled: options.retainOverruled, maxEntries, maxWaiting });
   const manager = new NodeManager({
     ipcache,
     clock,
