@@ -195,11 +195,12 @@ const offer: fc.Arbitrary<ClusterService> = fc
     ),
   }));
 
-/** Another offer, or the same with one backend of the other, or in another order. */
+/** Another offer, or the same with a part of the other, or in another order. */
 const offerPairs = fc
-  .tuple(offer, offer, fc.constantFrom('other', 'mixed', 'reversed'))
+  .tuple(offer, offer, fc.constantFrom('other', 'mixed', 'reversed', 'hostnames', 'zones'))
   .map(([a, b, how]) => {
     if (how === 'other') return [a, b] as const;
+    if (how === 'hostnames' || how === 'zones') return [a, { ...a, [how]: b[how] }] as const;
     if (how === 'reversed') return [a, { ...a, backends: new Map([...a.backends].reverse()) }] as const;
     const [mixed] = [...b.backends];
     return [

@@ -272,6 +272,26 @@ describe('lookups', () => {
   });
 });
 
+it('I3 what a batch changes and changes back stays the object that listeners have', () => {
+  const cache = cacheOf();
+  const told: Service[] = [];
+  cache.subscribe({
+    onEvents: (events) => {
+      for (const { service: now, oldService } of events) {
+        expect(oldService).toBe(told.at(-1));
+        told.push(now);
+      }
+    },
+  });
+  const labels = (v: string): Service => service({ labels: ImmutableMap({ v }) });
+  cache.updateService(labels('1'));
+  cache.markSynced();
+  cache.batch(() => ['2', '1'].forEach((v) => cache.updateService(labels(v))));
+  expect(cache.get(SHOP)?.service).toBe(told[0]);
+  cache.updateService(labels('2'));
+  expect(told.map((each) => each.labels.get('v'))).toEqual(['1', '2']);
+});
+
 describe('listeners', () => {
   it('may write while they are told: it is told after that, in order, to everybody', () => {
     const cache = cacheOf();
