@@ -13,9 +13,9 @@ function sharing(retainOverruled: boolean, ...names: readonly string[]) {
   for (const name of names) rig.manager.nodeUpdated(node(name, { source: 'k8s', ...ON_IP }));
   const told: string[] = [];
   rig.manager.subscribe({
-    nodeAdd: ({ name }) => told.push(name),
-    nodeUpdate: (_, { name }) => told.push(name),
-    nodeDelete: ({ name }) => told.push(name),
+    nodeAdd: ({ name }) => void told.push(name),
+    nodeUpdate: (_, { name }) => void told.push(name),
+    nodeDelete: ({ name }) => void told.push(name),
   });
   return {
     ...rig,
