@@ -286,7 +286,9 @@ it('I3 what a batch changes and changes back stays the object that listeners hav
   const labels = (v: string): Service => service({ labels: ImmutableMap({ v }) });
   cache.updateService(labels('1'));
   cache.markSynced();
-  cache.batch(() => ['2', '1'].forEach((v) => cache.updateService(labels(v))));
+  cache.batch(() => {
+    for (const v of ['2', '1']) cache.updateService(labels(v));
+  });
   expect(cache.get(SHOP)?.service).toBe(told[0]);
   cache.updateService(labels('2'));
   expect(told.map((each) => each.labels.get('v'))).toEqual(['1', '2']);
