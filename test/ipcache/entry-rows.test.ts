@@ -75,6 +75,34 @@ describe('rows of entries', () => {
     expect(rows.bytes).toBe(28 * PAGE_ROWS);
   });
 
+  it('refer to their hosts as long as they name them', () => {
+    const hosts = new MapPrefixTable();
+    const rows = new EntryRows(hosts);
+    const known = (): unknown => [hosts.size, rows.entry(1).hostIP];
+    fill(rows, 0, { identity: 1, source: 'k8s' });
+    fill(rows, 1, CLAIM);
+    for (const hostIP of ['192.0.2.2', '192.0.2.2', undefined, '192.0.2.3']) {
+      rows.update(1, { ...CLAIM, hostIP }, rows.hosts.resolve(hostIP));
+      expect(known()).toEqual([hostIP === undefined ? 0 : 1, hostIP]);
+    }
+    for (const hostIP of ['192.0.2.3', '192.0.2.4']) {
+      rows.replace(1, { ...CLAIM, hostIP, owner: 'b' }, rows.hosts.resolve(hostIP));
+      expect(known()).toEqual([1, hostIP]);
+    }
+    rows.clear(1);
+    expect(hosts.size).toBe(0);
+  });
+
+  it('keep their place in the list of an identity when it stays the same', () => {
+    const rows = new EntryRows(new MapPrefixTable());
+    for (const slot of [0, 1, 2]) fill(rows, slot, CLAIM);
+    rows.update(1, { ...CLAIM, encryptKey: 9 }, rows.hosts.resolve(CLAIM.hostIP));
+    expect([...rows.slotsOfIdentity(300)]).toEqual([2, 1, 0]);
+    for (const identity of [301, 300])
+      rows.update(1, { ...CLAIM, identity }, rows.hosts.resolve(CLAIM.hostIP));
+    expect([...rows.slotsOfIdentity(300)]).toEqual([1, 2, 0]);
+  });
+
   it('are found by their writers, page by page', () => {
     const rows = new EntryRows(new MapPrefixTable());
     const end = 3 * PAGE_ROWS;
@@ -92,9 +120,16 @@ describe('rows of entries', () => {
     expect(found).toEqual([500, 1200]);
     expect(rows.findWriter(writer, 501, 1200)).toBe(1200);
     expect(rows.findWriter(writer, 501, 1201)).toBe(1200);
+    // What was looked through in part, or in vain for one writer, is looked through again for the next.
     for (const slot of found) rows.clear(slot);
     expect(rows.findWriter(writer, 0, end)).toBe(end);
+    expect(rows.findWriter(rows.writers.find({ source: 'k8s', owner: '7' }), 1000, end)).toBe(1047);
+    expect(rows.findWriter(rows.writers.find({ source: 'k8s', owner: '7' }), 0, end)).toBe(7);
+    fill(rows, 500, CLAIM);
     fill(rows, 1200, CLAIM);
-    expect(rows.findWriter(rows.writers.find(CLAIM), 0, end)).toBe(1200);
+    const again = rows.writers.find(CLAIM);
+    expect([rows.findWriter(again, 0, 100), rows.findWriter(again, 100, 412)]).toEqual([100, 412]);
+    expect(rows.findWriter(again, 0, end)).toBe(500);
+    expect(rows.findWriter(again, 501, end)).toBe(1200);
   });
 });

@@ -96,6 +96,22 @@ describe('reads', () => {
     expect([...cache.entries()].map(({ key }) => key).sort()).toEqual(['10.0.0.0/8', '10.0.0.1']);
   });
 
+  it('by prefix prefer the endpoint to the CIDR over it, and find no CIDR for an endpoint', () => {
+    const cache = new IPCache();
+    for (const [i, key] of ['10.0.0.1', '10.0.0.1/32', '10.0.0.2/32', '10.0.0.0/24'].entries())
+      cache.upsert(key, { identity: i, source: 'k8s' });
+    const keys = ['10.0.0.1/32', '10.0.0.1', '10.0.0.2/32', '10.0.0.2', '10.0.0.0/24', '10.0.1.0/24', 'none'];
+    expect(keys.map((key) => cache.lookupByPrefix(key)?.key)).toEqual([
+      '10.0.0.1',
+      '10.0.0.1',
+      '10.0.0.2/32',
+      undefined,
+      '10.0.0.0/24',
+      undefined,
+      undefined,
+    ]);
+  });
+
   it('explain who claims a prefix and which rule decided', () => {
     const cache = new IPCache();
     const rule = (): unknown => cache.explain('10.0.0.1')?.decidedBy;

@@ -49,6 +49,11 @@ describe('a block of keys', () => {
       false,
     ],
     ['addresses of several /64s', ['fd00::1', 'fd00:0:0:1::1', 'fd00:0:1::1', 'fd01:0:1::1'], true],
+    [
+      'addresses of several /32s, whose next words are alike',
+      ['fd00::1', 'fd01::1', 'fd02::1', 'fd03::1'],
+      true,
+    ],
     ['half neighbours', ['10.0.0.1', '10.0.0.2', '10.0.1.1', '10.0.1.2'], false],
     ['nothing', [], false],
   ])('says whether it pays to read ahead: %s', (_, texts, scattered) => {
@@ -57,6 +62,14 @@ describe('a block of keys', () => {
       block.set(i, key(text));
     });
     expect(block.isScattered(texts.length)).toBe(scattered);
+  });
+
+  it('looks at no key behind those that it is asked about', () => {
+    const block = new PrefixBlock();
+    ['10.0.0.1', '10.0.1.1', '10.0.1.2', '10.0.1.3'].forEach((text, i) => {
+      block.set(i, key(text));
+    });
+    expect([2, 3, 4].map((count) => block.isScattered(count))).toEqual([true, true, false]);
   });
 
   it('has room for 256', () => {

@@ -19,10 +19,11 @@ const ipv4 = fc.tuple(fc.constantFrom(10, 11), octet, octet, octet).map((octets)
 const group = fc.constantFrom('0', '1', '8000', 'ffff');
 const ipv6 = fc.array(group, { minLength: 7, maxLength: 7 }).map((groups) => `fd00:${groups.join(':')}`);
 const address = fc.oneof(ipv4, ipv6);
+const ends = fc.constantFrom(0, 16, 17, 24, 31, 32);
 const prefix = fc.oneof(
   address,
-  fc.tuple(ipv4, fc.integer({ min: 0, max: 32 })).map(([ip, length]) => `${ip}/${length}`),
-  fc.tuple(ipv6, fc.integer({ min: 0, max: 128 })).map(([ip, length]) => `${ip}/${length}`),
+  fc.tuple(ipv4, fc.oneof(fc.nat(32), ends)).map(([ip, length]) => `${ip}/${length}`),
+  fc.tuple(ipv6, fc.oneof(fc.nat(128), ends)).map(([ip, length]) => `${ip}/${length === 31 ? 128 : length}`),
 );
 
 const step = fc.oneof(
@@ -270,6 +271,20 @@ function ipOf(word: number): string {
   return `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`;
 }
 
+describe('the hash of keys', () => {
+  it.each([8, 11])('refuses segments of 2^%d buckets', (bits) => {
+    expect(() => new KeyHash(0, bits)).toThrow(/a segment has room/);
+  });
+
+  it('has the roots of two trees while it is empty, and as many bytes as its fork', () => {
+    const hash = new KeyHash(0);
+    expect(hash.bytes).toBe(2 * 1024);
+    hash.insert(key('fd00::1'), 385);
+    hash.insert(key('10.0.0.1'), 34);
+    expect(hash.fork().bytes).toBe(hash.bytes);
+  });
+});
+
 describe('the bytes of a hash prefix table', () => {
   const KEYS = 8192;
 
@@ -288,6 +303,7 @@ describe('the bytes of a hash prefix table', () => {
 
   it.each([
     ['an IPv4 address', (i: number) => ipOf(spread(i)), 22, 26],
+    ['an IPv4 CIDR of one address', (i: number) => `${ipOf(spread(i))}/32`, 22, 26],
     ['an IPv6 address', (i: number) => `fd00::${i.toString(16)}`, 33, 40],
     ['an IPv4 prefix with a stem of its own', (i: number) => `${ipOf(spread(i))}/24`, 98, 108],
     ['an IPv6 prefix with a stem of its own', (i: number) => `fd00:${i.toString(16)}::/48`, 140, 154],
