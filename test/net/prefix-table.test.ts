@@ -5,6 +5,7 @@ import { maskWords } from '../../src/net/address-words.ts';
 import { HashPrefixTable } from '../../src/net/hash-prefix-table.ts';
 import { KeyHash } from '../../src/net/key-hash.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
+import { PrefixBlock } from '../../src/net/prefix-block.ts';
 import { MapPrefixTable } from './support/map-prefix-table.ts';
 
 function key(text: string): PrefixRegister {
@@ -31,6 +32,7 @@ const step = fc.oneof(
   { weight: 2, arbitrary: fc.record({ op: fc.constant('remove' as const), nth: fc.nat() }) },
   { weight: 3, arbitrary: fc.record({ op: fc.constant('match' as const), text: address }) },
   { weight: 1, arbitrary: fc.record({ op: fc.constant('covered' as const), text: prefix }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant('warm' as const), texts: fc.array(prefix) }) },
   { weight: 1, arbitrary: fc.record({ op: fc.constant('fork' as const), nth: fc.nat() }) },
 );
 
@@ -78,6 +80,12 @@ describe('the hash prefix table does what the obvious table does', () => {
             const slot = naive.longestMatch(other);
             expect(fast.longestMatch(one)).toBe(slot);
             if (slot >= 0) expect(one).toEqual(other);
+          } else if (each.op === 'warm') {
+            const block = new PrefixBlock();
+            each.texts.forEach((text, i) => {
+              block.set(i, key(text));
+            });
+            fast.warm(block, each.texts.length);
           } else if (each.op === 'fork') {
             worlds.push({ fast: fast.fork(), naive: naive.fork(), held: [...held] });
             at = each.nth % worlds.length;
