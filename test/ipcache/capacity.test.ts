@@ -132,7 +132,106 @@ describe('a full cache', () => {
   });
 });
 
+/** Room for one: `10.0.0.1` has it, `10.0.0.2` waits. */
+function fullCache(): { readonly cache: IPCache; readonly told: unknown[] } {
+  const cache = new IPCache({ maxEntries: 1 });
+  const told: unknown[] = [];
+  cache.subscribeOwners({
+    onOwnerChanges: (changes) =>
+      void told.push(...changes.map((one) => [one.key, one.previous?.source, one.current?.source])),
+  });
+  cache.upsert('10.0.0.1', claim('k8s'));
+  cache.upsert('10.0.0.2', claim('generated'));
+  return { cache, told };
+}
+
+describe('what waits for room', () => {
+  const keysOf = (cache: IPCache): readonly string[] => Array.from(cache.entries(), ({ key }) => key);
+
+  it('is let in at the end of the outermost batch, and its owners are told', () => {
+    const { cache, told } = fullCache();
+    const seen: unknown[] = [];
+    cache.batch(() => {
+      cache.batch(() => cache.delete('10.0.0.1', { source: 'k8s' }));
+      seen.push(keysOf(cache));
+    });
+    seen.push(keysOf(cache));
+    expect(seen).toEqual([[], ['10.0.0.2']]);
+    expect(told).toEqual([['10.0.0.2', undefined, 'generated']]);
+  });
+
+  it('joins the claim that takes its key meanwhile, which goes on being held', () => {
+    const { cache, told } = fullCache();
+    cache.batch(() => {
+      cache.delete('10.0.0.1', { source: 'k8s' });
+      cache.upsert('10.0.0.2', claim('kvstore'));
+    });
+    expect([...cache.waiting()]).toEqual([]);
+    expect(cache.explain('10.0.0.2')?.claims.map(({ source }) => source)).toEqual(['kvstore', 'generated']);
+    expect(told).toEqual([]);
+  });
+
+  it('can be deleted by its writer only, also before it is let in', () => {
+    const { cache } = fullCache();
+    cache.batch(() => {
+      cache.delete('10.0.0.1', { source: 'k8s' });
+      expect(cache.delete('10.0.0.2', { source: 'k8s' })).toBe('not-found');
+      expect(cache.delete('10.0.0.2', { source: 'generated' })).toBe('applied');
+    });
+    expect([keysOf(cache), [...cache.waiting()]]).toEqual([[], []]);
+  });
+
+  it('may be less than there is room for', () => {
+    const cache = new IPCache({ maxEntries: 2 });
+    for (const host of [1, 2, 3]) cache.upsert(`10.0.0.${host}`, claim('k8s'));
+    cache.batch(() => cache.deleteMany(['10.0.0.1', '10.0.0.2'], { source: 'k8s' }));
+    expect(keysOf(cache)).toEqual(['10.0.0.3']);
+  });
+
+  it('counts in the steps of a withdrawal', () => {
+    const cache = new IPCache({ maxEntries: 4 });
+    for (let host = 0; host < 8; host++) cache.upsert(`10.0.0.${host}`, claim('k8s'));
+    expect([...cache.withdrawSteps({ source: 'k8s' }, 3)]).toEqual([3, 3, 2]);
+  });
+});
+
 describe('status', () => {
+  it('says how full the cache is', () => {
+    const pressures = [1, 2, 4, 5].map((keys) => {
+      const cache = new IPCache({ maxEntries: 4 });
+      for (let host = 0; host < keys; host++) cache.upsert(`10.0.0.${host}`, claim('k8s'));
+      return cache.status().pressure;
+    });
+    expect(pressures).toEqual([0.25, 0.5, 1, 1]);
+    expect(new IPCache().status()).toMatchObject({ maxEntries: 'unlimited', pressure: 0 });
+    expect(new IPCache({ maxEntries: 4 }).status().maxEntries).toBe(4);
+  });
+
+  it('counts what calls came to, and says what was wrong with which', () => {
+    const rejected: unknown[] = [];
+    const cache = new IPCache({
+      maxEntries: 1,
+      onReject: ({ reason, at }) => void rejected.push([reason, at]),
+    });
+    for (const each of [claim('k8s'), claim('k8s'), claim('generated')]) cache.upsert('10.0.0.1', each);
+    cache.upsert('10.0.0.2', claim('k8s'));
+    cache.delete('10.0.0.1', { source: 'kvstore' });
+    cache.delete('10.0.0.3', { source: 'k8s' });
+    for (const by of [undefined, null, 7, { source: 'nobody' }])
+      cache.delete('10.0.0.1', by as { source: 'k8s' });
+    cache.withdraw({ source: 'nobody' as 'k8s' });
+    cache.delete('10.0.0.1', { source: 'k8s' });
+    expect(cache.status().outcomes).toEqual({
+      ...{ applied: 1, unchanged: 1, overruled: 1, deleted: 1 },
+      ...{ capacity: 1, 'not-found': 1, 'not-owner': 1, invalid: 5 },
+    });
+    expect(rejected).toEqual([
+      ...[1, 2, 3].map(() => ['invalid-writer', '10.0.0.1']),
+      ['unknown-source', '10.0.0.1'],
+      ['unknown-source', 'withdraw'],
+    ]);
+  });
+
   it('counts keys by family, form and length, and the bytes they take', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1', claim('k8s'));

@@ -96,6 +96,11 @@ describe('reads', () => {
     expect([...cache.entries()].map(({ key }) => key).sort()).toEqual(['10.0.0.0/8', '10.0.0.1']);
   });
 
+  it('know no pod behind what is not there', () => {
+    const cache = new IPCache();
+    expect([cache.getK8sMetadata('10.0.0.1'), cache.getK8sMetadata('none')]).toEqual([undefined, undefined]);
+  });
+
   it('by prefix prefer the endpoint to the CIDR over it, and find no CIDR for an endpoint', () => {
     const cache = new IPCache();
     for (const [i, key] of ['10.0.0.1', '10.0.0.1/32', '10.0.0.2/32', '10.0.0.0/24'].entries())
