@@ -114,6 +114,18 @@ describe('an IPCache without room, also for claims that wait', () => {
   });
 });
 
+it('the configuration is that of the options, and without them that of a cluster in plain text over IPv4', () => {
+  const given = {
+    ...{ remoteNodeIdentities: false, encryption: true, nodeEncryption: true, hostFirewall: true },
+    underlay: 'ipv6',
+  } as const;
+  expect(fresh(given).manager.configuration).toEqual(given);
+  expect(fresh().manager.configuration).toEqual({
+    ...{ remoteNodeIdentities: true, encryption: false, nodeEncryption: false, hostFirewall: false },
+    underlay: 'ipv4',
+  });
+});
+
 it('a node with many addresses follows the configuration, there and back', () => {
   const { manager, ipcache } = fresh();
   const ips = Array.from({ length: 20 }, (_, i) => `10.0.0.${i + 1}`);
