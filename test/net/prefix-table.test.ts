@@ -279,6 +279,13 @@ function ipOf(word: number): string {
   return `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`;
 }
 
+it.each(['10.0.0.1', '10.0.0.1/32', '10.0.0.0/24', '0.0.0.0/0'])('a table of %s alone finds it', (text) => {
+  const table = new HashPrefixTable();
+  table.insert(key(text));
+  const at = key('10.0.0.1');
+  expect([table.longestMatch(at), at]).toEqual([0, key(text)]);
+});
+
 describe('the hash of keys', () => {
   it.each([8, 11])('refuses segments of 2^%d buckets', (bits) => {
     expect(() => new KeyHash(0, bits)).toThrow(/a segment has room/);

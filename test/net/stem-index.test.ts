@@ -91,6 +91,22 @@ describe('the index of stems', () => {
     );
   });
 
+  it('tells IPv6 stems apart by each of their bits, and by no further one', () => {
+    for (let stem = 16; stem < 128; stem += 16) {
+      const index = new StemIndex(0);
+      const first = ipv6(0xfd00_0000, 0x1234, 0x5678, 0x9abc);
+      const prefix = { ...first };
+      maskWords(prefix, stem + 1);
+      index.adjust(prefix, stem + 1, 1);
+      const found = Array.from({ length: 128 }, (_, bit) => {
+        const word = (['w0', 'w1', 'w2', 'w3'] as const)[bit >>> 5] ?? 'w0';
+        const other = { ...first, [word]: first[word] ^ (1 << (31 - (bit & 31))) };
+        return index.of(6)?.lengthsUnder(other, stem) === 1;
+      });
+      expect(found).toEqual(Array.from({ length: 128 }, (_, bit) => bit >= stem));
+    }
+  });
+
   it('mixes a seed in, so that strangers cannot choose stems that it takes for each other', () => {
     const [first, second] = [ipv6(0xfd00_0000, 5), ipv6(0xfd00_0001)];
     second.w1 = first.w1 ^ mix(64, first.w0) ^ mix(64, second.w0);
