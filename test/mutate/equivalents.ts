@@ -819,7 +819,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/servicecache/correlation.ts',
-    line: 'if (current === undefined || !equalBackends(current, winner.backend)) {',
+    line: 'if (current === undefined || !equalBackends(current, winner.backend))',
     original: 'current === undefined',
     replacements: ['false'],
     reason: 'a contested address has a winner: for the compiler',
