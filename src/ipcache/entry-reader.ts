@@ -108,10 +108,6 @@ export class EntryReader {
     return identityOf(this.columns.rows.get(slot, IDENTITY));
   }
 
-  k8s(slot: number): K8sMetadata | undefined {
-    return this.columns.k8s.get(slot);
-  }
-
   /** The attributes of a row as listeners receive them. */
   entry(slot: number): IPCacheEntry {
     const { rows, k8s, hosts } = this.columns;

@@ -264,6 +264,7 @@ describe('the page', () => {
       expect([name, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([name, 360]);
     }
     await show('#prefixes');
+    await until('rows are shown', async () => (await page.locator('.row').count()) > 1);
     const heights = await page.locator('.row').evaluateAll((rows) => rows.map((row) => row.clientHeight));
     expect(new Set(heights).size).toBe(1);
   });
