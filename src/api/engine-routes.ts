@@ -1,5 +1,7 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
+import type { Node } from '../nodemanager/node.ts';
+import type { AnnouncedService } from '../servicecache/announcement.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import {
   type IdentityDocument,
@@ -12,9 +14,10 @@ import {
   serviceDocument,
   serviceExplanationDocument,
 } from './documents.ts';
-import { ListPages } from './list-pages.ts';
+import { type Listing, ListPages } from './list-pages.ts';
 import { ProblemError } from './problem.ts';
-import { answers, filterParameter, PAGE_PARAMETERS, pageOf, refuseFilters } from './route-parts.ts';
+import type { KnownIdentity } from './read-model.ts';
+import { answers, filterParameter, PAGE_PARAMETERS, pageOf, readPage } from './route-parts.ts';
 import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from './schemas.ts';
 
 const NAME = z.string().min(1).max(253);
@@ -96,20 +99,21 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
   const nodePages = new ListPages<NodeDocument>(clock, feed.end);
   const identityPages = new ListPages<IdentityDocument>(clock, feed.end);
 
+  const listing = <T>(items: Iterator<T | undefined>): Listing<T> => ({ revision: feed.revision, items });
+
   app.openapi(LIST_SERVICES, (c) => {
-    const { limit, continue: token, namespace, cluster } = c.req.valid('query');
-    if (token !== undefined) {
-      refuseFilters({ namespace, cluster });
-      return c.json({ ...servicePages.next(token, limit) }, 200);
-    }
-    const held = sorted(services.snapshot());
-    const items = filtered(held, ({ service, endpoints }) => {
+    const query = c.req.valid('query');
+    const { namespace, cluster } = query;
+    const documentOf = ({ service, endpoints }: AnnouncedService): ServiceDocument | undefined => {
       const wanted =
         (namespace === undefined || service.id.namespace === namespace) &&
         (cluster === undefined || endpoints.backends.some((backend) => backend.cluster === cluster));
       return wanted ? serviceDocument({ service, endpoints }) : undefined;
-    });
-    return c.json({ ...servicePages.begin({ revision: feed.revision, items }, limit) }, 200);
+    };
+    const page = readPage(servicePages, query, () =>
+      listing(filtered(sorted(services.snapshot()), documentOf)),
+    );
+    return c.json({ ...page }, 200);
   });
 
   app.openapi(GET_SERVICE, (c) => {
@@ -125,15 +129,12 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
   });
 
   app.openapi(LIST_NODES, (c) => {
-    const { limit, continue: token, cluster } = c.req.valid('query');
-    if (token !== undefined) {
-      refuseFilters({ cluster });
-      return c.json({ ...nodePages.next(token, limit) }, 200);
-    }
-    const items = filtered(sorted(nodes.snapshot()), (node) =>
-      cluster === undefined || node.cluster === cluster ? nodeDocument(node) : undefined,
-    );
-    return c.json({ ...nodePages.begin({ revision: feed.revision, items }, limit) }, 200);
+    const query = c.req.valid('query');
+    const { cluster } = query;
+    const documentOf = (node: Node): NodeDocument | undefined =>
+      cluster === undefined || node.cluster === cluster ? nodeDocument(node) : undefined;
+    const page = readPage(nodePages, query, () => listing(filtered(sorted(nodes.snapshot()), documentOf)));
+    return c.json({ ...page }, 200);
   });
 
   app.openapi(GET_NODE, (c) => {
@@ -150,17 +151,15 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
   });
 
   app.openapi(LIST_IDENTITIES, (c) => {
-    const { limit, continue: token, cluster, label } = c.req.valid('query');
-    if (token !== undefined) {
-      refuseFilters({ cluster, label });
-      return c.json({ ...identityPages.next(token, limit) }, 200);
-    }
-    const items = filtered([...model.identities()], (known) => {
+    const query = c.req.valid('query');
+    const { cluster, label } = query;
+    const documentOf = (known: KnownIdentity): IdentityDocument | undefined => {
       if (cluster !== undefined && known.cluster !== cluster) return undefined;
       if (label !== undefined && !labelTexts(known.labels).includes(label)) return undefined;
       return identityDocument(known, model);
-    });
-    return c.json({ ...identityPages.begin({ revision: feed.revision, items }, limit) }, 200);
+    };
+    const page = readPage(identityPages, query, () => listing(filtered([...model.identities()], documentOf)));
+    return c.json({ ...page }, 200);
   });
 
   app.openapi(GET_IDENTITY, (c) => {

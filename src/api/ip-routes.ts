@@ -20,7 +20,7 @@ import {
   PAGE_PARAMETERS,
   pageOf,
   prefixParameter,
-  refuseFilters,
+  readPage,
 } from './route-parts.ts';
 import { ENTRY, EXPLANATION } from './schemas.ts';
 
@@ -118,14 +118,12 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock }: ApiContext): vo
   const { ipcache } = model;
   const pages = new ListPages<EntryDocument>(clock, feed.end);
   app.openapi(LIST, (c) => {
-    const { limit, continue: token, ...filters } = c.req.valid('query');
-    if (token !== undefined) {
-      refuseFilters(filters);
-      return c.json({ ...pages.next(token, limit) }, 200);
-    }
-    const snapshot = ipcache.snapshot();
-    const items = listing(model, snapshot, parseFilters(filters));
-    return c.json({ ...pages.begin({ revision: feed.revision, items }, limit) }, 200);
+    const query = c.req.valid('query');
+    const page = readPage(pages, query, () => ({
+      revision: feed.revision,
+      items: listing(model, ipcache.snapshot(), parseFilters(query)),
+    }));
+    return c.json({ ...page }, 200);
   });
   app.openapi(LOOKUP, (c) => {
     const { ip } = c.req.valid('param');

@@ -1,5 +1,6 @@
 import { z } from '@hono/zod-openapi';
 import { canonicalAddress, Prefix } from '../net/prefix.ts';
+import type { Listing, ListPages, Page } from './list-pages.ts';
 import { PROBLEM_TYPE, ProblemError } from './problem.ts';
 import { PROBLEM } from './schemas.ts';
 
@@ -44,6 +45,13 @@ export const PAGE_PARAMETERS: {
     .openapi({ description: 'The `continue` of the page before', param: { in: 'query', name: 'continue' } }),
 };
 
+/** The parameters of a list as they come: those of {@link PAGE_PARAMETERS}, and its filters. */
+export interface PageQuery {
+  readonly limit: number;
+  readonly continue?: string | undefined;
+  readonly [filter: string]: string | number | undefined;
+}
+
 /** A page of a list as JSON. */
 export function pageOf<T>(item: z.ZodType<T>): z.ZodType<{
   items: readonly T[];
@@ -84,10 +92,15 @@ export function addressParameter(field: string, text: string): string {
   });
 }
 
-/** A `continue` goes on with the filters of its list: none may come with it. */
-export function refuseFilters(filters: Readonly<Record<string, unknown>>): void {
+/** A page of a list: the first one, or that which `continue` asks for, with the filters that its list began with. */
+export function readPage<T>(
+  pages: ListPages<T>,
+  { limit, continue: token, ...filters }: PageQuery,
+  begin: () => Listing<T>,
+): Page<T> {
+  if (token === undefined) return pages.begin(begin(), limit);
   const [given] = Object.entries(filters).filter(([, value]) => value !== undefined);
-  if (given === undefined) return;
+  if (given === undefined) return pages.next(token, limit);
   throw new ProblemError(
     'invalid-parameter',
     'continue goes on with the filters of its list: leave the others out.',
