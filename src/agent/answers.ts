@@ -12,6 +12,7 @@ import { cutText } from '../base/show-value.ts';
 import { reservedIdentityName } from '../identity/numeric-identity.ts';
 import type { DecidingRule } from '../ipcache/types.ts';
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
+import { backendsText, identityText } from './change-text.ts';
 import { labelName } from './label-name.ts';
 import { alignColumns, printable } from './terminal.ts';
 
@@ -109,10 +110,7 @@ function nothing(what: string): Answer {
 
 /** `66536 (app=checkout)`, `health`. */
 export function identityCell(identity: number, labels: readonly string[] | undefined): string {
-  const reserved = reservedIdentityName(identity);
-  if (reserved !== undefined) return reserved;
-  const name = labels && labelName(labels.map(labelOfText));
-  return name === undefined ? String(identity) : `${identity} (${name})`;
+  return identityText(identity, () => labels && labelName(labels.map(labelOfText)));
 }
 
 function labelOfText(text: string): { source: string; key: string; value: string } {
@@ -238,15 +236,6 @@ export function getIdentity(identity: number): Question {
 const NO_SERVICE =
   'No service is known. Services are read from --manifests; what remote clusters offer counts for those that are global.';
 
-/** `24 backends (12 baltic, 12 caspian)`. */
-export function backendsCell(backends: readonly BackendDocument[]): string {
-  const byCluster = new Map<string, number>();
-  for (const { cluster = '' } of backends) byCluster.set(cluster, (byCluster.get(cluster) ?? 0) + 1);
-  const parts = [...byCluster].sort().map(([cluster, count]) => `${count} ${cluster || 'local'}`);
-  const counted = `${backends.length} backend${backends.length === 1 ? '' : 's'}`;
-  return parts.length === 0 ? counted : `${counted} (${parts.join(', ')})`;
-}
-
 function portsCell(ports: Readonly<Record<string, string>>): string {
   const named = Object.entries(ports).map(([name, port]) => (name === '' ? port : `${name}:${port}`));
   return named.join(' ') || '-';
@@ -268,7 +257,7 @@ const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
       [global ? 'global' : '', shared ? 'shared' : ''].filter(Boolean).join(' ') || '-',
   },
   { title: 'AFFINITY', cell: ({ affinity }) => affinity || '-', wide: true },
-  { title: 'BACKENDS', cell: ({ backends }) => backendsCell(backends) },
+  { title: 'BACKENDS', cell: ({ backends }) => backendsText(backends) },
   {
     title: 'ADDRESSES',
     cell: ({ backends }) => backends.map(({ address }) => address).join(' ') || '-',
@@ -346,7 +335,7 @@ export function explainService(name: string): Question {
     return {
       json: explain,
       lines: [
-        `${printable(name)}: ${backendsCell(service.backends)} of ${explain.backends.length} that are offered are effective.`,
+        `${printable(name)}: ${backendsText(service.backends)} of ${explain.backends.length} that are offered are effective.`,
         ...table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view),
       ],
       found: true,

@@ -161,20 +161,20 @@ function backendDifference(before: Backends, after: Backends): string {
 }
 
 /** `24 backends (12 baltic, 12 caspian)`. */
-export function backendsText(backends: Backends): string {
+export function backendsText(backends: readonly { readonly cluster?: string | undefined }[]): string {
   const byCluster = new Map<string, number>();
-  for (const { cluster } of backends.values()) byCluster.set(cluster, (byCluster.get(cluster) ?? 0) + 1);
+  for (const { cluster = '' } of backends) byCluster.set(cluster, (byCluster.get(cluster) ?? 0) + 1);
   const parts = [...byCluster]
     .sort()
     .map(([cluster, count]) => `${count} ${cluster === '' ? 'local' : cluster}`);
-  return counted(backends.size, 'backend') + (parts.length === 0 ? '' : ` (${parts.join(', ')})`);
+  return counted(backends.length, 'backend') + (parts.length === 0 ? '' : ` (${parts.join(', ')})`);
 }
 
 /** A service event in words. */
 export function serviceChangeText(event: ServiceEvent): ChangeText {
   const { backends } = event.endpoints;
   const subject = `${event.id.namespace}/${event.id.name}`;
-  const detail = backendsText(backends);
+  const detail = backendsText([...backends.values()]);
   if (event.action === 'delete') return { sign: '-', kind: 'service', subject, detail };
   if (event.oldEndpoints === undefined) return { sign: '+', kind: 'service', subject, detail };
   const difference = backendDifference(event.oldEndpoints.backends, backends);

@@ -1,7 +1,8 @@
 import type { ApiClient } from '../api/api-client.ts';
 import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/documents.ts';
 import type { ChangeDocument } from '../api/monitor-stream.ts';
-import { backendsCell, identityCell } from './answers.ts';
+import { identityCell } from './answers.ts';
+import { backendsText } from './change-text.ts';
 import { type ColourEnvironment, type Output, printable, Terminal } from './terminal.ts';
 
 /** What {@link monitor} shows. */
@@ -102,7 +103,7 @@ function showEvent({ name, data }: SentEvent, terminal: Terminal): void {
 
 function valueText(type: ChangeDocument['type'], value: ChangeDocument['value']): string {
   if (value === undefined) return '';
-  if (type === 'service') return backendsCell((value as ServiceDocument).backends);
+  if (type === 'service') return backendsText((value as ServiceDocument).backends);
   if (type === 'node') return (value as NodeDocument).addresses.map(({ ip }) => ip).join(' ');
   const { identity, labels, hostIP, namespace, podName, source } = value as EntryDocument;
   return [

@@ -1,3 +1,4 @@
+import { ascending, prefixOfKey, sortedRecord } from '../api/documents.ts';
 import type { IPCacheEntry, KeyedEntry } from '../ipcache/types.ts';
 import { protocolName } from '../net/port.ts';
 import type { Node } from '../nodemanager/node.ts';
@@ -38,26 +39,6 @@ export interface StateDocument {
   readonly nodes: readonly NodeDocument[];
   /** By `namespace/name`: every service that is announced, also one without backends. */
   readonly services: Readonly<Record<string, BackendsDocument>>;
-}
-
-/** Orders text by UTF-16 code unit, as JSON readers of other languages sort ASCII keys. */
-export function ascending(a: string, b: string): number {
-  return a < b ? -1 : Number(a > b);
-}
-
-/** A record with its keys in order. `fromEntries` makes own fields of all of them, `__proto__` too. */
-export function sortedRecord<V, W>(
-  entries: Iterable<readonly [string, V]>,
-  write: (value: V) => W,
-): Readonly<Record<string, W>> {
-  const sorted = [...entries].sort(([a], [b]) => ascending(a, b));
-  return Object.fromEntries(sorted.map(([key, value]) => [key, write(value)]));
-}
-
-/** The CIDR of a key: of an endpoint's IP, the full-length one. */
-export function prefixOfKey(key: string): string {
-  if (key.includes('/')) return key;
-  return key.includes(':') ? `${key}/128` : `${key}/32`;
 }
 
 /** An entry as the documents show it. */

@@ -1,4 +1,4 @@
-import { type ServiceDocument, serviceDocument } from '../api/documents.ts';
+import { ascending, prefixOfKey, type ServiceDocument, serviceDocument } from '../api/documents.ts';
 import type { Knowledge } from '../api/read-model.ts';
 import type { ClustermeshDocument } from '../api/schemas.ts';
 import type { ClusterDocument, StatusDocument } from '../api/status-document.ts';
@@ -8,7 +8,6 @@ import { standingText } from './agent-status.ts';
 import { type Question, serviceLines } from './answers.ts';
 import { entryText, type IdentityName, identityNames } from './change-text.ts';
 import { rejectedText } from './rejection-report.ts';
-import { ascending, prefixOfKey } from './state-document.ts';
 import { alignColumns, printable, type Terminal } from './terminal.ts';
 
 /** `339 prefixes, 12 nodes, 5 services with 156 backends`. */

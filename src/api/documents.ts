@@ -120,12 +120,12 @@ export interface NodeExplanationDocument {
 }
 
 /** Orders text by UTF-16 code unit, as JSON readers of other languages sort ASCII keys. */
-function ascending(a: string, b: string): number {
+export function ascending(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
 /** A record with its keys in order. `fromEntries` makes own fields of all of them, `__proto__` too. */
-function sortedRecord<V, W>(
+export function sortedRecord<V, W>(
   entries: Iterable<readonly [string, V]>,
   write: (value: V) => W,
 ): Readonly<Record<string, W>> {
@@ -134,7 +134,7 @@ function sortedRecord<V, W>(
 }
 
 /** The CIDR of a key: of an endpoint's IP, the full-length one. */
-function prefixOfKey(key: string): string {
+export function prefixOfKey(key: string): string {
   if (key.includes('/')) return key;
   return key.includes(':') ? `${key}/128` : `${key}/32`;
 }
