@@ -1,12 +1,35 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RangeRequest, RangeResponse, Transport } from '../../src/kvstore/transport.ts';
-import { happenings, I9_nothingLostNothingInvented } from './support/watch-laws.ts';
+import { type Happening, happenings, I9_nothingLostNothingInvented } from './support/watch-laws.ts';
 
 describe('a watch under faults', () => {
   it('I9 nothing lost, nothing invented: what was told equals what is held, after any faults', async () => {
     await fc.assert(fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script)));
   });
+
+  const write = (...entries: readonly (readonly [number, boolean])[]): Happening => ({
+    do: 'write',
+    entries,
+  });
+  const settled: Happening = { do: 'settle' };
+  const all = [0, 1, 2, 3, 4, 5, 6, 7].map((n) => write([n, true])); // the last three are looked at as they were put
+  const rewritten = (before: readonly Happening[], after: readonly Happening[]): readonly Happening[] => [
+    ...[settled, ...all, settled, { do: 'backup' } as const, ...before, settled],
+    ...[{ do: 'restore' } as const, ...after],
+  ];
+  it.each([
+    ['and another one put with it', [write([1, false])], [write([1, false], [2, true])]],
+    [
+      'and another one before it',
+      [write([2, false]), write([1, false])],
+      [write([3, false]), write([1, false])],
+    ],
+    ['and another one with it', [write([2, false], [1, false])], [write([3, false], [1, false])]],
+  ])(
+    'a restored store in which the same key was deleted at the same revision, %s, is another one (regression: taken for the same)',
+    (_, before, after) => I9_nothingLostNothingInvented(rewritten(before, after)),
+  );
 });
 
 type Wrap = (transport: Transport) => Transport;

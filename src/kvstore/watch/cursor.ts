@@ -60,9 +60,9 @@ export class Cursor {
    * asked to show. After a listing nothing in this prefix need have been written at its revision.
    */
   get canResume(): boolean {
-    const { anchors, lastDelete } = this.known;
+    const { anchors, lastDeletes } = this.known;
     const last = this.#next - 1;
-    return this.isComplete && (anchors.newest === last || lastDelete?.modRevision === last);
+    return this.isComplete && (anchors.newest === last || lastDeletes.newest === last);
   }
 
   /** Throws {@link DivergedError} unless a quorum read with this header may be of the store that was followed. */

@@ -1,6 +1,7 @@
 import type { KeyValue, TransportEvent } from '../transport.ts';
 import { Anchors } from './anchors.ts';
 import type { EventQueue } from './event-queue.ts';
+import { LastDeletes } from './last-deletes.ts';
 
 /**
  * What the reader of a watch knows: the mod revision of every key. Every change of it is queued for the reader in the
@@ -12,10 +13,10 @@ import type { EventQueue } from './event-queue.ts';
  */
 export class KnownKeys {
   readonly anchors: Anchors = new Anchors();
+  readonly lastDeletes: LastDeletes = new LastDeletes();
   readonly #queue: EventQueue;
   #confirmed = new Map<string, number>();
   #unconfirmed = new Map<string, number>();
-  #lastDelete: Omit<KeyValue, 'value' | 'createRevision'> | undefined;
 
   constructor(queue: EventQueue) {
     this.#queue = queue;
@@ -28,11 +29,6 @@ export class KnownKeys {
   /** How many of them are confirmed. */
   get confirmed(): number {
     return this.#confirmed.size;
-  }
-
-  /** The latest delete that a stream has delivered, with its own revision; its key may be back by now. */
-  get lastDelete(): { readonly key: string; readonly modRevision: number } | undefined {
-    return this.#lastDelete;
   }
 
   /** The mod revision of a key; `undefined` when it is not known. */
@@ -63,16 +59,13 @@ export class KnownKeys {
 
   /** An event of a stream. */
   apply({ key, value, modRevision }: TransportEvent): void {
-    if (value !== undefined) {
-      this.#put(key, value, modRevision, this.#confirmed.has(key));
-      return;
-    }
-    this.drop(key, modRevision);
-    this.#lastDelete = { key, modRevision };
+    if (value !== undefined) this.#put(key, value, modRevision, this.#confirmed.has(key));
+    else this.drop(key, modRevision);
   }
 
   /** A key that is gone, as an event or a listing at `revision` shows. */
   drop(key: string, revision: number): void {
+    this.lastDeletes.add(key, revision);
     if (!this.#confirmed.delete(key) && !this.#unconfirmed.delete(key)) return;
     this.anchors.drop(key);
     this.#queue.push(key, undefined, revision, true);
@@ -94,7 +87,7 @@ export class KnownKeys {
   /** Another history: what was written last in the old one says nothing of the new. */
   forgetLastWrites(): void {
     this.anchors.clear();
-    this.#lastDelete = undefined;
+    this.lastDeletes.clear();
   }
 
   #put(key: string, value: Uint8Array, modRevision: number, known: boolean): void {

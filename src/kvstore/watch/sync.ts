@@ -1,10 +1,11 @@
 import type { Clock } from '../../base/clock.ts';
 import { equalBytes } from '../bytes.ts';
 import { KvstoreError } from '../errors.ts';
-import { keyRange } from '../key-range.ts';
+import { type KeyRange, keyRange, prefixRange } from '../key-range.ts';
 import type { KeyValue, RangeRequest, RangeResponse } from '../transport.ts';
 import type { Anchor } from './anchors.ts';
 import { type Cursor, DivergedError } from './cursor.ts';
+import type { KnownKeys } from './known-keys.ts';
 import type { PageSize } from './page-size.ts';
 import { listPages, type Page, type Read } from './paged-list.ts';
 import type { WatchLimits } from './watch-limits.ts';
@@ -37,36 +38,48 @@ export class CannotResumeError extends KvstoreError {
  * the cursor not even its revisions do. Throws {@link DivergedError} if it has another one, and
  * {@link CannotResumeError} if that cannot be proven any more or the stream would be too far behind.
  */
-export async function proveHistory({ cursor, read, limits }: SyncOptions): Promise<void> {
+export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions): Promise<void> {
   const last = cursor.next - 1;
-  const { anchors, lastDelete } = cursor.known;
-  const at = async (key: string, revision: number): Promise<KeyValue | undefined> => {
-    const { header, kvs } = await read({ ...keyRange(key), revision });
-    cursor.check(header);
-    if (header.revision - cursor.next > limits.backlogRevisions)
+  const { anchors } = cursor.known;
+  const at = async (range: KeyRange, minModRevision = 0): Promise<RangeResponse> => {
+    const answer = await read({ ...range, minModRevision, limit: 1, revision: last });
+    cursor.check(answer.header);
+    if (answer.header.revision - cursor.next > limits.backlogRevisions)
       throw new CannotResumeError('too far behind');
-    return kvs[0];
+    return answer;
   };
   const prove = async (anchor: Anchor): Promise<void> => {
-    if (!isSame(await at(anchor.key, last), anchor))
-      throw new DivergedError(`${anchor.key} is not as it was put`);
+    const { kvs } = await at(keyRange(anchor.key));
+    if (!isSame(kvs[0], anchor)) throw new DivergedError(`${anchor.key} is not as it was put`);
   };
   // More than the last one, for writers that write the same again after a restore.
   const proofs = anchors.newestFirst.slice(0, PROOFS).map(prove);
-  if (lastDelete?.modRevision === last) proofs.push(proveDelete(lastDelete.key, last, at));
+  if (anchors.newest < last) proofs.push(proveDeletes(cursor.known, prefixRange(prefix), at));
   await Promise.all(proofs);
 }
 
 const PROOFS = 3;
 
-async function proveDelete(
-  key: string,
-  revision: number,
-  at: (key: string, revision: number) => Promise<KeyValue | undefined>,
+/**
+ * A put is recognised by its value. Deletes look alike in every history, so what they leave is compared: since the latest
+ * put that still stands the server has put nothing, it has as many keys, and none of those that were deleted.
+ */
+async function proveDeletes(
+  known: KnownKeys,
+  range: KeyRange,
+  at: (range: KeyRange, minModRevision?: number) => Promise<RangeResponse>,
 ): Promise<void> {
-  const [before, after] = await Promise.all([at(key, revision - 1), at(key, revision)]);
-  if (before !== undefined && after === undefined) return;
-  throw new DivergedError(`${key} was not deleted at revision ${revision}`);
+  const { newest } = known.anchors;
+  const deleted = known.lastDeletes.after(newest);
+  if (deleted === undefined || (newest === 0 && known.size > 0))
+    throw new CannotResumeError('too much was deleted');
+  const gone = deleted.filter((key) => known.revisionOf(key) === undefined);
+  const [later, ...shown] = await Promise.all([
+    at(range, newest + 1),
+    ...gone.map((key) => at(keyRange(key))),
+  ]);
+  if (later.kvs.length > 0 || later.count !== known.size || shown.some(({ kvs }) => kvs.length > 0))
+    throw new CannotResumeError('the keys have to be compared');
 }
 
 function isSame(kv: KeyValue | undefined, { modRevision, value }: Anchor): boolean {

@@ -67,7 +67,7 @@ function spoilOnce(root: unknown, { how, at, with: other }: Spoiling): void {
       else fields[name] = new Raw(`${write(value)},${writeEntry([name, other])}`);
       return;
     case 'replace':
-      fields[name] = other;
+      fields[name] = structuredClone(other); // put into itself the shared one would have no end
       return;
     case 'wrap':
       fields[name] = nested(write(value), DEPTHS[at % DEPTHS.length] ?? 1, at % 2 === 0);
