@@ -65,7 +65,7 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
       ...{ backend, clock, random, rejections, nodeSuffix: 'n' },
       range: api.clusterIdentityRange(1, 255),
     }),
-  IdentityResolver: () => new api.IdentityResolver({ own: ownCluster(), clusterID: 1, mesh: mesh() }),
+  IdentityResolver: () => new api.IdentityResolver({ own: ownCluster(), mesh: mesh() }),
   KvstoreHealth: () => new api.KvstoreHealth({ backend, clock }),
   MemoryBackend: () => new api.MemoryBackend({ clock, random }),
   MemoryServer: () => new api.MemoryServer({ clock }),

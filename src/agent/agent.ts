@@ -313,7 +313,12 @@ export class Agent implements ReadModel, PlayStage {
     for (const cluster of this.#recorded.clusters) {
       if (cluster !== clusterName) await this.#add(mesh, cluster);
     }
-    const identities = new IdentityResolver({ own, clusterID: ownID, mesh, maxConnectedClusters });
+    const identities = new IdentityResolver({
+      own,
+      clusterID: this.#options.clusterID,
+      mesh,
+      maxConnectedClusters,
+    });
     return { own, ownID, mesh, identities };
   }
 

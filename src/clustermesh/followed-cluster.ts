@@ -133,6 +133,11 @@ export class FollowedCluster {
     return this.#state.id;
   }
 
+  /** The id that the cluster's configuration says; 0 while there is none. */
+  get configuredID(): number {
+    return this.#state.config?.id ?? 0;
+  }
+
   /** Resolves once every resource has been complete. */
   synced(): Promise<void> {
     return this.#stores.synced();

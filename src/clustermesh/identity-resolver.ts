@@ -12,9 +12,9 @@ import type { OwnCluster } from './own-cluster.ts';
 
 /** Options of {@link IdentityResolver}. */
 export interface IdentityResolverOptions {
-  readonly own: Pick<OwnCluster, 'identities'>;
-  /** The own cluster's id; 0 when it has none. */
-  readonly clusterID: number;
+  readonly own: Pick<OwnCluster, 'identities' | 'clusterID'>;
+  /** The own cluster's id; 0 when it has none. Default: the one that its configuration in the kvstore says. */
+  readonly clusterID?: number | undefined;
   readonly mesh: Pick<ClusterMesh, 'identitiesFor'>;
   /** As the mesh's: it decides which bits of a number name the cluster. Default 255. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
@@ -41,7 +41,8 @@ export class IdentityResolver {
       const key = reservedIdentityName(identity);
       return key === undefined ? undefined : [{ source: 'reserved', key, value: '' }];
     }
-    const { own, clusterID, mesh, maxConnectedClusters } = this.#options;
+    const { own, mesh, maxConnectedClusters } = this.#options;
+    const { clusterID = own.clusterID } = this.#options;
     const cluster = clusterIDOf(identity, maxConnectedClusters);
     if (cluster === clusterID) return own.identities.lookupByID(identity);
     for (const identities of mesh.identitiesFor(cluster)) {

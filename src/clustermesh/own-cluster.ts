@@ -73,6 +73,11 @@ export class OwnCluster implements SyncingClusters {
     return this.#cluster.identities;
   }
 
+  /** The id that the cluster's configuration says; 0 while there is none. */
+  get clusterID(): number {
+    return this.#cluster.configuredID;
+  }
+
   /** The name of the own cluster. */
   get names(): readonly string[] {
     return [this.#options.clusterName];

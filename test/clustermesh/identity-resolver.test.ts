@@ -6,7 +6,7 @@ import { isNumericIdentity } from '../../src/identity/numeric-identity.ts';
 import { RemoteIdentityCache } from '../../src/identity/remote-identity-cache.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
-import { settle } from '../kvstore/support/settle.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
 import { Agent, newCluster, OWN, write } from './support/mesh-world.ts';
 
 function cacheOf(identities: Readonly<Record<number, string>>): RemoteIdentityCache {
@@ -35,8 +35,7 @@ describe('an identity resolver', () => {
             cacheOf(Object.fromEntries(numbers.map((each) => [identityOf(each), `by-${cluster}`]))),
           );
           const resolver = new IdentityResolver({
-            own: { identities: caches[1] ?? expect.fail() },
-            clusterID: 1,
+            own: { identities: caches[1] ?? expect.fail(), clusterID: 1 },
             mesh: { identitiesFor: (id) => caches.slice(id, id + 1) },
             maxConnectedClusters,
           });
@@ -53,8 +52,8 @@ describe('an identity resolver', () => {
   });
 
   it('knows the reserved ones by name, and none that only one node knows', () => {
-    const nothing = { identities: new RemoteIdentityCache() };
-    const resolver = new IdentityResolver({ own: nothing, clusterID: 0, mesh: { identitiesFor: () => [] } });
+    const nothing = { identities: new RemoteIdentityCache(), clusterID: 0 };
+    const resolver = new IdentityResolver({ own: nothing, mesh: { identitiesFor: () => [] } });
     expect(resolver.resolve(1)).toEqual([{ source: 'reserved', key: 'host', value: '' }]);
     for (const number of [200, 1 << 24, (1 << 24) + 300, (2 << 24) + 300, -1, 1.5, 2 ** 32])
       expect(resolver.resolve(number)).toBeUndefined();
@@ -74,7 +73,6 @@ describe('an identity resolver', () => {
     say(old, 0x7_0200, 'old');
     const resolver = new IdentityResolver({
       own: agent.followOwnOn(agent.connect(OWN, own)),
-      clusterID: 9,
       mesh: agent.mesh,
     });
     for (const [name, server] of Object.entries({ a, b, old })) await agent.add(name, server);
@@ -90,6 +88,20 @@ describe('an identity resolver', () => {
     await agent.add('c', next);
     await settle(20);
     expect(names()).toEqual(['mine', 'c', undefined, 'old']);
+    await agent.stop();
+  });
+
+  it('knows the own ones once the configuration of the own cluster is there (regression: only after a restart)', async () => {
+    const clock = new ManualClock();
+    const agent = new Agent(clock);
+    const server = new MemoryServer({ clock, clusterID: OWN });
+    const own = agent.followOwnOn(agent.connect(OWN, server));
+    const resolver = new IdentityResolver({ own, mesh: agent.mesh });
+    await settle(20);
+    write(server, 'cilium/state/identities/v1/id/590336', 'k8s:app=mine;');
+    write(server, `cilium/cluster-config/${OWN}`, '{"id":9,"capabilities":{"syncedCanaries":false}}');
+    await advance(clock, 60_000);
+    expect(resolver.resolve(0x9_0200)?.[0]?.value).toBe('mine');
     await agent.stop();
   });
 });

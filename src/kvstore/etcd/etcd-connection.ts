@@ -296,10 +296,18 @@ export class EtcdConnection {
         return;
       }
       seen += progress;
-      timer = setTimeout(look, ms);
+      timer = setTimeout(lookSoon, ms);
     };
-    let timer = setTimeout(look, begun + ms - performance.now());
-    return () => clearTimeout(timer);
+    // After a turn that took long the answer may be there already, and has to be read first.
+    let reading: NodeJS.Immediate | undefined;
+    const lookSoon = (): void => {
+      reading = setImmediate(look);
+    };
+    let timer = setTimeout(lookSoon, begun + ms - performance.now());
+    return () => {
+      clearTimeout(timer);
+      clearImmediate(reading);
+    };
   }
 
   close(): void {

@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
+import { keyRange } from '../../../src/kvstore/key-range.ts';
 import type { WatchObserver, WatchStream } from '../../../src/kvstore/transport.ts';
 import { until } from '../support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
@@ -157,3 +158,15 @@ async function watchStreams(): Promise<number> {
   const metrics = await (await fetch(`${etcd.url}/metrics`)).text();
   return Number(/^etcd_debugging_mvcc_watch_stream_total (\d+)$/m.exec(metrics)?.[1]);
 }
+
+it('an answer that came while one turn took longer than the deadline counts (regression: late without being read)', async () => {
+  const transport = new EtcdTransport({ endpoints: [etcd.url], deadlineMs: 300 }, () => 0);
+  await transport.range(keyRange('a')); // connected
+  const answer = transport.range(keyRange('a'));
+  setImmediate(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500));
+  try {
+    expect(await answer).toMatchObject({ count: 0 });
+  } finally {
+    await transport.close();
+  }
+});
