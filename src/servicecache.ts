@@ -52,6 +52,7 @@ export type {
 export { ServiceCache } from './servicecache/service-cache.ts';
 export type { ServiceID } from './servicecache/service-id.ts';
 export { formatServiceID, parseServiceIDFrom } from './servicecache/service-id.ts';
+export type { ServicePart } from './servicecache/service-parts.ts';
 export type { ServiceSource, StreamedServiceEvent } from './servicecache/service-stream.ts';
 export { ServiceStream, ServiceStreamClosedError } from './servicecache/service-stream.ts';
 export type { ServiceCacheStatus, ServiceCounts } from './servicecache/status.ts';

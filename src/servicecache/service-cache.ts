@@ -4,6 +4,7 @@ import {
   checkArguments,
   FUNCTION,
   isObject,
+  NUMBER,
   objectWith,
   optional,
   SIGNAL,
@@ -35,7 +36,22 @@ import { type ResolvedBackend, resolvePort } from './resolve.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';
 import { equalServices, type Service, withoutNodePorts } from './service.ts';
 import { formatServiceID, type ServiceID } from './service-id.ts';
-import { emptyState, type ServiceState, withRemote, withService, withSlice } from './service-state.ts';
+import {
+  isRestoredPart,
+  type ServicePart,
+  servicePartName,
+  servicePartsOf,
+  withoutServicePart,
+} from './service-parts.ts';
+import {
+  emptyState,
+  partName,
+  type ServiceState,
+  withRemote,
+  withRestored,
+  withService,
+  withSlice,
+} from './service-state.ts';
 import { ServiceStream } from './service-stream.ts';
 import { ServiceTable } from './service-table.ts';
 import { countServices, type ServiceCacheStatus } from './status.ts';
@@ -74,6 +90,9 @@ export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
 export type RemoveOutcome = 'applied' | 'not-found' | 'invalid';
 
 const NODE_PORTS_OFF: NodePortOptions = { enabled: false };
+
+/** Services that a step of a withdrawal looks at: about a ms. */
+const SERVICES_PER_STEP = 128;
 
 function familiesOf(options: ServiceCacheOptions): NodePortOptions {
   const { nodePort = NODE_PORTS_OFF, enableIPv4 = true, enableIPv6 = true } = options;
@@ -123,13 +142,15 @@ export class ServiceCache {
   updateService(service: Service): UpdateServiceOutcome {
     const old = this.#stateOf(service.id);
     // What is there is as served, so what equals it as it came is served, too, and needs no other look.
-    if (old?.service !== undefined && equalServices(old.service, service)) return 'unchanged';
+    if (old?.service !== undefined && equalServices(old.service, service))
+      return this.#confirm(old, partName('service'));
     if (!this.#serves(service)) {
       if (old?.service !== undefined) this.#table.put(withService(old, undefined));
       return 'unsupported';
     }
     const served = this.#asServed(service);
-    if (old?.service !== undefined && equalServices(old.service, served)) return 'unchanged';
+    if (old?.service !== undefined && equalServices(old.service, served))
+      return this.#confirm(old, partName('service'));
     this.#table.put(withService(old ?? emptyState(service.id), served));
     return 'applied';
   }
@@ -147,7 +168,7 @@ export class ServiceCache {
     const old = this.#stateOf(slice.service);
     const previous = old?.slices.get(slice.name);
     const shared = shareSlice(previous, slice);
-    if (shared === previous) return 'unchanged';
+    if (old !== undefined && shared === previous) return this.#confirm(old, partName('slice', slice.name));
     this.#table.put(withSlice(old ?? emptyState(slice.service), slice.name, shared));
     return 'applied';
   }
@@ -169,7 +190,8 @@ export class ServiceCache {
     if (!offer.shared) return this.#removeOffer(offer) ? 'applied' : 'unchanged';
     const old = this.#stateOf(offer);
     const previous = old?.remotes.get(offer.cluster);
-    if (previous !== undefined && isSameOffer(previous, offer)) return 'unchanged';
+    if (old !== undefined && previous !== undefined && isSameOffer(previous, offer))
+      return this.#confirm(old, partName('offer', offer.cluster));
     const id = { namespace: offer.namespace, name: offer.name };
     this.#table.put(withRemote(old ?? emptyState(id), offer.cluster, remoteBackends(offer, previous)));
     return 'applied';
@@ -188,6 +210,51 @@ export class ServiceCache {
       for (const state of offering) this.#table.put(withRemote(state, cluster, undefined));
     });
     return offering.length > 0 ? 'applied' : 'not-found';
+  }
+
+  /**
+   * Everything that is known, in parts of services: what {@link ServiceCache.restorePart} takes after a restart. A walk that
+   * may be as slow as its reader: each service is as it was when the walk came to it.
+   */
+  *parts(): Generator<ServicePart, void, void> {
+    for (const state of this.#table.values()) yield* servicePartsOf(state);
+  }
+
+  /**
+   * Takes a part of a checkpoint, unless it is known already, until its source says it again, changes it or deletes it, or
+   * {@link ServiceCache.withdrawRestoredSteps} lets it go. False when it was not taken.
+   */
+  restorePart(part: ServicePart): boolean {
+    const { id } = part;
+    const state = this.#stateOf(id) ?? emptyState(id);
+    const next = this.#withPart(state, part);
+    if (next === undefined) return false;
+    this.#table.put(withRestored(next, servicePartName(part), 'restored'));
+    return true;
+  }
+
+  /**
+   * Lets go of the restored parts that their source has not said again: of a remote cluster its offers, of the own one
+   * (`''`) services and slices. In steps of at most `limit` services, each a batch, each of which gives how many parts went.
+   */
+  *withdrawRestoredSteps(cluster: string, limit: number = SERVICES_PER_STEP): Generator<number, void, void> {
+    let states: ServiceState[] = [];
+    for (const state of this.#table.values()) {
+      if (states.push(state) < limit) continue;
+      yield this.#withdrawRestored(states, cluster);
+      states = [];
+    }
+    if (states.length > 0) yield this.#withdrawRestored(states, cluster);
+  }
+
+  /** The clusters (`''`: the own one) of whose word on this service a part is only restored, in no order. */
+  restoredFrom(id: ServiceID): readonly string[] {
+    const state = this.#stateOf(id);
+    if (state === undefined || state.restored.size === 0) return [];
+    const clusters = Array.from(servicePartsOf(state))
+      .filter((part) => isRestoredPart(state, part))
+      .map((part) => (part.kind === 'offer' ? part.cluster : ''));
+    return [...new Set(clusters)];
   }
 
   /**
@@ -334,6 +401,43 @@ export class ServiceCache {
     return this.#table.get(formatServiceID(id));
   }
 
+  /** A source says what is known already: if it was only restored, it is not any more. */
+  #confirm(state: ServiceState, part: string): 'unchanged' {
+    const confirmed = withRestored(state, part, 'confirmed');
+    if (confirmed !== state) this.#table.put(confirmed);
+    return 'unchanged';
+  }
+
+  /** The state with a restored part; `undefined` when that part is known, or is not served here. */
+  #withPart(state: ServiceState, part: ServicePart): ServiceState | undefined {
+    if (part.kind === 'service') {
+      if (state.service !== undefined || !this.#serves(part.service)) return undefined;
+      return withService(state, this.#asServed(part.service));
+    }
+    if (part.kind === 'slice')
+      return state.slices.has(part.slice.name) ? undefined : withSlice(state, part.slice.name, part.slice);
+    const { cluster, backends } = part;
+    if (state.remotes.has(cluster) || cluster === '' || cluster === this.#clusterName) return undefined;
+    return withRemote(state, cluster, backends);
+  }
+
+  #withdrawRestored(states: readonly ServiceState[], cluster: string): number {
+    let count = 0;
+    this.#table.batch(() => {
+      for (const { id } of states) {
+        const parts = Array.from(servicePartsOf(this.#stateOf(id) ?? emptyState(id)));
+        for (const part of parts) {
+          const state = this.#stateOf(id);
+          const of = part.kind === 'offer' ? part.cluster : '';
+          if (of !== cluster || state === undefined || !isRestoredPart(state, part)) continue;
+          this.#table.put(withoutServicePart(state, part));
+          count++;
+        }
+      }
+    });
+    return count;
+  }
+
   /** Whether a service is served: a supported type that can be reached, or is headless (SEMANTICS 3.1). */
   #serves(service: Service): boolean {
     if (service.type === 'ExternalName' || service.type === 'unknown') return false;
@@ -419,6 +523,9 @@ checkArguments(ServiceCache, {
   mergeExternalServiceUpdate: { offer: OFFER },
   mergeExternalServiceDelete: { offer: objectWith({ cluster: TEXT, namespace: TEXT, name: TEXT }) },
   withdrawCluster: { cluster: TEXT },
+  restorePart: { part: objectWith({ kind: TEXT, id: ID }) },
+  withdrawRestoredSteps: { cluster: TEXT, limit: optional(NUMBER) },
+  restoredFrom: { id: ID },
   batch: { write: FUNCTION },
   subscribe: { listener: objectWith({ onEvents: FUNCTION }) },
   stream: { signal: optional(SIGNAL) },

@@ -43,6 +43,33 @@ export interface ServiceState {
   readonly endpoints: Endpoints;
   /** Whether listeners know of the service (SEMANTICS 3.3). */
   readonly announced: boolean;
+  /** Parts that a checkpoint said and no source has confirmed yet, by {@link partName}. */
+  readonly restored: ReadonlySet<string>;
+}
+
+const NONE_RESTORED: ReadonlySet<string> = new Set();
+
+/** Names a part of a service: the service itself, a slice, or the offer of a remote cluster. */
+export function partName(kind: 'service' | 'slice' | 'offer', name: string = ''): string {
+  return kind === 'service' ? kind : `${kind}/${name}`;
+}
+
+function withoutPart(restored: ReadonlySet<string>, part: string): ReadonlySet<string> {
+  if (!restored.has(part)) return restored;
+  const rest = new Set(restored);
+  rest.delete(part);
+  return rest.size === 0 ? NONE_RESTORED : rest;
+}
+
+/** The state with a part that is only restored, or, with `confirmed`, one that its source has said. */
+export function withRestored(
+  state: ServiceState,
+  part: string,
+  standing: 'restored' | 'confirmed',
+): ServiceState {
+  const restored =
+    standing === 'restored' ? new Set(state.restored).add(part) : withoutPart(state.restored, part);
+  return restored === state.restored ? state : change(state, { restored });
 }
 
 /** A service of which nothing is known yet. */
@@ -56,6 +83,7 @@ export function emptyState(id: ServiceID): ServiceState {
     correlation: NO_CORRELATION,
     endpoints: NO_ENDPOINTS,
     announced: false,
+    restored: NONE_RESTORED,
   };
 }
 
@@ -122,6 +150,7 @@ function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'k
     correlation: parts.correlation ?? state.correlation,
     endpoints: parts.endpoints ?? state.endpoints,
     announced: parts.announced ?? state.announced,
+    restored: parts.restored ?? state.restored,
   };
 }
 
@@ -150,6 +179,7 @@ export function withSlice(state: ServiceState, name: string, slice: EndpointSlic
     slices: slice === undefined ? state.slices.delete(name) : state.slices.set(name, slice),
     correlation,
     endpoints: endpointsOf(state, correlation),
+    restored: withoutPart(state.restored, partName('slice', name)),
   });
 }
 
@@ -167,6 +197,7 @@ export function withRemote(
     remotes: offered === undefined ? state.remotes.delete(cluster) : state.remotes.set(cluster, offered),
     correlation,
     endpoints: endpointsOf(state, correlation),
+    restored: withoutPart(state.restored, partName('offer', cluster)),
   });
 }
 
@@ -189,7 +220,7 @@ function correlateAll(state: ServiceState): Correlation {
 /** The state with another service object, or without it. Recounts only what the change makes necessary. */
 export function withService(state: ServiceState, service: Service | undefined): ServiceState {
   const old = state.service;
-  const next = change(state, { service });
+  const next = change(state, { service, restored: withoutPart(state.restored, partName('service')) });
   const globalChanged = (old?.global ?? false) !== (service?.global ?? false) && state.remotes.size > 0;
   const publishChanged = (old?.publishNotReady ?? false) !== (service?.publishNotReady ?? false);
   const recount = globalChanged || publishChanged;

@@ -1,0 +1,46 @@
+import type { Backend, EndpointSlice } from './backend.ts';
+import type { Service } from './service.ts';
+import type { ServiceID } from './service-id.ts';
+import { partName, type ServiceState, withRemote, withService, withSlice } from './service-state.ts';
+
+/** A part of what is known of a service, as its source said it: what a checkpoint is made of. */
+export type ServicePart =
+  | { readonly kind: 'service'; readonly id: ServiceID; readonly service: Service }
+  | { readonly kind: 'slice'; readonly id: ServiceID; readonly slice: EndpointSlice }
+  | {
+      readonly kind: 'offer';
+      readonly id: ServiceID;
+      /** The remote cluster; never `''`. */
+      readonly cluster: string;
+      readonly backends: readonly Backend[];
+    };
+
+/** The parts of a service. */
+export function* servicePartsOf({
+  id,
+  service,
+  slices,
+  remotes,
+}: ServiceState): Generator<ServicePart, void, void> {
+  if (service !== undefined) yield { kind: 'service', id, service };
+  for (const slice of slices.values()) yield { kind: 'slice', id, slice };
+  for (const [cluster, backends] of remotes) yield { kind: 'offer', id, cluster, backends };
+}
+
+/** The name of a part within its service; see {@link partName}. */
+export function servicePartName(part: ServicePart): string {
+  if (part.kind === 'slice') return partName('slice', part.slice.name);
+  return partName(part.kind, part.kind === 'offer' ? part.cluster : '');
+}
+
+/** Whether only a checkpoint has said that part. */
+export function isRestoredPart({ restored }: ServiceState, part: ServicePart): boolean {
+  return restored.size > 0 && restored.has(servicePartName(part));
+}
+
+/** The state without a part. */
+export function withoutServicePart(state: ServiceState, part: ServicePart): ServiceState {
+  if (part.kind === 'service') return withService(state, undefined);
+  if (part.kind === 'slice') return withSlice(state, part.slice.name, undefined);
+  return withRemote(state, part.cluster, undefined);
+}

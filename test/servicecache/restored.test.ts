@@ -1,0 +1,113 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import { FoldingListener } from './support/folding-listener.ts';
+import { NaiveServiceCache } from './support/naive-service-cache.ts';
+import { apply, CLUSTERS, history, IDS, OWN_CLUSTER } from './support/operations.ts';
+import { text } from './support/plain.ts';
+import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
+
+function restoredOf(cache: ServiceCache): ServiceCache {
+  const next = cacheOf({ clusterName: OWN_CLUSTER });
+  for (const part of cache.parts()) next.restorePart(part);
+  return next;
+}
+
+function letGo(cache: ServiceCache, cluster: string, limit?: number): void {
+  for (const _ of cache.withdrawRestoredSteps(cluster, limit));
+}
+
+function viewOf(cache: ServiceCache): string {
+  const listener = new FoldingListener();
+  cache.subscribe(listener)();
+  return text(listener.view());
+}
+
+describe('what a checkpoint has said of services', () => {
+  it('is what it was made of', () => {
+    fc.assert(
+      fc.property(history, (operations) => {
+        const cache = cacheOf({ clusterName: OWN_CLUSTER });
+        for (const operation of operations) apply(cache, operation);
+        const next = restoredOf(cache);
+        for (const each of [cache, next]) each.markSynced();
+        expect(viewOf(next)).toBe(viewOf(cache));
+        expect(text([...next.parts()])).toBe(text([...cache.parts()]));
+      }),
+    );
+  });
+
+  it('is gone without a trace once the sources have said all, whatever they said meanwhile', () => {
+    const limits = fc.constantFrom(1, 2, undefined);
+    fc.assert(
+      fc.property(history, history, limits, (before, after, limit) => {
+        const cache = cacheOf({ clusterName: OWN_CLUSTER });
+        for (const operation of before) apply(cache, operation);
+        const next = restoredOf(cache);
+        const listener = new FoldingListener();
+        next.subscribe(listener);
+        const fresh = new NaiveServiceCache(OWN_CLUSTER, false);
+        for (const operation of after) for (const each of [next, fresh]) apply(each, operation);
+        for (const cluster of ['', ...CLUSTERS]) letGo(next, cluster, limit);
+        for (const each of [next, fresh]) each.markSynced();
+        expect(text(listener.view())).toBe(text(fresh.view()));
+        expect(next.status()).toMatchObject(fresh.counts());
+        expect(IDS.flatMap((id) => next.restoredFrom(id))).toEqual([]);
+      }),
+    );
+  });
+
+  const told = (): { cache: ServiceCache; lines: string[] } => {
+    const cache = cacheOf();
+    for (const part of [
+      { kind: 'service', id: SHOP, service: service({ global: true }) } as const,
+      { kind: 'slice', id: SHOP, slice: slice('a-1', ['10.0.0.1']) } as const,
+    ])
+      cache.restorePart(part);
+    const old = cacheOf({ clusterName: 'other' });
+    old.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
+    for (const part of old.parts()) cache.restorePart(part);
+    const lines = transcript(cache);
+    lines.length = 0;
+    return { cache, lines };
+  };
+
+  it('is marked until each part is said again, and a source that says the same tells nobody', () => {
+    const { cache, lines } = told();
+    expect(cache.restoredFrom(SHOP).toSorted()).toEqual(['', 'east']);
+    expect(cache.updateService(service({ global: true }))).toBe('unchanged');
+    expect(cache.updateEndpoints(slice('a-1', ['10.0.0.1']))).toBe('unchanged');
+    expect(cache.restoredFrom(SHOP)).toEqual(['east']);
+    expect(cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']))).toBe('unchanged');
+    expect(cache.restoredFrom(SHOP)).toEqual([]);
+    for (const cluster of ['', 'east']) letGo(cache, cluster);
+    expect(lines).toEqual([]);
+  });
+
+  it('goes in two passes: what Kubernetes did not say, then what a cluster did not offer', () => {
+    const { cache, lines } = told();
+    cache.updateService(service({ global: true }));
+    letGo(cache, '');
+    letGo(cache, 'east');
+    expect(lines).toEqual(['update shop/checkout east/10.9.0.1:8080', 'update shop/checkout']);
+  });
+
+  it('never takes the place of what a source has said', () => {
+    const cache = cacheOf();
+    cache.updateEndpoints(slice('a-1', ['10.0.0.2']));
+    expect(cache.restorePart({ kind: 'slice', id: SHOP, slice: slice('a-1', ['10.0.0.1']) })).toBe(false);
+    expect(cache.restoredFrom(SHOP)).toEqual([]);
+  });
+
+  it('is marked again when the batch that said it anew is rolled back', () => {
+    const { cache } = told();
+    const fails = (): void =>
+      cache.batch(() => {
+        cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+        throw new Error('no');
+      });
+    expect(fails).toThrow('no');
+    letGo(cache, '');
+    expect(cache.explain(SHOP)?.origins).toEqual([{ cluster: 'east', slice: '', backends: 1 }]);
+  });
+});
