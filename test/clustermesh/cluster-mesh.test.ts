@@ -11,7 +11,9 @@ import {
   writeNode,
   writeService,
 } from './support/mesh-world.ts';
-import { agent, backendsOf, clock, restart, statusOf } from './support/set-up.ts';
+import { agent, agentForEachTest, backendsOf, clock, restart, statusOf } from './support/set-up.ts';
+
+agentForEachTest();
 
 /** Adds a cluster and waits until it is ready. */
 async function follow(name: string, server: MemoryServer): Promise<void> {

@@ -16,7 +16,9 @@ import {
   writeNode,
   writeService,
 } from './support/mesh-world.ts';
-import { agent, backendsOf, clock, ips, restart, statusOf } from './support/set-up.ts';
+import { agent, agentForEachTest, backendsOf, clock, ips, restart, statusOf } from './support/set-up.ts';
+
+agentForEachTest();
 
 /** Long enough for every backoff and reconnection. */
 const SETTLED_MS = 30_000;

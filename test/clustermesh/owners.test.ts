@@ -4,7 +4,9 @@ import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { newCluster, OWN, writeIP, writeNode, writeService } from './support/mesh-world.ts';
-import { agent, clock, restart, statusOf } from './support/set-up.ts';
+import { agent, agentForEachTest, clock, restart, statusOf } from './support/set-up.ts';
+
+agentForEachTest();
 
 function cluster(): MemoryServer {
   const server = newCluster(clock, 'a', 1);

@@ -10,7 +10,9 @@ import {
   writeNode,
 } from './support/mesh-world.ts';
 import { MovableAddress } from './support/other-kvstore.ts';
-import { agent, clock, ips, restart } from './support/set-up.ts';
+import { agent, agentForEachTest, clock, ips, restart } from './support/set-up.ts';
+
+agentForEachTest();
 
 /** An identity of cluster 1. */
 const IDENTITY = 0x1_0200;

@@ -1,8 +1,9 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { RunTimers } from './run-timers.ts';
 import { TestBundle, testFilesOf } from './test-bundle.ts';
-import { type TestCase, TestTree } from './test-tree.ts';
+import { type TestCase, TestTree, TookTooLong } from './test-tree.ts';
 
 /** What instrumented sources read and write, as `globalThis.__stryker__`. */
 interface Instrumentation {
@@ -24,6 +25,9 @@ const IDLE_MS = 20;
 /** How much of a processor a test may use, and how many times as much as without a mutant: the machine may be busy. */
 const TEST_MS = 2_000;
 const TEST_FACTOR = 10;
+
+/** Where in the copy of the sources the first run leaves how long each test takes, for processes that begin later. */
+const DURATIONS = 'durations.json';
 
 /** Vitest's `expect` and `vi`, which look for a worker that belongs to them. */
 async function loadVitest(): Promise<typeof import('vitest')> {
@@ -81,7 +85,7 @@ class Run {
         const now = performance.now();
         if (this.#timers.pending > 0 || resourcesInUse() > this.#baseline) idleSince = now;
         if (now - idleSince > IDLE_MS) reject(new Error('the test hangs'));
-        if (cpuMs() - used > limitMs) reject(new Error(`the test takes longer than ${limitMs} ms`));
+        if (cpuMs() - used > limitMs) reject(new TookTooLong(limitMs));
       }, IDLE_MS / 2);
     });
     try {
@@ -110,7 +114,7 @@ class Run {
  * cover it, not the start of a worker and the loading of all modules, which take ten times as long.
  */
 export class InProcessRunner {
-  readonly #durations = new Map<string, number>();
+  #durations = new Map<string, number>();
   #bundle: TestBundle | undefined;
   #vitest: typeof import('vitest') | undefined;
   #current: Run | undefined;
@@ -138,6 +142,7 @@ export class InProcessRunner {
     const strayed = (reason: unknown): void => this.#current?.strayed(reason);
     process.on('unhandledRejection', strayed);
     process.on('uncaughtException', strayed);
+    if (existsSync(DURATIONS)) this.#durations = new Map(JSON.parse(readFileSync(DURATIONS, 'utf8')));
   }
 
   #begin(files: readonly string[] | undefined, namespace: Instrumentation): Run {
@@ -165,6 +170,7 @@ export class InProcessRunner {
       tests.push({ id, name, fileName, timeSpentMs, status, failureMessage });
     }
     await run.end();
+    writeFileSync(DURATIONS, JSON.stringify([...this.#durations]));
     return { status: 'complete', tests, mutantCoverage: namespace.mutantCoverage };
   }
 
@@ -202,6 +208,7 @@ export class InProcessRunner {
       await run.end();
       return { status: 'survived', nrOfTests };
     } catch (error) {
+      if (error instanceof TookTooLong) return { status: 'timeout', reason: `${killer}: ${error.message}` };
       return { status: 'killed', killedBy: [killer], failureMessage: String(error), nrOfTests };
     } finally {
       await run?.end().catch(() => {});

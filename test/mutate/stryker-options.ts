@@ -30,8 +30,9 @@ export function strykerOptions({
     incrementalFile: incrementalFile(room),
     force: fresh,
     // An endless loop is noticed by its count of rounds; the time is for what hangs, on a machine that is busy.
-    timeoutMS: 20_000,
+    timeoutMS: 30_000,
     timeoutFactor: 3,
+    dryRunTimeoutMinutes: 30,
     reporters: ['progress-append-only'],
     tempDirName: `${CACHE}/sandbox`,
     ignorePatterns: ['/dist', '/dist-bench', '/bench', '/docs'],

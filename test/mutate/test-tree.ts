@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { format } from 'node:util';
+import { Script } from 'node:vm';
 
 type Body = (...row: readonly unknown[]) => unknown;
 
@@ -20,6 +21,28 @@ export interface TestCase {
   readonly file: string;
   readonly body: Body;
   readonly suites: readonly Suite[];
+}
+
+/** A test has not come to its end in the time it is given: it may never. */
+export class TookTooLong extends Error {
+  constructor(limitMs: number) {
+    super(`takes longer than ${limitMs} ms`);
+  }
+}
+
+/** How long code may run without giving way: a loop that does not end is noticed before the process is ended for it. */
+const STEP_MS = 12_000;
+const STEP = new Script('globalThis.__step__()');
+
+/** Calls `step`, and ends it when it does not give way. */
+function callForATime(step: Body): unknown {
+  Object.assign(globalThis, { __step__: step });
+  try {
+    return STEP.runInThisContext({ timeout: STEP_MS });
+  } catch (error) {
+    const ended = error instanceof Error && 'code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT';
+    throw ended ? new TookTooLong(STEP_MS) : error;
+  }
 }
 
 function newSuite(name: string): Suite {
@@ -105,7 +128,7 @@ export class TestTree {
     const attempt = async (steps: readonly Body[]): Promise<void> => {
       for (const step of steps) {
         try {
-          await step();
+          await callForATime(step);
         } catch (error) {
           failures.push(error);
         }

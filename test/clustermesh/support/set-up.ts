@@ -4,16 +4,17 @@ import type { RemoteClusterStatus } from '../../../src/clustermesh/cluster-statu
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { Agent } from './mesh-world.ts';
 
-/** For each test of a file that imports this: an agent that follows nobody yet. */
 export let agent: Agent;
 export let clock: ManualClock;
 
-beforeEach(() => {
-  clock = new ManualClock();
-  agent = new Agent(clock);
-});
-
-afterEach(() => agent.stop());
+/** For each test of a file that calls this: an agent that follows nobody yet. */
+export function agentForEachTest(): void {
+  beforeEach(() => {
+    clock = new ManualClock();
+    agent = new Agent(clock);
+  });
+  afterEach(() => agent.stop());
+}
 
 /** Another agent in its place, whose mesh has other options. */
 export async function restart(
