@@ -8,25 +8,16 @@ import { isUtf8 } from 'node:buffer';
 
 const ESCAPE = 0xdc00; // byte 0x80–0xff → U+DC80–U+DCFF
 const LONE_SURROGATE = /\p{Surrogate}/u;
-const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-
-/** How many bytes the UTF-8 sequence that starts at `at` has, or 0 when there is no valid one. */
-function sequenceLength(bytes: Uint8Array, at: number): number {
-  const lead = bytes[at] ?? 0;
-  const length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  return at + length <= bytes.length && isUtf8(bytes.subarray(at, at + length)) ? length : 0;
-}
 
 /** Text of bytes of which some are not UTF-8. Slow, and rare enough for that. */
 function escapedText(bytes: Uint8Array): string {
   let text = '';
   for (let i = 0; i < bytes.length; ) {
-    const length = sequenceLength(bytes, i);
-    text +=
-      length === 0
-        ? String.fromCharCode(ESCAPE + (bytes[i] ?? 0))
-        : decoder.decode(bytes.subarray(i, i + length));
-    i += Math.max(length, 1);
+    const lead = bytes[i] ?? 0;
+    const length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    const char = textOfBytes(bytes.subarray(i, i + length));
+    text += char ?? String.fromCharCode(ESCAPE + lead);
+    i += char === undefined ? 1 : length;
   }
   return text;
 }
@@ -38,12 +29,12 @@ export function keyOfBytes(bytes: Uint8Array): string {
 
 /** The bytes of a key. */
 export function bytesOfKey(key: string): Uint8Array {
-  if (!LONE_SURROGATE.test(key)) return Buffer.from(key, 'utf8');
+  if (!LONE_SURROGATE.test(key)) return Buffer.from(key);
   const parts: Uint8Array[] = [];
   for (const char of key) {
     const code = char.charCodeAt(0);
-    const escaped = char.length === 1 && code > ESCAPE + 0x7f && code <= ESCAPE + 0xff;
-    parts.push(escaped ? Uint8Array.of(code - ESCAPE) : Buffer.from(char, 'utf8'));
+    const escaped = code > ESCAPE + 0x7f && code <= ESCAPE + 0xff;
+    parts.push(escaped ? Uint8Array.of(code - ESCAPE) : Buffer.from(char));
   }
   return Buffer.concat(parts);
 }
@@ -61,7 +52,7 @@ export function textOfBytes(bytes: Uint8Array): string | undefined {
 
 /** The UTF-8 bytes of a text, as kvstore values hold them. */
 export function bytesOfText(text: string): Uint8Array {
-  return Buffer.from(text, 'utf8');
+  return Buffer.from(text);
 }
 
 /** Whether two values are the same bytes. */
