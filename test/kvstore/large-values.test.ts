@@ -124,6 +124,19 @@ describe('a large value', () => {
     });
   });
 
+  it('gives its value to no other key of its batch (regression: to all that followed in its slice)', async () => {
+    const kvstore = await world();
+    await kvstore.backend.update('p/a', service('a', 1_000));
+    for (const name of ['b', 'c']) await kvstore.backend.update(`p/${name}`, service(name, 1));
+    const { held } = kvstore.follow('p/');
+    await kvstore.turnsUntil(() => held.size === 3);
+    expect([...held].map(([name, { backends }]) => [name, backends.size])).toEqual([
+      ['a', 1_000],
+      ['b', 1],
+      ['c', 1],
+    ]);
+  });
+
   it('does not hold up the end of its store', async () => {
     const kvstore = new World();
     await kvstore.backend.update('p/s', service('s', 12_000));

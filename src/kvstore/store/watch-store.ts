@@ -268,13 +268,14 @@ export class WatchStore<T> {
     return this.#held.size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
   }
 
-  /** @param decoded the value of the one event, if it was decoded before */
+  /** @param decoded the value of the first event, if it was decoded before */
   #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean, decoded?: Decoded<T>): void {
-    for (const { type, key, value } of batch) {
+    for (const [index, { type, key, value }] of batch.entries()) {
       const name = key.slice(run.prefix.length);
+      const known = index === 0 ? decoded : undefined;
       if (type === 'delete' && mayDelete) this.#delete(name);
       else if (type === 'create' || type === 'modify')
-        this.#update(name, decoded ?? this.#decode(name, value, key));
+        this.#update(name, known ?? this.#decode(name, value, key));
     }
   }
 
