@@ -173,7 +173,7 @@ export class SegmentTree {
     const first = octetOf(words, level);
     let last = 0;
     for (const entry of this.#leaves(node, first, first + 2 ** (8 * (level + 1) - length))) {
-      if (entry !== last && entry !== 0) yield ~entry;
+      if (entry !== last) yield ~entry;
       last = entry;
     }
   }

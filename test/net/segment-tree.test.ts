@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type AddressWords, maskWords } from '../../src/net/address-words.ts';
 import { comparePrefixes, containsWords } from '../../src/net/prefix.ts';
-import { SegmentTree } from '../../src/net/segment-tree.ts';
+import { readAddress, SegmentTree, writeAddress } from '../../src/net/segment-tree.ts';
 
 function address(family: 4 | 6, ...words: number[]): AddressWords {
   const [w0 = 0, w1 = 0, w2 = 0, w3 = 0] = words.map((word) => word | 0);
@@ -17,8 +17,55 @@ function compare(a: AddressWords, b: AddressWords): number {
   return comparePrefixes({ ...a, length: 0 }, { ...b, length: 0 });
 }
 
+it('an address is read from a column as it was written', () => {
+  const column = new Int32Array(12);
+  writeAddress(column, 1, address(6, 1, 2, 3, 4));
+  expect([...column]).toEqual([0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0]);
+  const read = address(6);
+  readAddress(column, 1, read);
+  expect(read).toEqual(address(6, 1, 2, 3, 4));
+});
+
 function partsOf(tree: SegmentTree, addresses: readonly AddressWords[], segment: number): number {
   return addresses.filter((each) => tree.at(each) === segment).length;
+}
+
+/** An address as a number. */
+function numberOf({ family, w0, w1, w2, w3 }: AddressWords): bigint {
+  const words = family === 4 ? [w0] : [w0, w1, w2, w3];
+  return words.reduce((number, word) => (number << 32n) | BigInt(word >>> 0), 0n);
+}
+
+function addressOf(family: 4 | 6, number: bigint): AddressWords {
+  const word = (shift: bigint): number => Number((number >> shift) & 0xffff_ffffn);
+  return family === 4 ? address(4, word(0n)) : address(6, word(96n), word(64n), word(32n), word(0n));
+}
+
+/**
+ * The best cut with as few octets as part at least a quarter of the keys: how many of their first octets it has, and how
+ * many keys are in the smaller part; undefined when no cut parts that many.
+ */
+function bestCut(keys: readonly AddressWords[]): { octets: number; part: number } | undefined {
+  const numbers = keys.map(numberOf);
+  const size = keys[0]?.family === 4 ? 4 : 16;
+  for (let octets = 1; octets <= size; octets++) {
+    const step = 1n << BigInt(8 * (size - octets));
+    const cuts = numbers.flatMap((number) => [number - (number % step), number - (number % step) + step]);
+    const parts = cuts.map((cut) => {
+      const lower = numbers.filter((number) => number < cut).length;
+      return Math.min(lower, numbers.length - lower);
+    });
+    const part = Math.max(...parts);
+    if (4 * part >= numbers.length) return { octets, part };
+  }
+  return undefined;
+}
+
+/** An address of its octets; those that are left out are 0. */
+function ofOctets(family: 4 | 6, octets: readonly number[]): AddressWords {
+  const word = (at: number): number =>
+    [0, 1, 2, 3].reduce((bits, i) => (bits << 8) | (octets[4 * at + i] ?? 0), 0);
+  return address(family, ...(family === 4 ? [word(0)] : [word(0), word(1), word(2), word(3)]));
 }
 
 // Few distinct bytes, so that addresses share their first octets, and part at every level.
@@ -72,6 +119,98 @@ describe('the tree of segments', () => {
     const addresses = [5, 9, 9, 9, 9, 9, 9, 9, 9].map((w0) => address(4, w0));
     tree.split(0, 1, columnOf(addresses), addresses.length);
     expect([tree.at(address(4, 5)), tree.at(address(4, 9))]).toEqual([0, 1]);
+  });
+
+  describe.each([
+    ...[0, 1, 2, 3].map((level) => [4, level] as const),
+    ...Array.from({ length: 16 }, (_, level) => [6, level] as const),
+  ])('of IPv%d addresses that differ in octet %d alone', (family, level) => {
+    const octets = Array.from({ length: family === 4 ? 4 : 16 }, (_, i) => i + 1);
+    const having = (octet: number, rest?: number): AddressWords =>
+      ofOctets(
+        family,
+        octets.map((other, i) => (i < level ? other : i === level ? octet : (rest ?? other))),
+      );
+    const keys = [20, 21, 22, 23, 24, 25, 26, 27].map((octet) => having(octet));
+    const tree = new SegmentTree(family);
+    tree.begin(0);
+    tree.split(0, 1, columnOf(keys), keys.length);
+
+    it('gives each half a segment', () => {
+      expect(keys.map((key) => tree.at(key))).toEqual([0, 0, 0, 0, 1, 1, 1, 1]);
+      expect([having(23, 255), having(24, 0)].map((key) => tree.at(key))).toEqual([0, 1]);
+      expect(tree.bytes).toBe(1024 * 2 ** Math.ceil(Math.log2(level + 1)));
+    });
+
+    it('finds both below what all have in common, and one below an octet more', () => {
+      expect([...tree.within(having(0), 8 * level)]).toEqual([0, 1]);
+      expect([...tree.within(having(16), 8 * level + 4)]).toEqual([0, 1]);
+      expect([...tree.within(having(20), 8 * level + 6)]).toEqual([0]);
+      expect([20, 24].map((octet) => [...tree.within(having(octet), 8 * level + 8)])).toEqual([[0], [1]]);
+    });
+
+    it('takes no other address for one of them, whose octets are elsewhere', () => {
+      const all = octets.with(level, 24);
+      const swapped = all.flatMap((a, i) => all.map((b, j) => all.with(i, b).with(j, a)));
+      const oddOnes = all.map((octet, i) => (i % 2 === 0 ? octet : (all[i ^ 2] ?? octet)));
+      const inFirst = all.map((_, i) => (i < 4 ? (all[family === 4 ? i : i < 3 ? 12 + i : 3] ?? 0) : 0));
+      const others = [...swapped, oddOnes, inFirst].map((each) => ofOctets(family, each));
+      const cut = numberOf(having(24, 0));
+      expect(others.map((other) => tree.at(other))).toEqual(
+        others.map((other) => (numberOf(other) < cut ? 0 : 1)),
+      );
+    });
+  });
+
+  it('goes down to where most keys are, past few others on either side, in whatever order', () => {
+    const hosts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map((host) => [10, 0, 0, host]);
+    const keys = [[200], ...hosts.slice(5), [1], ...hosts.slice(0, 5)].map((octets) => ofOctets(4, octets));
+    const tree = new SegmentTree(4);
+    tree.begin(0);
+    tree.split(0, 1, columnOf(keys), keys.length);
+    expect([partsOf(tree, keys, 0), partsOf(tree, keys, 1)]).toEqual([6, 6]);
+    expect(
+      [[10, 0, 0, 5], [10, 0, 0, 6], [10, 0, 1], [9]].map((octets) => tree.at(ofOctets(4, octets))),
+    ).toEqual([0, 1, 1, 0]);
+  });
+
+  it.each([
+    [3, 1024],
+    [2, 4 * 1024],
+  ])('with %d keys of twelve in another network takes %d bytes', (few, bytes) => {
+    const keys = Array.from({ length: 12 }, (_, i) => ofOctets(4, [i < few ? 1 : 10, 0, 0, i]));
+    const tree = new SegmentTree(4);
+    tree.begin(0);
+    tree.split(0, 1, columnOf(keys), keys.length);
+    expect(tree.bytes).toBe(bytes);
+  });
+
+  it('parts what is far from the first key, whatever word differs first', () => {
+    const keys = [[0xfd], [0, 0, 0, 0, 1], [0, 0, 0, 0, 2]].map((octets) => ofOctets(6, octets));
+    const tree = new SegmentTree(6);
+    tree.begin(0);
+    tree.split(0, 1, columnOf(keys), keys.length);
+    expect(keys.map((key) => tree.at(key))).toEqual([1, 0, 0]);
+  });
+
+  it('gives the upper part all that is left of the segment, also below nodes that were there', () => {
+    const tree = new SegmentTree(4);
+    tree.begin(0);
+    const hosts = [1, 2, 3, 4, 5, 6, 7, 8].map((host) => ofOctets(4, [10, 0, 0, host]));
+    tree.split(0, 1, columnOf(hosts), hosts.length);
+    const rest = [[1], [2], [10, 0, 0, 1], [10, 0, 0, 4]].map((octets) => ofOctets(4, octets));
+    tree.split(0, 2, columnOf(rest), rest.length);
+    const places = [[2, 255], [3], [9, 9], [10], [10, 0, 0, 4], [10, 0, 0, 5], [10, 0, 1], [11]];
+    expect(places.map((octets) => tree.at(ofOctets(4, octets)))).toEqual([0, 2, 2, 2, 2, 1, 1, 1]);
+  });
+
+  it('that is a fork parts keys as the one before', () => {
+    const tree = new SegmentTree(4);
+    tree.begin(0);
+    const fork = tree.fork();
+    const keys = [5, 9, 9, 9, 9, 9, 9, 9, 9].map((w0) => address(4, w0));
+    fork.split(0, 1, columnOf(keys), keys.length);
+    expect([fork.at(address(4, 5)), fork.at(address(4, 9)), tree.at(address(4, 9))]).toEqual([0, 1, 0]);
   });
 
   it('refuses to part the keys of one address', () => {
@@ -133,6 +272,30 @@ describe('the tree of segments', () => {
           }
         },
       ),
+    );
+  });
+
+  it('parts the keys of a segment as well as any cut of as few octets does', () => {
+    const sets = fc.oneof(
+      fc.array(ipv4, { minLength: 2, maxLength: 16 }),
+      fc.array(ipv6, { minLength: 2, maxLength: 16 }),
+    );
+    fc.assert(
+      fc.property(sets, (keys) => {
+        const best = bestCut(keys);
+        fc.pre(best !== undefined);
+        const family = keys[0]?.family ?? 4;
+        const tree = new SegmentTree(family);
+        tree.begin(3);
+        tree.split(3, 5, columnOf(keys), keys.length);
+        const lower = keys.filter((each) => tree.at(each) === 3).toSorted(compare);
+        expect(Math.min(lower.length, keys.length - lower.length)).toBe(best.part);
+        // Behind the octet of the last key below.
+        const step = 1n << BigInt((family === 4 ? 32 : 128) - 8 * best.octets);
+        const last = numberOf(lower.at(-1) ?? expect.fail());
+        const cut = last - (last % step) + step;
+        expect([cut - 1n, cut].map((number) => tree.at(addressOf(family, number)))).toEqual([3, 5]);
+      }),
     );
   });
 });
