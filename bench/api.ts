@@ -81,7 +81,7 @@ class BenchModel implements ReadModel {
     ...{ total: 0, byReason: {}, recent: [] },
   });
   readonly status = (): StatusDocument => ({
-    ...{ cluster: 'own', clusterID: 1, kvstore: 'memory', clusters: [], configProblems: [] },
+    ...{ cluster: 'own', clusterID: 1, kvstore: 'memory', clusters: [], configProblems: [], steps: [] },
     ipcache: { prefixes: this.ipcache.size, revision: 0, shadowed: 0, overruled: 0, listenerFaults: 0 },
     nodes: { nodes: 0, overruled: 0, heldBack: [] },
     services: { announced: 0, backends: 0, contested: 0, unknown: 0, listenerFaults: 0 },

@@ -1,4 +1,4 @@
-import type { ClusterDocument, StatusDocument } from '../api/status-document.ts';
+import type { ClusterDocument, StatusDocument, StepDocument } from '../api/status-document.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import type { IdentityResolver } from '../clustermesh/identity-resolver.ts';
@@ -27,6 +27,7 @@ export interface StatusParts {
   };
   readonly followed: Followed | undefined;
   readonly rejected: RejectionStatus;
+  readonly steps: readonly StepDocument[];
   readonly syncedMs: number | undefined;
   readonly configProblems: readonly string[];
 }
@@ -91,6 +92,7 @@ export function agentStatus({
   engines,
   followed,
   rejected,
+  steps,
   syncedMs,
   configProblems,
 }: StatusParts): StatusDocument {
@@ -101,6 +103,7 @@ export function agentStatus({
     cluster: options.clusterName,
     clusterID: followed?.ownID ?? 0,
     kvstore: options.kvstore,
+    steps,
     syncedMs,
     clusters: followed === undefined ? [] : clusterStatuses(followed),
     configProblems,

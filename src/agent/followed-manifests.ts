@@ -31,25 +31,36 @@ interface Reading {
 export class FollowedManifests {
   readonly #options: FollowedManifestsOptions;
   #applied: ReadonlyMap<string, AppliedObject> = new Map();
+  #path: string | undefined;
 
   constructor(options: FollowedManifestsOptions) {
     this.#options = options;
   }
 
+  /** What is being read. */
+  get reading(): readonly string[] {
+    return this.#path === undefined ? [] : [this.#path];
+  }
+
   /**
-   * Puts the objects of the manifests into the cache, in turns of the event loop, so that the signal ends it. Then takes out
+   * Puts the objects of the manifests into the cache, in turns of the event loop, so that the signal ends it; calls
+   * `onProgress` for each. Then takes out
    * what an earlier reading had and this one has not; nothing where a part of them cannot be read: a file that is half
    * written takes nothing away. Throws `InputError` when a file cannot be read. One reading at a time.
    */
-  async read(paths: readonly string[], signal: AbortSignal): Promise<void> {
+  async read(paths: readonly string[], signal: AbortSignal, onProgress?: () => void): Promise<void> {
     const reading: Reading = { objects: new Map(), partial: true };
     try {
       reading.partial = false;
-      for (const path of paths) await this.#readPath(path, reading, signal);
+      for (const path of paths) {
+        this.#path = path;
+        await this.#readPath(path, reading, signal, onProgress);
+      }
     } catch (error) {
       reading.partial = true;
       throw error;
     } finally {
+      this.#path = undefined;
       this.#replace(reading);
     }
   }
@@ -67,7 +78,12 @@ export class FollowedManifests {
       );
   }
 
-  async #readPath(path: string, reading: Reading, signal: AbortSignal): Promise<void> {
+  async #readPath(
+    path: string,
+    reading: Reading,
+    signal: AbortSignal,
+    onProgress?: () => void,
+  ): Promise<void> {
     const { clock, log, gate, services, onReject } = this.#options;
     let said = clock.now();
     const reject = (rejection: Rejection): void => {
@@ -75,6 +91,7 @@ export class FollowedManifests {
       onReject(rejection);
     };
     for await (const manifest of readManifests(path, reject)) {
+      onProgress?.();
       const applied = applyManifest(manifest, services);
       if (applied === 'unusable') reading.partial = true;
       else if (applied !== 'foreign') reading.objects.set(applied.key, applied);

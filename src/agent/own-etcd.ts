@@ -9,23 +9,20 @@ import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { EtcdConfigError } from '../kvstore/etcd/etcd-config.ts';
 import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import { InputError, unreadable } from './input-error.ts';
-import type { Logger } from './log.ts';
 
 /** What reaching a kvstore takes from its process. */
 export interface ReachContext {
-  readonly log: Logger;
   readonly clock: Clock;
   readonly random: Random;
   /** Ends the attempts. */
   readonly signal: AbortSignal;
   /** Receives why the configuration has become unusable, once for each reason; `undefined`: it is usable again. */
   readonly onProblem?: ((why: string | undefined) => void) | undefined;
+  /** Receives why the kvstore has not answered, each time. */
+  readonly onFailure?: ((why: string) => void) | undefined;
 }
 
 const BACKOFF = { baseMs: 500, capMs: 5_000 };
-
-/** An own kvstore that has not answered for so long cannot be started with: a supervisor is to try again. */
-const REACH_MS = 30_000;
 
 /** A client of the etcd that the file of `--kvstore-config` describes. Throws `InputError`. */
 export async function openOwnEtcd(
@@ -44,15 +41,14 @@ export async function openOwnEtcd(
 
 /**
  * The id that the own cluster's kvstore gives to it; 0 when it says none that can be read. Waits for the kvstore
- * to answer; throws `InputError` when it does not.
+ * to answer, until the signal fires.
  */
 export async function readClusterID(
   backend: KvstoreBackend,
   cluster: string,
-  { log, clock, random, signal }: ReachContext,
+  { clock, random, signal, onFailure }: ReachContext,
 ): Promise<number> {
   const key = clusterConfigKey(cluster);
-  const begun = clock.now();
   for (let failures = 1; !signal.aborted; failures++) {
     try {
       const found = await backend.get(key, { signal });
@@ -60,16 +56,7 @@ export async function readClusterID(
       return decoded?.ok === true ? decoded.value.id : 0;
     } catch (error) {
       if (signal.aborted) break;
-      const why = messageOf(error);
-      if (clock.now() - begun >= REACH_MS)
-        throw new InputError(
-          `the kvstore of cluster ${cluster} does not answer: ${why}; check the endpoints and certificates of --kvstore-config`,
-          { cause: error },
-        );
-      if (failures === 1)
-        log.warn(
-          `the kvstore of cluster ${cluster} does not answer, and is asked for ${REACH_MS / 1000} s: ${why}`,
-        );
+      onFailure?.(messageOf(error));
       await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
     }
   }

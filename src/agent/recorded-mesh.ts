@@ -35,6 +35,16 @@ function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
   return rejection('unknown-address-space', 'key', key, why, at);
 }
 
+/** How a recording is read. */
+export interface LoadOptions {
+  /** The cluster of keys that name no store. */
+  readonly own: string;
+  readonly onReject: (rejection: Rejection) => void;
+  /** Called for each key. */
+  readonly onProgress?: (() => void) | undefined;
+  readonly signal: AbortSignal;
+}
+
 /** Kvstores of a mesh in memory, one for each cluster, as recorded. */
 export class RecordedMesh {
   readonly #stores = new Map<string, MemoryBackend>();
@@ -85,12 +95,7 @@ export class RecordedMesh {
    * no reader would find, go to `onReject`. Ends early when the signal fires. `own`: see there. Throws `InputError` when
    * not one line can be read.
    */
-  async load(
-    path: string,
-    own: string,
-    onReject: (rejection: Rejection) => void,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async load(path: string, { own, onReject, onProgress, signal }: LoadOptions): Promise<void> {
     let keys = 0;
     let lines = 0;
     const rejectLine = (rejected: Rejection): void => {
@@ -99,6 +104,7 @@ export class RecordedMesh {
     };
     for await (const recorded of readRecordedKeys(path, rejectLine, own)) {
       if (signal.aborted) return;
+      onProgress?.();
       keys++;
       const stray = strayKey(recorded);
       if (stray === undefined)

@@ -10,6 +10,7 @@ import type { AgentOptions } from './options.ts';
 import { play } from './play.ts';
 import { readPlayScript } from './play-script.ts';
 import { type ReloadSource, Reloads } from './reload.ts';
+import type { Step } from './start-step.ts';
 import { stateDocument } from './state-document.ts';
 import { showState } from './summary.ts';
 import { type ColourEnvironment, type Output, Terminal } from './terminal.ts';
@@ -43,15 +44,18 @@ async function withAgent<T>(
 ): Promise<T> {
   const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
   const api = new AgentApi(agent, { log, clock: systemClock, page: serve?.page });
+  const served: Step = {
+    name: 'API',
+    start: () => serve && api.serve(serve),
+    stop: () => api.stop(),
+  };
   try {
-    if (serve !== undefined) await api.serve(serve);
-    const missing = await agent.start(signal);
+    const missing = await agent.start(signal, [served]);
     if (signal.aborted && missing.length > 0)
       throw new InputError('interrupted before the first sync was over: nothing is shown');
     for (const sentence of missing) log.error(sentence);
     return await use(agent, api, missing.length === 0);
   } finally {
-    await api.stop();
     await agent.stop();
   }
 }

@@ -8,6 +8,7 @@ import { standingText } from './agent-status.ts';
 import { type Question, serviceLines } from './answers.ts';
 import { entryText, type IdentityName, identityNames } from './change-text.ts';
 import { rejectedText } from './rejection-report.ts';
+import { openSteps } from './step-text.ts';
 import { alignColumns, printable, type Terminal } from './terminal.ts';
 
 /** `339 prefixes, 12 nodes, 5 services with 156 backends`. */
@@ -51,11 +52,17 @@ export const askClustermesh: Question = async (ask) => {
 /** How the agent stands, for `dpcache status`. */
 export const askStatus: Question = async (ask) => {
   const status = (await ask('/v1/status')) as StatusDocument;
-  const { clusters, ipcache, nodes, services, rejected, configProblems } = status;
+  const { clusters, ipcache, nodes, services, rejected, configProblems, steps } = status;
   const failed = clusters.filter(({ lastFailure }) => lastFailure !== undefined);
   const counts = `${ipcache.prefixes} prefixes, ${nodes.nodes} nodes, ${services.announced} services with ${services.backends} backends`;
   const sentence = rejectedText(rejected);
+  const open = openSteps(steps).flatMap(({ text, waitsFor }) => [
+    `${text[0]?.toUpperCase()}${text.slice(1)}`,
+    ...waitsFor.map((what) => `  ${what}`),
+  ]);
   const lines = [
+    ...open.map(printable),
+    ...(open.length === 0 ? [] : ['']),
     ...clusterLines(clusters),
     ...failed.map(({ name, lastFailure }) => `${name}: ${lastFailure}`).map(printable),
     ...configProblems.map(printable),

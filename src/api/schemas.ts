@@ -12,7 +12,7 @@ import type {
   ServiceExplanationDocument,
 } from './documents.ts';
 import type { ProblemDocument } from './problem.ts';
-import type { ClusterDocument, StatusDocument } from './status-document.ts';
+import type { ClusterDocument, StatusDocument, StepDocument } from './status-document.ts';
 
 /** Texts by name. */
 const TEXTS = z.record(z.string(), z.string());
@@ -211,11 +211,23 @@ export const CLUSTERMESH: z.ZodType<ClustermeshDocument> = z
   .object(CLUSTERMESH_FIELDS)
   .openapi('Clustermesh');
 
+const STEP: z.ZodType<StepDocument> = z
+  .object({
+    name: z.string(),
+    state: z.enum(['pending', 'running', 'done', 'overdue', 'failed', 'stopping', 'stopped', 'hanging']),
+    ms: z.int().optional().openapi({ description: 'How long it took, or has taken so far' }),
+    idleMs: z.int().optional().openapi({ description: 'While it lasts: since it came further' }),
+    waitsFor: z.array(z.string()),
+    failure: z.string().optional(),
+  })
+  .openapi('Step');
+
 /** See {@link StatusDocument}. */
 export const STATUS: z.ZodType<StatusDocument> = z
   .object({
     ...CLUSTERMESH_FIELDS,
     kvstore: z.string(),
+    steps: z.array(STEP).openapi({ description: 'Of the start, in order' }),
     syncedMs: z
       .int()
       .optional()

@@ -27,11 +27,30 @@ export interface ClusterDocument {
   readonly lastFailureAt?: string | undefined;
 }
 
+/** A step of the agent's start. */
+export interface StepDocument {
+  readonly name: string;
+  /**
+   * `overdue`: it stood still for so long that the start went on without it. `hanging`: it was to stop, and was left
+   * behind.
+   */
+  readonly state: 'pending' | 'running' | 'done' | 'overdue' | 'failed' | 'stopping' | 'stopped' | 'hanging';
+  /** How long it took, or has taken so far. */
+  readonly ms?: number | undefined;
+  /** While it lasts: since it came further. */
+  readonly idleMs?: number | undefined;
+  /** While it lasts: what it waits for, a sentence each. */
+  readonly waitsFor: readonly string[];
+  readonly failure?: string | undefined;
+}
+
 /** How an agent stands, as plain data: fit for JSON. */
 export interface StatusDocument {
   readonly cluster: string;
   readonly clusterID: number;
   readonly kvstore: string;
+  /** Of the start, in order. */
+  readonly steps: readonly StepDocument[];
   /** How long the first sync took; undefined while it lasts. */
   readonly syncedMs?: number | undefined;
   /** The own cluster first, the others by name. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { unsubscribeOnce } from '../base/subscription.ts';
 import { EXIT } from './io.ts';
-import { exitAfter, LogOutput, ProcessOutput } from './process-output.ts';
+import { exitSoon, LogOutput, ProcessOutput } from './process-output.ts';
 import { runCommand } from './program.ts';
 
 const stop = new AbortController();
@@ -34,4 +34,4 @@ const status = await runCommand(process.argv.slice(2), {
 });
 await stdout.drained(stop.signal);
 process.exitCode ??= status;
-exitAfter(stop.signal);
+exitSoon();

@@ -91,9 +91,7 @@ export class LogOutput implements Output {
   }
 }
 
-/** Ends the process some time after `signal` has fired, even if its output is not being read. */
-export function exitAfter(signal: AbortSignal): void {
-  const end = (): void => void setTimeout(() => process.exit(), DRAIN_MS).unref();
-  if (signal.aborted) end();
-  else signal.addEventListener('abort', end, { once: true });
+/** Ends the process soon, even if its log is not being read or something that was left behind would keep it. */
+export function exitSoon(): void {
+  setTimeout(() => process.exit(), DRAIN_MS).unref();
 }

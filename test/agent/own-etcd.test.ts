@@ -2,36 +2,40 @@ import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { Agent } from '../../src/agent/agent.ts';
 import { createLog } from '../../src/agent/log.ts';
-import { openOwnEtcd, readClusterID } from '../../src/agent/own-etcd.ts';
-import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { openOwnEtcd } from '../../src/agent/own-etcd.ts';
+import { NO_INPUTS } from './support/agent-under-test.ts';
 import { FakeClock } from './support/fake-clock.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
-it('an own kvstore that does not answer is told at once, once, and given up after half a minute', async () => {
-  const backend = new MemoryBackend();
-  await backend.close();
+it('an own kvstore that does not answer is told at once, once, and ends the start after half a minute', async () => {
   const clock = new FakeClock();
   const logged: string[] = [];
   const log = createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) });
-  const { signal } = new AbortController();
-  const asked = readClusterID(backend, 'own', { log, clock, random: () => 0.5, signal });
-  const rejected = expect(asked).rejects.toThrow(
-    /^the kvstore of cluster own does not answer: .*; check the endpoints and certificates of --kvstore-config$/,
+  const kvstoreConfig = join(temporaryFolder({ own: 'endpoints: ["http://127.0.0.1:1"]\n' }), 'own');
+  const options = { ...NO_INPUTS, kvstore: 'etcd', kvstoreConfig } as const;
+  const agent = new Agent(options, { log, clock, random: () => 0.5 });
+  onTestFinished(() => agent.stop());
+  const rejected = expect(agent.start(new AbortController().signal)).rejects.toThrow(
+    /^own kvstore: not further for 30 s: the kvstore of cluster own does not answer: .*; check the endpoints and certificates of --kvstore-config$/,
   );
-  await clock.advance(1);
-  expect(logged).toEqual([
-    expect.stringMatching(/^warn {2}the kvstore of cluster own does not answer, and is asked for 30 s: /),
-  ]);
+  await vi.waitFor(() => expect(logged).toHaveLength(1));
+  expect(agent.status().steps).toContainEqual({
+    ...{ name: 'own kvstore', state: 'running', ms: 0, idleMs: 0, failure: undefined },
+    waitsFor: [expect.stringMatching(/^the kvstore of cluster own does not answer: /)],
+  });
   await clock.advance(60_000);
   await rejected;
-  expect(logged).toHaveLength(1);
+  expect(logged).toEqual([
+    expect.stringMatching(/^warn {2}the kvstore of cluster own does not answer: .*; it is asked for 30 s$/),
+    expect.stringMatching(/^warn {2}own kvstore: not further for 15 s: the kvstore of cluster own /),
+  ]);
 });
 
 const REACH = {
   clock: new FakeClock(),
   random: () => 0.5,
-  log: createLog('silent', 'text', { write: () => {} }),
 };
 
 it('a configuration of the own etcd that breaks is reported, and when it is whole again (freeze: silence)', async () => {

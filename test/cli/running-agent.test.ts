@@ -1,8 +1,13 @@
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { ApiClient } from '../../src/api/api-client.ts';
+import type { StatusDocument } from '../../src/api/status-document.ts';
 import { runCommand } from '../../src/cli/program.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, dpcache, dpcacheReading, example, nothing } from './support/run.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'dpcache-'));
@@ -141,5 +146,36 @@ describe('without an agent', () => {
     const run = await dpcache('agent', ...ATLANTIC, '--no-socket', ...words);
     expect(run.status).toBe(status);
     expect(run.stderr).toMatch(why);
+  });
+});
+
+describe('an agent that is starting', () => {
+  it('says which step it is in and what that waits for, in its status and in /readyz', async () => {
+    const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
+    onTestFinished(() => void silent.close());
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    const dir = temporaryFolder({ own: `endpoints: ["http://127.0.0.1:${port}"]\n` });
+    const socket = join(dir, 'dpcache.sock');
+    const ended = new AbortController();
+    const ignored = { write: () => {} };
+    const words = ['agent', '--socket', socket, '--kvstore', 'etcd', '--kvstore-config', join(dir, 'own')];
+    const io = { stdout: ignored, stderr: ignored, stdin: nothing(), env: {}, signal: ended.signal };
+    const run = runCommand(words, io);
+    await once(silent, 'connection');
+    const { stdout } = await dpcache('status', '--socket', socket);
+    expect(stdout).toMatch(/^Step 5 of 9, own kvstore: under way for \d s$/m);
+    const { ask } = new ApiClient(socket, ended.signal);
+    const { steps } = (await ask('/v1/status')) as StatusDocument;
+    expect(steps.map(({ name, state }) => `${name}: ${state}`)).toEqual([
+      ...['API: done', 'engines: done', 'recorded mesh: done', 'manifests: done', 'own kvstore: running'],
+      ...['clusters: pending', 'first sync of the own cluster: pending'],
+      ...['first sync of the remote clusters: pending', 'first sync is over: pending'],
+    ]);
+    await expect(ask('/readyz')).rejects.toMatchObject({
+      problem: { blockers: [expect.stringMatching(/^step 5 of 9, own kvstore: under way for \d s$/)] },
+    });
+    ended.abort();
+    expect(await run).toBe(1);
   });
 });

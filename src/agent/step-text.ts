@@ -1,0 +1,47 @@
+import type { StepDocument } from '../api/status-document.ts';
+
+function seconds(ms = 0): string {
+  return `${Math.round(ms / 1000)} s`;
+}
+
+/** `manifests: not further for 15 s: --manifests a.yaml is being read`. */
+export function standsStill({ name, idleMs, waitsFor }: StepDocument): string {
+  const what = waitsFor.length === 0 ? '' : `: ${waitsFor.join('; ')}`;
+  return `${name}: not further for ${seconds(idleMs)}${what}`;
+}
+
+/** How a step stands that is neither done nor to come. */
+function stateText({ state, ms, idleMs, failure }: StepDocument): string | undefined {
+  switch (state) {
+    case 'running':
+      return `under way for ${seconds(ms)}`;
+    case 'overdue':
+      return `not waited for any longer, not further for ${seconds(idleMs)}`;
+    case 'failed':
+      return failure;
+    case 'stopping':
+      return 'stopping';
+    case 'hanging':
+      return 'does not stop';
+    default:
+      return undefined;
+  }
+}
+
+/** A step of a start that is not as it should be in the end. */
+export interface OpenStep {
+  /** `step 3 of 8, manifests: under way for 2 s`. */
+  readonly text: string;
+  readonly waitsFor: readonly string[];
+}
+
+/** The steps of a start that are under way or in trouble. */
+export function openSteps(steps: readonly StepDocument[]): readonly OpenStep[] {
+  return steps.flatMap((step, index) => {
+    const state = stateText(step);
+    const { name, waitsFor } = step;
+    return state === undefined
+      ? []
+      : [{ text: `step ${index + 1} of ${steps.length}, ${name}: ${state}`, waitsFor }];
+  });
+}
