@@ -30,18 +30,16 @@ export class TookTooLong extends Error {
   }
 }
 
-/** How long code may run without giving way: a loop that does not end is noticed before the process is ended for it. */
-const STEP_MS = 12_000;
 const STEP = new Script('globalThis.__step__()');
 
-/** Calls `step`, and ends it when it does not give way. */
-function callForATime(step: Body): unknown {
+/** Calls `step`, and ends it when it does not give way: a loop that does not end is noticed without ending the process. */
+function callForATime(step: Body, limitMs: number): unknown {
   Object.assign(globalThis, { __step__: step });
   try {
-    return STEP.runInThisContext({ timeout: STEP_MS });
+    return STEP.runInThisContext({ timeout: limitMs });
   } catch (error) {
     const ended = error instanceof Error && 'code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT';
-    throw ended ? new TookTooLong(STEP_MS) : error;
+    throw ended ? new TookTooLong(limitMs) : error;
   }
 }
 
@@ -118,8 +116,8 @@ export class TestTree {
     this.tests.push({ id, name, file: this.#file, body, suites: this.#suites });
   }
 
-  /** Runs a test with its hooks; rejects with what the first of them throws. */
-  async run({ file, body, suites }: TestCase): Promise<void> {
+  /** Runs a test with its hooks, each of which may take `stepMs` until it gives way; rejects with what the first throws. */
+  async run({ file, body, suites }: TestCase, stepMs: number): Promise<void> {
     this.#file = file;
     this.#finished = [];
     const inward = [...suites];
@@ -128,7 +126,7 @@ export class TestTree {
     const attempt = async (steps: readonly Body[]): Promise<void> => {
       for (const step of steps) {
         try {
-          await callForATime(step);
+          await callForATime(step, stepMs);
         } catch (error) {
           failures.push(error);
         }
