@@ -31,9 +31,12 @@ it('does not take the rest of a revision for all of it', () => {
   expect([nine.after(2), nine.after(3)]).toEqual([undefined, []]);
 });
 
-it('knows of no delete at first, and again once it is cleared', () => {
+it('knows of no delete at first, and of none before the revision from which it begins again', () => {
   const fresh = new LastDeletes();
-  const cleared = deletesAt(1, 2, 3, 4, 5, 6, 7, 8, 9);
-  cleared.clear();
-  for (const deletes of [fresh, cleared]) expect([deletes.newest, deletes.after(0)]).toEqual([0, []]);
+  const again = deletesAt(1, 2, 3, 4, 5, 6, 7, 8, 9);
+  again.restart(9);
+  expect([again.newest, again.after(8), again.after(9)]).toEqual([0, undefined, []]);
+  expect([fresh.newest, fresh.after(0)]).toEqual([0, []]);
+  again.add('k', 10);
+  expect([again.newest, again.after(8), again.after(9)]).toEqual([10, undefined, ['k']]);
 });

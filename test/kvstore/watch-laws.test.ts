@@ -30,6 +30,28 @@ describe('a watch under faults', () => {
     'a restored store in which the same key was deleted at the same revision, %s, is another one (regression: taken for the same)',
     (_, before, after) => I9_nothingLostNothingInvented(rewritten(before, after)),
   );
+
+  const pass = (ms: number): Happening => ({ do: 'pass', ms });
+
+  it('a store that had deleted a key before the watch came is not taken for one that deletes another instead (regression: a phantom, and a key that was lost)', async () => {
+    const earlier = [6, 0, 1, 2, 3, 4, 5].map((n) => write([n, true]));
+    await I9_nothingLostNothingInvented([
+      ...[{ do: 'down' } as const, ...earlier, { do: 'backup' } as const, write([0, false])],
+      ...[{ do: 'up' } as const, pass(70_000), settled, write([1, false]), settled],
+      ...[{ do: 'restore' } as const, write([6, false]), write([1, false])],
+    ]);
+  });
+
+  it.each([0, 1, 2, 3, 4])(
+    'a listing of a restored store that is cut off after %i turns trusts no revision of the store before (regression: a value of that stayed)',
+    async (turns) => {
+      await I9_nothingLostNothingInvented([
+        ...[settled, ...all, settled, { do: 'backup' } as const, write([7, true]), settled],
+        ...[{ do: 'restore' } as const, write([7, true]), write([0, true]), pass(1000)],
+        ...[...Array.from({ length: turns }, (): Happening => ({ do: 'turn' })), { do: 'cut' } as const],
+      ]);
+    },
+  );
 });
 
 type Wrap = (transport: Transport) => Transport;

@@ -118,7 +118,7 @@ export class Cursor {
 
   /** The store is another one: nothing that is known says anything of it. */
   *diverge(): Generator<void> {
-    this.known.forgetLastWrites();
+    this.known.anchors.clear(); // what was put last in the old history says nothing of the new
     this.#header = undefined;
     yield* this.beginListing();
     this.#next = 0;

@@ -59,13 +59,16 @@ export class KnownKeys {
 
   /** An event of a stream. */
   apply({ key, value, modRevision }: TransportEvent): void {
-    if (value !== undefined) this.#put(key, value, modRevision, this.#confirmed.has(key));
-    else this.drop(key, modRevision);
+    if (value !== undefined) {
+      this.#put(key, value, modRevision, this.#confirmed.has(key));
+      return;
+    }
+    this.lastDeletes.add(key, modRevision);
+    this.drop(key, modRevision);
   }
 
   /** A key that is gone, as an event or a listing at `revision` shows. */
   drop(key: string, revision: number): void {
-    this.lastDeletes.add(key, revision);
     if (!this.#confirmed.delete(key) && !this.#unconfirmed.delete(key)) return;
     this.anchors.drop(key);
     this.#queue.push(key, undefined, revision, true);
@@ -82,12 +85,6 @@ export class KnownKeys {
       this.#unconfirmed.set(key, revision);
       yield;
     }
-  }
-
-  /** Another history: what was written last in the old one says nothing of the new. */
-  forgetLastWrites(): void {
-    this.anchors.clear();
-    this.lastDeletes.clear();
   }
 
   #put(key: string, value: Uint8Array, modRevision: number, known: boolean): void {

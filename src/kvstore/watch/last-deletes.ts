@@ -24,8 +24,9 @@ export class LastDeletes {
     return this.#kept.filter((deleted) => deleted.revision > revision).map(({ key }) => key);
   }
 
-  clear(): void {
+  /** From this revision on every delete is going to be added; what was deleted before is not known. */
+  restart(revision: number): void {
     this.#kept = [];
-    this.#completeAfter = 0;
+    this.#completeAfter = revision;
   }
 }

@@ -71,8 +71,7 @@ async function proveDeletes(
 ): Promise<void> {
   const { newest } = known.anchors;
   const deleted = known.lastDeletes.after(newest);
-  if (deleted === undefined || (newest === 0 && known.size > 0))
-    throw new CannotResumeError('too much was deleted');
+  if (deleted === undefined) throw new CannotResumeError('too much was deleted');
   const gone = deleted.filter((key) => known.revisionOf(key) === undefined);
   const [later, ...shown] = await Promise.all([
     at(range, newest + 1),
@@ -117,6 +116,7 @@ class Sync {
     if (isUpToDate) cursor.cover(cursor.covered.end, this.#revision);
     else if (!cursor.isEmpty) await this.#steps(cursor.beginListing());
     if (!cursor.isComplete) await this.#list(trusted);
+    cursor.known.lastDeletes.restart(this.#revision); // what was deleted unseen before is not known
     return this.#revision;
   }
 
@@ -202,7 +202,8 @@ class Sync {
     for (let at = 0; at < kvs.length; at += limits.sliceKeys) {
       for (const kv of kvs.slice(at, at + limits.sliceKeys)) {
         this.#cursor.checkKey(kv);
-        this.#cursor.known.list(kv, trusted);
+        // What is known of it may be of another history than the one that is trusted: that of before a divergence.
+        this.#cursor.known.list(kv, Math.min(trusted, this.#cursor.knownBefore(kv.key) - 1));
       }
       await turn();
     }
