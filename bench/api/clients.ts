@@ -24,7 +24,7 @@ export interface ClientReport {
   readonly p99: number;
   /** Bytes that all monitors were sent. */
   readonly monitored: number;
-  /** Milliseconds from a change to its arrival at a monitor, with the 25 ms that changes are gathered. */
+  /** Milliseconds from a change to its arrival at a monitor, with the 50 ms that changes are gathered. */
   readonly seenP50: number;
   readonly seenP99: number;
 }

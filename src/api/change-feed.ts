@@ -36,8 +36,11 @@ const HELD = 65_536;
 /** All of them. */
 export const ALL_TYPES: ReadonlySet<ChangeType> = new Set(CHANGE_TYPES);
 
+/** Which change of a key is the latest is kept in so many tables at a time, each of as many changes. */
+const GENERATIONS = 8;
+
 /** Who waits is woken so long after a change: once for all that happens meanwhile, and all at once, so that they can share. */
-const GATHERED_MS = 25;
+const GATHERED_MS = 50;
 
 /** So many positions are looked at in one read, at most: what bounds its time. */
 const LOOKED_AT = 4_096;
@@ -57,8 +60,12 @@ export class ChangeFeed {
   readonly #types: Uint8Array;
   readonly #times: Float64Array;
   readonly #keys: (string | undefined)[];
-  /** For each type, the latest revision of each key that is held. */
-  readonly #latest: Readonly<Record<ChangeType, Map<string, number>>>;
+  /**
+   * The latest revision of each key among the changes of a generation, oldest generation first. They are let go as a whole:
+   * a table out of which keys are taken one by one is rebuilt again and again.
+   */
+  readonly #generations: Readonly<Record<ChangeType, Map<string, number>>>[] = [];
+  readonly #generation: number;
   readonly #waiting = new Set<() => void>();
   readonly #end = new AbortController();
   #gathering: Timer | undefined;
@@ -72,7 +79,7 @@ export class ChangeFeed {
     this.#types = new Uint8Array(capacity);
     this.#times = new Float64Array(capacity);
     this.#keys = new Array<string | undefined>(capacity).fill(undefined);
-    this.#latest = { ip: new Map(), service: new Map(), node: new Map() };
+    this.#generation = Math.ceil(capacity / GENERATIONS);
   }
 
   /** The revision of the latest change. */
@@ -126,7 +133,7 @@ export class ChangeFeed {
       const type = CHANGE_TYPES[this.#types[slot] ?? 0];
       const key = this.#keys[slot];
       assert(type !== undefined && key !== undefined, 'what is held has a type and a key');
-      if (!types.has(type) || this.#latest[type].get(key) !== at) continue; // it comes again
+      if (!types.has(type) || !this.#isLatest(type, key, at)) continue; // it comes again
       changes.push({ revision: at, type, key, at: this.#times[slot] ?? 0 });
     }
     return { changes, revision: at, missed };
@@ -134,7 +141,7 @@ export class ChangeFeed {
 
   /**
    * Resolves once there is a change after `revision`, or the time is over, the feed has ended, or the signal fires. After a
-   * change some more are waited for, for 25 ms.
+   * change some more are waited for, for 50 ms.
    */
   async changed(revision: number, signal: AbortSignal, withinMs: number): Promise<void> {
     if (this.ended || signal.aborted || revision !== this.#revision) return;
@@ -164,20 +171,30 @@ export class ChangeFeed {
   #add(type: ChangeType, key: string): void {
     const revision = ++this.#revision;
     const slot = revision % this.#capacity;
-    this.#forget(slot, revision - this.#capacity);
     this.#types[slot] = CHANGE_TYPES.indexOf(type);
     this.#times[slot] = this.#clock.wallTime();
     this.#keys[slot] = key;
-    this.#latest[type].set(key, revision);
+    this.#youngest(revision)[type].set(key, revision);
     if (this.#waiting.size > 0) this.#gathering ??= this.#clock.after(GATHERED_MS, () => this.#wake());
   }
 
-  /** Makes room: the change that was in the slot is not held any more. */
-  #forget(slot: number, revision: number): void {
-    const key = this.#keys[slot];
-    const type = CHANGE_TYPES[this.#types[slot] ?? 0];
-    if (key === undefined || type === undefined) return;
-    if (this.#latest[type].get(key) === revision) this.#latest[type].delete(key);
+  /** The generation that a revision belongs to, which is the last one. */
+  #youngest(revision: number): Readonly<Record<ChangeType, Map<string, number>>> {
+    const last = this.#generations.at(-1);
+    if (last !== undefined && revision % this.#generation !== 0) return last;
+    const begun = { ip: new Map(), service: new Map(), node: new Map() };
+    this.#generations.push(begun);
+    if (this.#generations.length > GENERATIONS + 1) this.#generations.shift();
+    return begun;
+  }
+
+  /** Whether a change that is held is the latest of its key. */
+  #isLatest(type: ChangeType, key: string, revision: number): boolean {
+    for (let at = this.#generations.length - 1; at >= 0; at--) {
+      const latest = this.#generations[at]?.[type].get(key);
+      if (latest !== undefined) return latest === revision;
+    }
+    return false;
   }
 
   #wake(): void {
