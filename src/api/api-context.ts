@@ -1,3 +1,4 @@
+import type { HttpBindings } from '@hono/node-server';
 import type { OpenAPIHono } from '@hono/zod-openapi';
 import type { Clock } from '../base/clock.ts';
 import type { ChangeFeed } from './change-feed.ts';
@@ -14,7 +15,9 @@ export interface ApiContext {
   readonly instance: string;
   /** What keeps the agent from being ready, a sentence each; none when it is. */
   readonly blockers: () => readonly string[];
+  /** A request has failed because of a bug. */
+  readonly onFault: (error: unknown) => void;
 }
 
-/** The application that routes are added to. */
-export type ApiApp = OpenAPIHono;
+/** The application that routes are added to. Over a connection it is given that, too. */
+export type ApiApp = OpenAPIHono<{ Bindings: Partial<HttpBindings> }>;

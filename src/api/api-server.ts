@@ -3,7 +3,7 @@ import { createServer, type Server, type ServerOptions, STATUS_CODES } from 'nod
 import { createServer as createTLSServer } from 'node:https';
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { getRequestListener, RequestError } from '@hono/node-server';
+import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from '@hono/node-server';
 import type { ApiApp } from './api-context.ts';
 import { listen } from './listen.ts';
 import { PROBLEM_TYPE, type ProblemDocument, problem, problemResponse } from './problem.ts';
@@ -118,7 +118,7 @@ export class ApiServer {
 
 /** Requests to answers, those to addresses that are none too. */
 function listener(
-  answer: (request: Request) => Response | Promise<Response>,
+  answer: (request: Request, connection: HttpBindings | Http2Bindings) => Response | Promise<Response>,
 ): ReturnType<typeof getRequestListener> {
   return getRequestListener(answer, {
     errorHandler: (error) => {
@@ -170,7 +170,9 @@ function answerText(document: ProblemDocument): string {
 }
 
 function tcpServer(app: ApiApp, tcp: TCPOptions): Server {
-  const guarded = listener((request) => objection(request, tcp) ?? app.fetch(request));
+  const guarded = listener(
+    (request, connection) => objection(request, tcp) ?? app.fetch(request, connection),
+  );
   if (tcp.tls === undefined) return createServer(LIMITS, guarded);
   const { cert, key, clientCA } = tcp.tls;
   const client = clientCA === undefined ? {} : { ca: clientCA, requestCert: true, rejectUnauthorized: true };

@@ -1,6 +1,5 @@
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { bodyLimit } from 'hono/body-limit';
-import { etag } from 'hono/etag';
 import { HTTPException } from 'hono/http-exception';
 import { routePath } from 'hono/route';
 import type { ApiApp, ApiContext } from './api-context.ts';
@@ -13,19 +12,12 @@ import { addStatusRoutes } from './status-routes.ts';
 /** 10,000 addresses of 64 characters. */
 const BODY_LIMIT = 1 << 20;
 
-/** What is asked again and again. Not the monitor: an ETag is of a whole answer. */
-const UNCHANGED = ['ipcache', 'services', 'nodes', 'identities', 'clustermesh', 'status', 'rejections'].map(
-  (name) => `/v1/${name}/*`,
-);
-
 /** What the app needs beside what its routes do. */
 export interface AppOptions extends ApiContext {
   /** Of the package, for the description of the API. */
   readonly version: string;
   /** The page, where it is served. */
   readonly page?: readonly PageFile[] | undefined;
-  /** A request has failed because of a bug. */
-  readonly onFault: (error: unknown) => void;
 }
 
 /** The API as an application that turns a request into an answer: over a socket, or called directly. */
@@ -50,7 +42,6 @@ export function createApp(options: AppOptions): ApiApp {
     await next();
     options.metrics.request(routePath(c, -1), c.res.status, (options.clock.now() - begun) / 1000);
   });
-  for (const path of UNCHANGED) app.use(path, etag());
   app.use(
     '/v1/lookup',
     bodyLimit({

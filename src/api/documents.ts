@@ -143,11 +143,18 @@ function portText({ port, protocol }: PortProtocol): string {
   return `${port}/${protocolName(protocol)}`;
 }
 
+/** Of labels that are asked for again and again: many entries have the same identity. */
+const LABEL_TEXTS = new WeakMap<Labels, readonly string[]>();
+
 /** `k8s:app=checkout` each. */
 export function labelTexts(labels: Labels): readonly string[] {
-  return labels.map(({ source, key, value }) =>
+  const known = LABEL_TEXTS.get(labels);
+  if (known !== undefined) return known;
+  const texts = labels.map(({ source, key, value }) =>
     value === '' ? `${source}:${key}` : `${source}:${key}=${value}`,
   );
+  LABEL_TEXTS.set(labels, texts);
+  return texts;
 }
 
 /** An entry, with the labels of its identity. */

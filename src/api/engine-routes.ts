@@ -2,6 +2,7 @@ import { createRoute, z } from '@hono/zod-openapi';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
+import { answerJSON } from './answer.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import {
   type IdentityDocument,
@@ -113,7 +114,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
     const page = readPage(servicePages, query, () =>
       listing(filtered(sorted(services.snapshot()), documentOf)),
     );
-    return c.json({ ...page }, 200);
+    return answerJSON(c, page);
   });
 
   app.openapi(GET_SERVICE, (c) => {
@@ -125,7 +126,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
         field: 'name',
         value: `${id.namespace}/${id.name}`,
       });
-    return c.json({ ...serviceDocument(announced), explain: serviceExplanationDocument(explanation) }, 200);
+    return answerJSON(c, { ...serviceDocument(announced), explain: serviceExplanationDocument(explanation) });
   });
 
   app.openapi(LIST_NODES, (c) => {
@@ -134,7 +135,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
     const documentOf = (node: Node): NodeDocument | undefined =>
       cluster === undefined || node.cluster === cluster ? nodeDocument(node) : undefined;
     const page = readPage(nodePages, query, () => listing(filtered(sorted(nodes.snapshot()), documentOf)));
-    return c.json({ ...page }, 200);
+    return answerJSON(c, page);
   });
 
   app.openapi(GET_NODE, (c) => {
@@ -147,7 +148,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
         field: 'name',
         value: fullName,
       });
-    return c.json({ ...nodeDocument(node), explain: nodeExplanationDocument(explanation) }, 200);
+    return answerJSON(c, { ...nodeDocument(node), explain: nodeExplanationDocument(explanation) });
   });
 
   app.openapi(LIST_IDENTITIES, (c) => {
@@ -159,7 +160,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
       return identityDocument(known, model);
     };
     const page = readPage(identityPages, query, () => listing(filtered([...model.identities()], documentOf)));
-    return c.json({ ...page }, 200);
+    return answerJSON(c, page);
   });
 
   app.openapi(GET_IDENTITY, (c) => {
@@ -171,7 +172,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
         field: 'identity',
         value: String(identity),
       });
-    return c.json(identityDocument({ identity, labels: labels ?? [], cluster: '' }, model), 200);
+    return answerJSON(c, identityDocument({ identity, labels: labels ?? [], cluster: '' }, model));
   });
 }
 

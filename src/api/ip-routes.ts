@@ -3,6 +3,7 @@ import type { IPCacheSnapshot } from '../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { addressBits } from '../net/address-words.ts';
 import { Prefix } from '../net/prefix.ts';
+import { answerJSON } from './answer.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import {
   type EntryDocument,
@@ -123,22 +124,22 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock }: ApiContext): vo
       revision: feed.revision,
       items: listing(model, ipcache.snapshot(), parseFilters(query)),
     }));
-    return c.json({ ...page }, 200);
+    return answerJSON(c, page);
   });
   app.openapi(LOOKUP, (c) => {
     const { ip } = c.req.valid('param');
     const entry = ipcache.lookup(addressParameter('ip', ip));
     if (entry === undefined) throw unknown('ip', ip);
-    return c.json(entryDocument(entry, model), 200);
+    return answerJSON(c, entryDocument(entry, model));
   });
   app.openapi(EXPLAIN_IP, (c) => {
     const { ip } = c.req.valid('param');
-    return c.json(explained(model, ip, ipcache.lookup(addressParameter('ip', ip))), 200);
+    return answerJSON(c, explained(model, ip, ipcache.lookup(addressParameter('ip', ip))));
   });
   app.openapi(EXPLAIN_CIDR, (c) => {
     const { ip, length } = c.req.valid('param');
     const cidr = prefixParameter('ip', `${ip}/${length}`).toString();
-    return c.json(explained(model, cidr, ipcache.lookupByPrefix(cidr)), 200);
+    return answerJSON(c, explained(model, cidr, ipcache.lookupByPrefix(cidr)));
   });
   app.openapi(LOOKUP_MANY, (c) => {
     const entries = c.req.valid('json').ips.map((ip) => {

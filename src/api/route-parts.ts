@@ -10,6 +10,7 @@ export type AnswerDescription<S extends z.ZodType> = {
     readonly description: string;
     readonly content: { readonly 'application/json': { readonly schema: S } };
   };
+  readonly 304: { readonly description: string };
   readonly default: {
     readonly description: string;
     readonly content: { readonly 'application/problem+json': { readonly schema: typeof PROBLEM } };
@@ -20,6 +21,7 @@ export type AnswerDescription<S extends z.ZodType> = {
 export function answers<S extends z.ZodType>(schema: S, description: string): AnswerDescription<S> {
   return {
     200: { description, content: { 'application/json': { schema } } },
+    304: { description: 'The client has this answer: it has named its `ETag` in `If-None-Match`' },
     default: { description: 'What is wrong', content: { [PROBLEM_TYPE]: { schema: PROBLEM } } },
   };
 }

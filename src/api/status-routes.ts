@@ -1,7 +1,11 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { ServerResponse } from 'node:http';
+import type { HttpBindings } from '@hono/node-server';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { createRoute, z } from '@hono/zod-openapi';
+import { answerJSON } from './answer.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from './change-feed.ts';
+import { EVENT_STREAM_HEADERS, streamOf, writeEvents } from './event-stream.ts';
 import { MonitorParts, monitorEvents } from './monitor-stream.ts';
 import { ProblemError } from './problem.ts';
 import { answers } from './route-parts.ts';
@@ -102,7 +106,7 @@ const MONITORS = 256;
 
 /** Adds what is asked of the agent as a whole. */
 export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
-  const { model, metrics } = context;
+  const { model, metrics, onFault } = context;
   const parts = new MonitorParts(context);
   app.openapi(HEALTH, (c) => c.json({ status: 'ok' as const, pid: process.pid }, 200));
   app.openapi(READY, (c) => {
@@ -114,14 +118,14 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
   app.openapi(METRICS, async (c) =>
     c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }),
   );
-  app.openapi(GET_STATUS, (c) => c.json(model.status(), 200));
+  app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
   app.openapi(GET_CLUSTERMESH, (c) => {
     const { cluster, clusterID, clusters, configProblems } = model.status();
-    return c.json({ cluster, clusterID, clusters, configProblems }, 200);
+    return answerJSON(c, { cluster, clusterID, clusters, configProblems });
   });
   app.openapi(REJECTIONS, (c) => {
     const { total, byReason, recent } = model.rejections();
-    return c.json({ total, byReason: { ...byReason }, recent: [...recent] }, 200);
+    return answerJSON(c, { total, byReason, recent });
   });
   app.openapi(MONITOR, (c) => {
     const { types, from } = c.req.valid('query');
@@ -129,20 +133,23 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
       types: typesParameter(types),
       from: fromParameter(context, c.req.valid('header')['last-event-id'] ?? from),
     };
-    const headers = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store' };
-    if (c.req.method === 'HEAD') return new Response(null, { headers }); // a stream would have no reader to end it
+    // A stream would have no reader to end it.
+    if (c.req.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM_HEADERS });
     if (metrics.monitors >= MONITORS)
       throw new ProblemError('too-many', `No more than ${MONITORS} monitors are served at a time.`);
     metrics.monitors++;
     const ended = new AbortController();
-    const events = monitorEvents(context, parts, request, AbortSignal.any([c.req.raw.signal, ended.signal]));
-    return new Response(
-      streamOf(events, () => {
-        ended.abort();
-        metrics.monitors--;
-      }),
-      { headers },
-    );
+    ended.signal.addEventListener('abort', () => metrics.monitors--);
+    const events = monitorEvents(context, parts, request, ended.signal);
+    const { outgoing }: Partial<HttpBindings> = c.env ?? {}; // there is none for a request in the process
+    if (!(outgoing instanceof ServerResponse))
+      return new Response(
+        streamOf(events, () => ended.abort()),
+        { headers: EVENT_STREAM_HEADERS },
+      );
+    outgoing.once('close', () => ended.abort());
+    writeEvents(events, outgoing).catch(onFault);
+    return RESPONSE_ALREADY_SENT;
   });
 }
 
@@ -170,38 +177,4 @@ function fromParameter({ instance, feed }: ApiContext, text: string | undefined)
       allowed: `a number, such as the revision of a list (now ${feed.revision})`,
     });
   return run === undefined || run === instance ? Number(revision) : -1;
-}
-
-/**
- * A stream that makes a part when the client has taken the one before, and one a turn of the event loop: a client whose
- * system takes all that is written would leave no turn to others.
- */
-function streamOf(
-  parts: AsyncGenerator<Uint8Array, void, void>,
-  onEnd: () => void,
-): ReadableStream<Uint8Array> {
-  let open = true;
-  const end = (): void => {
-    if (!open) return;
-    open = false;
-    onEnd();
-  };
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        try {
-          await nextTurn();
-          const { done, value } = await parts.next();
-          if (done !== true) return controller.enqueue(value);
-        } catch (error) {
-          end();
-          throw error;
-        }
-        end();
-        controller.close();
-      },
-      cancel: end,
-    },
-    { highWaterMark: 0 },
-  );
 }

@@ -381,6 +381,22 @@ describe('a monitor over a connection', () => {
     for (const reader of readers) await reader?.cancel();
   });
 
+  it('whose events cannot be made is hung up, and that is said to be a bug', async () => {
+    const world = testApp(undefined, undefined, systemClock);
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    await serve({ socket: path }, world);
+    world.model.ipcache.upsert('10.0.0.9', { identity: 9, source: 'k8s' });
+    const bug = new Error('bug');
+    world.model.ipcache.lookupByPrefix = () => {
+      throw bug;
+    };
+    const lines = new ApiClient(path, NEVER).lines('/v1/monitor?from=0');
+    await expect(lines.next()).rejects.toThrow('the agent has gone');
+    expect(world.faults).toEqual([bug]);
+    const metrics = await (await world.app.request('/metrics')).text();
+    expect(metrics).toContain('dpcache_api_monitors 0');
+  });
+
   it('that does not read costs next to nothing, and is let go when it hangs up', async () => {
     const world = testApp();
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);

@@ -170,9 +170,12 @@ describe('the agent as a whole', () => {
   it('answers 304 to whoever has the answer, until something changes', async () => {
     const { app, model } = testApp();
     const tag = (await app.request('/v1/ipcache')).headers.get('etag') ?? '';
-    const again = async (): Promise<number> =>
-      (await app.request('/v1/ipcache', { headers: { 'if-none-match': tag } })).status;
-    expect(await again()).toBe(304);
+    const again = async (tags = tag): Promise<number> =>
+      (await app.request('/v1/ipcache', { headers: { 'if-none-match': tags } })).status;
+    for (const tags of [tag, `W/${tag}`, `"x", ${tag}`, '*']) expect(await again(tags)).toBe(304);
+    for (const tags of ['"x"', tag.replaceAll('"', ''), '']) expect(await again(tags)).toBe(200);
+    const unchanged = await app.request('/v1/ipcache', { headers: { 'if-none-match': tag } });
+    expect([unchanged.headers.get('etag'), await unchanged.text()]).toEqual([tag, '']);
     model.ipcache.upsert('10.0.0.2', { identity: 5, source: 'k8s' });
     expect(await again()).toBe(200);
   });
