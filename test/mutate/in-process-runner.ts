@@ -1,6 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
+import { DEEPER_TESTS } from './rooms.ts';
 import { RunTimers } from './run-timers.ts';
 import { TestBundle, testFilesOf } from './test-bundle.ts';
 import { type TestCase, TestTree, TookTooLong } from './test-tree.ts';
@@ -131,7 +132,7 @@ export class InProcessRunner {
     Error.stackTraceLimit = 5;
     const names = [...Object.keys(new RunTimers().functions), 'globalThis'];
     this.#bundle = await TestBundle.of(
-      testFilesOf(`test/${MUTATED_ROOM}`),
+      [...testFilesOf(`test/${MUTATED_ROOM}`), ...(DEEPER_TESTS[MUTATED_ROOM] ?? [])],
       fileURLToPath(new URL('property-setup.ts', import.meta.url)),
       names,
     );

@@ -12,3 +12,8 @@ export const ROOMS: Readonly<Record<string, number>> = {
   clustermesh: 85,
   kvstore: 85,
 };
+
+/** Tests of a room that lie deeper than the others, beside tests with servers. */
+export const DEEPER_TESTS: Readonly<Record<string, readonly string[]>> = {
+  kvstore: ['test/kvstore/etcd/messages.test.ts', 'test/kvstore/etcd/etcd-config-file.test.ts'],
+};
