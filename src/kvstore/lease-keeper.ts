@@ -68,22 +68,17 @@ export class LeaseKeeper {
    *
    * Bind before the write, so that a key that was written is never missed when its lease is lost.
    */
-  async bind(key: string): Promise<Binding> {
-    const lease = await this.#usable(() => {
+  bind(key: string): Promise<Binding> {
+    return this.#held(() => {
       const id = this.#bindings.get(key)?.lease;
-      return id === undefined ? this.#withRoom() : this.#leases.get(id);
+      const lease = id === undefined ? this.#withRoom() : this.#leases.get(id);
+      return lease && this.#bindTo(lease, key);
     });
-    const binding = { key, lease: lease.id };
-    if (lease.keys.size === 0) this.#wake(); // from now on it is looked at more often
-    lease.keys.add(key);
-    this.#bindings.set(key, binding);
-    return binding;
   }
 
   /** A lease that is held, whichever; nothing is bound to it. */
-  async any(): Promise<LeaseID> {
-    const { id } = await this.#usable(() => this.#leases.values().next().value);
-    return id;
+  any(): Promise<LeaseID> {
+    return this.#held(() => this.#leases.values().next().value?.id);
   }
 
   /** What the key is bound by. Take it before a delete, for {@link unbind} afterwards. */
@@ -145,13 +140,22 @@ export class LeaseKeeper {
     await Promise.allSettled(held.map((id) => this.#options.transport.revokeLease(id)));
   }
 
-  async #usable(choose: () => HeldLease | undefined): Promise<HeldLease> {
+  /** What `take` gives of the leases that are held; where it gives nothing, one more is granted. */
+  async #held<T>(take: () => T | undefined): Promise<T> {
     for (;;) {
       this.#expire();
-      const lease = choose();
-      if (lease !== undefined) return lease;
+      const taken = take();
+      if (taken !== undefined) return taken;
       await this.#grant();
     }
+  }
+
+  #bindTo(lease: HeldLease, key: string): Binding {
+    const binding = { key, lease: lease.id };
+    if (lease.keys.size === 0) this.#wake(); // from now on it is looked at more often
+    lease.keys.add(key);
+    this.#bindings.set(key, binding);
+    return binding;
   }
 
   #withRoom(): HeldLease | undefined {

@@ -118,6 +118,7 @@ export class LockKeeper {
     const place = await this.#takeTurn(path, signal);
     const lost = new AbortController();
     this.#held.set(path, lost);
+    if (!this.#leases.holds(place.lease)) lost.abort(); // it was lost in the same moment
     let released: Promise<void> | undefined;
     return {
       key: place.key,
@@ -225,14 +226,17 @@ export class LockKeeper {
 
   /**
    * Leaves the queue; resolves after the first try. If it fails it is tried again in the background: a key that is left
-   * would block everybody for as long as our lease is kept alive.
+   * would block everybody for as long as our lease is kept alive. One after the other: who enters waits for the last one.
    */
   #leave(path: string, { key, lease }: Place): Promise<void> {
     this.#leases.unbind(this.#leases.bindingOf(path));
+    const before = this.#leaving.get(path);
+    before?.stop.abort();
     return new Promise((resolve) => {
       const stop = new AbortController();
       const leave = async (): Promise<void> => {
         try {
+          await before?.ended;
           await this.#txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
         } catch (error) {
           if (this.#leases.holds(lease)) throw error; // without, it goes with its lease

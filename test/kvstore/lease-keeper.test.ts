@@ -191,6 +191,20 @@ describe('a lease keeper', () => {
     expect(server.leases).toHaveLength(1);
   });
 
+  it('puts no more than a thousand keys on a lease that are bound at once (regression: all of them)', async () => {
+    await Promise.all(Array.from({ length: 2500 }, (_, i) => keeper.bind(`k${i}`)));
+    expect(keeper.size).toBe(3);
+  });
+
+  it('a key that is being bound while its lease is lost is lost with it (regression: never, and no lease was enough to bind it again)', async () => {
+    await keeper.bind('a');
+    const binding = keeper.bind('b');
+    keeper.loseAll();
+    const { lease } = await binding;
+    expect(lost.flat()).toEqual(keeper.holds(lease) ? ['a'] : ['a', 'b']);
+    expect(keeper.bindingOf('b')?.lease).toBe(keeper.holds(lease) ? lease : undefined);
+  });
+
   it('a grant that fails is tried again by the next that asks', async () => {
     link.down();
     await expect(keeper.bind('a')).rejects.toMatchObject({ code: 'unavailable' });

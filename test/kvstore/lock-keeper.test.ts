@@ -1,8 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Supervisor } from '../../src/base/supervisor.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { keyRange } from '../../src/kvstore/key-range.ts';
 import { leaseHex } from '../../src/kvstore/lease-keeper.ts';
+import { LockKeeper } from '../../src/kvstore/lock-keeper.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
 import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
@@ -90,6 +93,35 @@ describe('the locks of one client', () => {
     expect(await backend.get(next.key)).toBeUndefined();
   });
 
+  it('a release that is tried again and lands late does not take the place of one who came after another gave up (regression: two held one lock)', async () => {
+    const first = await backend.lock(PATH);
+    failNextDelete();
+    await first.release();
+    const { link } = backend;
+    const txn = link.txn.bind(link);
+    let land = (): Promise<unknown> => Promise.reject(new Error('nothing was deleted'));
+    link.txn = (request, options) => {
+      if (!request.writes.some(({ op }) => op === 'delete')) return txn(request, options);
+      link.txn = txn;
+      return new Promise((resolve, reject) => {
+        land = () => txn(request, options).then(resolve, reject);
+      });
+    };
+    await advance(clock, 1000); // it is tried again, and held up
+    const controller = new AbortController();
+    const second = backend.lock(PATH, { signal: controller.signal });
+    await settle(4);
+    controller.abort();
+    await expect(second).rejects.toMatchObject({ code: 'aborted' });
+    const third = backend.lock(PATH);
+    await settle(4);
+    await land();
+    const lock = await third;
+    expect(await backend.get(lock.key)).toBeDefined();
+    await lock.release();
+    expect(await backend.get(lock.key)).toBeUndefined();
+  });
+
   it('a place that somebody else deletes while it waits is taken again (regression: the call failed)', async () => {
     const other = new FaultyMemory({ clock, server: backend.server });
     const held = await other.lock(PATH);
@@ -133,6 +165,23 @@ describe('the locks of one client', () => {
 });
 
 const HOUR_MS = 3_600_000;
+
+it('a lock whose lease is lost in the moment in which it is given is known to be lost (regression: never)', async () => {
+  const clock = new ManualClock();
+  const supervisor = new Supervisor({ clock, random: () => 0.5 });
+  const transport = new MemoryTransport(new MemoryServer({ clock }));
+  for (let moments = 0; moments < 100; moments++) {
+    const keeper = new LockKeeper({ transport, clock, random: () => 0.5, supervisor });
+    const locking = keeper.lock(`${PATH}/${moments}`);
+    for (let i = 0; i < moments; i++) await Promise.resolve();
+    keeper.loseAll();
+    const { lost } = await locking;
+    keeper.loseAll(); // what is held after a loss is held under another lease
+    expect(lost.aborted).toBe(true);
+    await keeper.close();
+  }
+  await supervisor.stop();
+});
 
 describe('a holder that is cut off from the kvstore', () => {
   let clock: ManualClock;
