@@ -86,7 +86,7 @@ export function stepDirectory(
     } else if (file.kind === 'unusable') {
       unsettled = true;
       problems.set(name, file.why);
-      if (known !== undefined) next.set(name, known);
+      if (known !== undefined) next.set(name, { ...known, doubtfulSince: undefined });
     } else if (known !== undefined) {
       const doubtfulSince = known.doubtfulSince ?? now;
       if (now - doubtfulSince >= GRACE_MS) continue;

@@ -112,6 +112,7 @@ export class ConfigFollower {
   }
 
   async #scan(): Promise<void> {
+    this.#timer?.timer.cancel();
     this.#timer = undefined;
     this.#changed = false;
     this.#isScanning = true;

@@ -54,6 +54,15 @@ describe('a listing of the configuration directory', () => {
     expect(state.problems.get('-a')).toContain('is not a valid cluster name');
   });
 
+  it('counts the time in which a file was no configuration anew once it was one that cannot be used (regression: its cluster was let go at once)', () => {
+    const { state } = step({ a: config('1') });
+    const torn = step({ a: OTHER }, state, 1000);
+    const bad = step({ a: broken('no YAML') }, torn.state, 2000);
+    const again = step({ a: OTHER }, bad.state, 3_600_000);
+    expect(did(again)).toEqual([]);
+    expect(did(step({ a: OTHER }, again.state, 3_600_000 + GRACE_MS))).toEqual(['remove a']);
+  });
+
   it('keeps the last good configuration of a file that cannot be used, says why, and looks again soon', () => {
     const { state } = step({ a: config('1') });
     const bad = step({ a: broken('may not be read'), b: broken('no YAML') }, state, 1e6);

@@ -50,6 +50,18 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
+  it('is not looked at again after the end where it notifies as soon as it is watched (regression: it was)', async () => {
+    const watch = directory.watch.bind(directory);
+    directory.watch = (onChange) => {
+      onChange();
+      return watch(onChange);
+    };
+    await follower.start();
+    await follower.stop();
+    await advance(clock, 120_000);
+    expect([directory.listings, clock.pending]).toEqual([1, 0]);
+  });
+
   it('is looked at now and then when notifications are lost', async () => {
     await follower.start();
     directory.write('a', config('1'), { told: false });
