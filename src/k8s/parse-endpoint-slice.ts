@@ -85,7 +85,8 @@ function readSliceBackends(fields: ObjectFields): SliceBackends {
   return { backends: ImmutableMap(backends), notReady: ImmutableMap(notReady) };
 }
 
-function readSlice(fields: ObjectFields): EndpointSlice | undefined {
+/** What an object says; see the parser below. */
+export function readEndpointSlice(fields: ObjectFields): EndpointSlice | undefined {
   const id = readSliceID(fields);
   const hasType = (fields.value('addressType') ?? '') !== '';
   if (hasType && fields.word('addressType', ADDRESS_TYPES) === undefined) return undefined;
@@ -98,7 +99,7 @@ function readSlice(fields: ObjectFields): EndpointSlice | undefined {
  * throws.
  */
 export function parseEndpointSlice(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
-  return parseObject('EndpointSlice', object, options, readSlice);
+  return parseObject('EndpointSlice', object, options, readEndpointSlice);
 }
 
 /** Reads only which slice an object is: enough for its delete. */

@@ -52,7 +52,8 @@ function readAddressList(
   return backends;
 }
 
-function readEndpoints(fields: ObjectFields): EndpointSlice | undefined {
+/** What an object says; see the parser below. */
+export function readEndpoints(fields: ObjectFields): EndpointSlice | undefined {
   const service = readID(fields);
   if (service === undefined) return undefined;
   const subsets = fields.list('subsets').items(readSubset);

@@ -129,7 +129,8 @@ function readFlags(annotations: Annotations): Pick<Service, 'global' | 'shared' 
   };
 }
 
-function readService(fields: ObjectFields): Service | undefined {
+/** What an object says; see the parser below. */
+export function readService(fields: ObjectFields): Service | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
   const metadata = fields.map('metadata');

@@ -29,12 +29,12 @@ export interface NamedPort extends PortProtocol {
 }
 
 /** One element of a list of ports; `undefined`, and rejected, without a valid number, protocol and name. */
-export function readNamedPort(fields: ObjectFields): NamedPort | undefined {
-  const port = readPortNumber(fields, 'port');
+export function readNamedPort(fields: ObjectFields, number = 'port'): NamedPort | undefined {
+  const port = readPortNumber(fields, number);
   const protocol = readProtocol(fields);
   const name = fields.value('name') === undefined ? '' : fields.string('name');
-  if (fields.value('port') === undefined)
-    fields.reject('port', 'missing', 'a port without a number means all ports: not supported');
+  if (fields.value(number) === undefined)
+    fields.reject(number, 'missing', 'a port without a number means all ports: not supported');
   return port === undefined || protocol === undefined || name === undefined
     ? undefined
     : { name, port, protocol };

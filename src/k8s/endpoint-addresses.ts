@@ -1,0 +1,111 @@
+import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
+import { sameMetadata } from '../ipcache/k8s-metadata.ts';
+import type { Claim, NamedPorts } from '../ipcache/types.ts';
+import type { ServiceID } from '../servicecache/service-id.ts';
+import { type ObjectFields, readTime } from './parse-object.ts';
+import { type NamedPort, readNamedPort } from './ports.ts';
+
+/** Addresses of a pod: one a family, and as many again for networks of its own. More are an attack. */
+export const MOST_ADDRESSES = 64;
+/** Ports of a pod that are read, as of a value of the kvstore. */
+const MOST_PORTS = 1024;
+
+/** Which of several objects with the same address has it (K 23). Compared by {@link outranks}. */
+export interface EndpointRank {
+  /** The object is being deleted. */
+  readonly deleting: boolean;
+  /** Milliseconds since the epoch; 0 where the object does not say. */
+  readonly createdAt: number;
+  /** `namespace/name/uid`: decides where nothing else does. */
+  readonly id: string;
+}
+
+/** What a pod or CiliumEndpoint claims: the same for each of its addresses. Not to be changed. */
+export interface EndpointAddresses {
+  /** Canonical, each once; at least one. */
+  readonly ips: readonly string[];
+  readonly claim: Claim;
+  readonly rank: EndpointRank;
+}
+
+/**
+ * Whether `a` comes before `b` for an address that both list (K 23): one that is not being deleted, then the one that was
+ * created last, then the greater `namespace/name/uid`.
+ */
+export function outranks(a: EndpointRank, b: EndpointRank): boolean {
+  if (a.deleting !== b.deleting) return b.deleting;
+  if (a.createdAt !== b.createdAt) return a.createdAt > b.createdAt;
+  return a.id > b.id;
+}
+
+/** Whether two say the same, so that nothing is to be written. */
+export function sameAddresses(a: EndpointAddresses, b: EndpointAddresses): boolean {
+  return (
+    a.claim.identity === b.claim.identity &&
+    a.claim.hostIP === b.claim.hostIP &&
+    a.claim.encryptKey === b.claim.encryptKey &&
+    sameMetadata(a.claim.k8s, b.claim.k8s) &&
+    a.rank.deleting === b.rank.deleting &&
+    a.rank.createdAt === b.rank.createdAt &&
+    a.rank.id === b.rank.id &&
+    a.ips.length === b.ips.length &&
+    a.ips.every((ip, index) => ip === b.ips[index])
+  );
+}
+
+/** The rank of an object, by its metadata. */
+export function readRank(fields: ObjectFields, { namespace, name }: ServiceID): EndpointRank {
+  const metadata = fields.map('metadata');
+  return {
+    deleting: metadata.value('deletionTimestamp') !== undefined,
+    createdAt: readTime(metadata, 'creationTimestamp'),
+    id: `${namespace}/${name}/${metadata.string('uid') ?? ''}`,
+  };
+}
+
+/** The addresses of a list of objects that have them in these fields, each once. */
+export function readListedIPs(list: ObjectFields, names: readonly string[]): readonly string[] {
+  const ips = new Set<string>();
+  for (let index = 0; index < list.size; index++) {
+    const item = list.item(index);
+    for (const name of names) {
+      const ip = item?.address(name);
+      if (ip !== undefined) ips.add(ip);
+    }
+  }
+  return [...ips];
+}
+
+/** Named ports of lists, the last of equal names (K 19); those without a name are not meant. */
+export function readPortsByName(lists: Iterable<ObjectFields>, number: string): NamedPorts | undefined {
+  let ports: Map<string, NamedPort> | undefined;
+  for (const list of lists) {
+    for (let index = 0; index < list.size; index++) {
+      const item = list.item(index);
+      const port = item?.value('name') === undefined ? undefined : readNamedPort(item, number);
+      if (port === undefined || port.name === '') continue;
+      if (ports !== undefined && ports.size >= MOST_PORTS && !ports.has(port.name)) {
+        list.reject(index, 'too-many', `must have at most ${MOST_PORTS} names`);
+        return ports;
+      }
+      ports ??= new Map();
+      ports.set(port.name, port);
+    }
+  }
+  return ports;
+}
+
+/** The claim of a pod or CiliumEndpoint. */
+export function endpointClaim(
+  source: 'k8s' | 'custom-resource',
+  { namespace, name: podName }: ServiceID,
+  said: {
+    readonly identity: number | undefined;
+    readonly hostIP: string;
+    readonly encryptKey: number;
+    readonly namedPorts: NamedPorts | undefined;
+  },
+): Claim {
+  const { identity = RESERVED_IDENTITIES.unmanaged, hostIP, encryptKey, namedPorts } = said;
+  return { source, identity, hostIP, encryptKey, k8s: { namespace, podName, namedPorts } };
+}

@@ -1,0 +1,75 @@
+import type { Clock, Timer } from '../../base/clock.ts';
+import type { Labels } from '../../identity/labels.ts';
+import { Prefix } from '../../net/prefix.ts';
+import type { EndpointSlice } from '../../servicecache/backend.ts';
+import type { PrefixMetadata } from './prefix-metadata.ts';
+
+/** A slice that is deleted is soon made again (K 43); for so long its addresses stay. */
+const GRACE_MS = 30_000;
+
+const LABELS: Labels = [{ source: 'reserved', key: 'kube-apiserver', value: '' }];
+
+/** A slice of the API server's. */
+interface Known {
+  readonly cidrs: ReadonlySet<string>;
+  /** Runs while it is deleted. */
+  readonly withdrawal: Timer | undefined;
+}
+
+/**
+ * The addresses of the API server: those of the slices of `default/kubernetes`, labelled `reserved:kube-apiserver` with
+ * source `kube-apiserver` (K 43). Each slice is a resource: what one lists goes with that one.
+ */
+export class ApiServerAddresses {
+  readonly #metadata: PrefixMetadata;
+  readonly #clock: Clock;
+  readonly #slices = new Map<string, Known>();
+
+  constructor(metadata: PrefixMetadata, clock: Clock) {
+    this.#metadata = metadata;
+    this.#clock = clock;
+  }
+
+  /** A slice of any service. */
+  change(now: EndpointSlice | undefined, before: EndpointSlice | undefined): void {
+    const listed = isOfApiServer(now) ? now : undefined;
+    if (listed !== undefined) this.#put(listed);
+    else if (isOfApiServer(before)) this.#deleteLater(before.name);
+  }
+
+  /** Ends the graces: nothing is withdrawn any more. */
+  stop(): void {
+    for (const { withdrawal } of this.#slices.values()) withdrawal?.cancel();
+  }
+
+  #put({ name, backends }: EndpointSlice): void {
+    const before = this.#slices.get(name);
+    before?.withdrawal?.cancel();
+    const cidrs = new Set([...backends.keys()].flatMap((ip) => Prefix.parse(ip)?.toString() ?? []));
+    this.#slices.set(name, { cidrs, withdrawal: undefined });
+    const resource = resourceOf(name);
+    for (const cidr of cidrs)
+      if (before?.cidrs.has(cidr) !== true)
+        this.#metadata.upsertMetadata(cidr, 'kube-apiserver', resource, LABELS);
+    for (const cidr of before?.cidrs ?? [])
+      if (!cidrs.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
+  }
+
+  #deleteLater(name: string): void {
+    const known = this.#slices.get(name);
+    if (known === undefined || known.withdrawal !== undefined) return;
+    const withdrawal = this.#clock.after(GRACE_MS, () => {
+      this.#slices.delete(name);
+      for (const cidr of known.cidrs) this.#metadata.removeMetadata(cidr, resourceOf(name));
+    });
+    this.#slices.set(name, { ...known, withdrawal });
+  }
+}
+
+function isOfApiServer(slice: EndpointSlice | undefined): slice is EndpointSlice {
+  return slice?.service.namespace === 'default' && slice.service.name === 'kubernetes';
+}
+
+function resourceOf(slice: string): string {
+  return `endpointslice/default/${slice}`;
+}

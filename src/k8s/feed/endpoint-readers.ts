@@ -1,0 +1,124 @@
+import { type EndpointAddresses, sameAddresses } from '../endpoint-addresses.ts';
+import {
+  type EndpointSliceSays,
+  readCiliumEndpoint,
+  readCiliumEndpointSlice,
+} from '../parse-cilium-endpoint.ts';
+import type { AddressSink, FedIPCache } from './address-holders.ts';
+import type { ObjectReader } from './object-feed.ts';
+
+/** Where endpoints go: the IPCache for its batches, and the table that writes to it. */
+export interface EndpointEngine {
+  readonly ipcache: FedIPCache;
+  readonly holders: AddressSink;
+}
+
+/** CiliumEndpoints into the IPCache (K 30 to 33); those of the own node as well. */
+export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): ObjectReader<EndpointAddresses> {
+  return {
+    kind: 'CiliumEndpoint',
+    read: readCiliumEndpoint,
+    same: sameAddresses,
+    change: (now, before) => holders.change(now, before),
+    batch: (changes) => ipcache.batch(changes),
+  };
+}
+
+/** What a slice says of an endpoint, and when it began to. */
+interface Listing {
+  readonly slice: EndpointSliceSays;
+  readonly said: EndpointAddresses | undefined;
+  /** Greater is later; all of one list have the same. */
+  readonly at: number;
+}
+
+/** An endpoint in slices. */
+interface SlicedEndpoint {
+  listings: readonly Listing[];
+  /** What is written of it. */
+  written: EndpointAddresses | undefined;
+}
+
+function comesBefore(a: Listing, b: Listing): boolean {
+  if (a.at !== b.at) return a.at > b.at;
+  if (a.slice.createdAt !== b.slice.createdAt) return a.slice.createdAt > b.slice.createdAt;
+  return a.slice.name > b.slice.name;
+}
+
+/** Whether an endpoint is described alike; the rank is the slice's and no description of it. */
+function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return sameAddresses(a, { ...b, rank: a.rank });
+}
+
+/**
+ * CiliumEndpointSlices into the IPCache (K 35). An endpoint that moves is in two slices for a while: the one in which it
+ * has appeared or changed last counts; in one list, the slice created last, then the greater name. Leaving another changes
+ * nothing, leaving that one promotes the next, leaving the last deletes. What an event adds comes before what it removes,
+ * so that an endpoint which moves is never gone.
+ */
+export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
+  readonly kind = 'CiliumEndpointSlice';
+  readonly #engine: EndpointEngine;
+  readonly #endpoints = new Map<string, SlicedEndpoint>();
+  #listing = false;
+  #at = 0;
+
+  constructor(engine: EndpointEngine) {
+    this.#engine = engine;
+  }
+
+  read(fields: Parameters<typeof readCiliumEndpointSlice>[0]): EndpointSliceSays | undefined {
+    return readCiliumEndpointSlice(fields);
+  }
+
+  batch(changes: () => void): void {
+    this.#engine.ipcache.batch(changes);
+  }
+
+  begin(): void {
+    this.#listing = true;
+    this.#at++;
+  }
+
+  listed(): void {
+    this.#listing = false;
+  }
+
+  change(now: EndpointSliceSays | undefined, before: EndpointSliceSays | undefined): void {
+    if (!this.#listing) this.#at++;
+    if (now !== undefined) for (const [id, said] of now.endpoints) this.#list(id, now, said);
+    for (const id of before?.endpoints.keys() ?? [])
+      if (before !== undefined && now?.endpoints.has(id) !== true) this.#leave(id, before.name);
+  }
+
+  #list(id: string, slice: EndpointSliceSays, said: EndpointAddresses | undefined): void {
+    const endpoint = this.#endpoints.get(id) ?? { listings: [], written: undefined };
+    const known = endpoint.listings.find((listing) => listing.slice.name === slice.name);
+    const isSame = known !== undefined && sameEndpoint(known.said, said);
+    const listing = { slice, said, at: isSame ? known.at : this.#at };
+    endpoint.listings = [...endpoint.listings.filter((other) => other !== known), listing];
+    this.#endpoints.set(id, endpoint);
+    this.#write(endpoint);
+  }
+
+  #leave(id: string, slice: string): void {
+    const endpoint = this.#endpoints.get(id);
+    if (endpoint === undefined) return;
+    endpoint.listings = endpoint.listings.filter((listing) => listing.slice.name !== slice);
+    if (endpoint.listings.length === 0) this.#endpoints.delete(id);
+    this.#write(endpoint);
+  }
+
+  #write(endpoint: SlicedEndpoint): void {
+    const { listings, written } = endpoint;
+    const first = listings.reduce<Listing | undefined>(
+      (best, next) => (best === undefined || comesBefore(next, best) ? next : best),
+      undefined,
+    );
+    const said = first?.said;
+    if (said === written || (said && written && sameAddresses(said, written))) return;
+    endpoint.written = said;
+    this.#engine.holders.change(said, written);
+  }
+}

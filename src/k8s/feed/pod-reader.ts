@@ -1,0 +1,57 @@
+import { sameAddresses } from '../endpoint-addresses.ts';
+import { type PodSays, readPod } from '../parse-pod.ts';
+import type { AddressSink, FedIPCache } from './address-holders.ts';
+import type { EndpointLabels } from './endpoint-labels.ts';
+import type { ObjectReader } from './object-feed.ts';
+
+/** Where pods go. */
+export interface PodEngine {
+  readonly ipcache: FedIPCache;
+  readonly holders: AddressSink;
+  readonly labels?: Pick<EndpointLabels, 'podChanged'> | undefined;
+  readonly nodeName: string;
+  /** That of the own node (K 18). */
+  readonly encryptKey: number;
+}
+
+function sameTexts(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): boolean {
+  if (a.size !== b.size) return false;
+  for (const [key, value] of a) if (b.get(key) !== value) return false;
+  return true;
+}
+
+function samePod(a: PodSays, b: PodSays): boolean {
+  const sameClaims =
+    a.addresses === undefined || b.addresses === undefined
+      ? a.addresses === b.addresses
+      : sameAddresses(a.addresses, b.addresses);
+  return (
+    sameClaims &&
+    a.uid === b.uid &&
+    a.nodeName === b.nodeName &&
+    a.serviceAccount === b.serviceAccount &&
+    sameTexts(a.labels, b.labels)
+  );
+}
+
+/** Pods into the IPCache (K 15 to 24), and those of this node to their labels (K 25). */
+export function podReader({
+  ipcache,
+  holders,
+  labels,
+  nodeName,
+  encryptKey,
+}: PodEngine): ObjectReader<PodSays> {
+  const local = (pod: PodSays | undefined): PodSays | undefined =>
+    pod?.nodeName === nodeName ? pod : undefined;
+  return {
+    kind: 'Pod',
+    read: (fields) => readPod(fields, encryptKey),
+    same: samePod,
+    change: (now, before) => {
+      holders.change(now?.addresses, before?.addresses);
+      labels?.podChanged(local(now), local(before));
+    },
+    batch: (changes) => ipcache.batch(changes),
+  };
+}

@@ -1,0 +1,136 @@
+import { cutOut } from '../../net/cut-out.ts';
+import type { ObjectFields } from '../parse-object.ts';
+import {
+  type CIDRGroupSays,
+  type PolicyCIDRs,
+  readCIDRGroup,
+  readCiliumPolicyCIDRs,
+  readNetworkPolicyCIDRs,
+} from '../parse-policy-cidrs.ts';
+import type { ObjectReader } from './object-feed.ts';
+import { cidrLabels, type PrefixMetadata, type WorldLabels } from './prefix-metadata.ts';
+
+/** CIDRs of a policy that are entered: an attack must not fill the IPCache. */
+const MOST_CIDRS = 65_536;
+
+/** A policy and what is said of its CIDRs. */
+interface Entered {
+  readonly policy: PolicyCIDRs;
+  cidrs: ReadonlySet<string>;
+}
+
+/**
+ * The CIDRs that policies name, each with a node-local identity of its own (K 48 to 50): source `generated`, so that one
+ * never beats a pod; the policy is the resource, so that a CIDR stays while any policy names it. Exceptions are cut out.
+ * A policy may come before the groups that it names (K 54).
+ */
+export class PolicyCIDRTable {
+  readonly #metadata: PrefixMetadata;
+  readonly #world: WorldLabels;
+  /** By resource. */
+  readonly #policies = new Map<string, Entered>();
+  readonly #groups = new Map<string, CIDRGroupSays>();
+  /** By group: the resources that name it. */
+  readonly #named = new Map<string, Set<string>>();
+  #cut = 0;
+
+  constructor(metadata: PrefixMetadata, world: WorldLabels) {
+    this.#metadata = metadata;
+    this.#world = world;
+  }
+
+  /** Policies of which only the first 65,536 CIDRs are entered. */
+  get truncated(): number {
+    return this.#cut;
+  }
+
+  /** `NetworkPolicy`. */
+  networkPolicies(): ObjectReader<PolicyCIDRs> {
+    return this.#reader('NetworkPolicy', 'networkpolicy', readNetworkPolicyCIDRs);
+  }
+
+  /** `CiliumNetworkPolicy`. */
+  ciliumPolicies(): ObjectReader<PolicyCIDRs> {
+    return this.#reader('CiliumNetworkPolicy', 'cnp', readCiliumPolicyCIDRs);
+  }
+
+  /** `CiliumClusterwideNetworkPolicy`. */
+  clusterwidePolicies(): ObjectReader<PolicyCIDRs> {
+    return this.#reader('CiliumClusterwideNetworkPolicy', 'ccnp', readCiliumPolicyCIDRs);
+  }
+
+  /** `CiliumCIDRGroup`. */
+  groups(): ObjectReader<CIDRGroupSays> {
+    return {
+      kind: 'CiliumCIDRGroup',
+      read: readCIDRGroup,
+      change: (now, before) => {
+        const name = (now ?? before)?.name ?? '';
+        if (now === undefined) this.#groups.delete(name);
+        else this.#groups.set(name, now);
+        for (const resource of this.#named.get(name) ?? []) {
+          const entered = this.#policies.get(resource);
+          if (entered !== undefined) this.#enter(resource, entered);
+        }
+      },
+    };
+  }
+
+  #reader(
+    kind: string,
+    prefix: string,
+    read: (fields: ObjectFields) => PolicyCIDRs | undefined,
+  ): ObjectReader<PolicyCIDRs> {
+    return { kind, read, change: (now, before) => this.#change(prefix, now, before) };
+  }
+
+  #change(kind: string, now: PolicyCIDRs | undefined, before: PolicyCIDRs | undefined): void {
+    const resource = `${kind}/${(now ?? before)?.id ?? ''}`;
+    const entered = this.#policies.get(resource);
+    for (const { group } of before?.groups ?? []) this.#unname(group, resource);
+    for (const { group } of now?.groups ?? [])
+      this.#named.set(group, (this.#named.get(group) ?? new Set()).add(resource));
+    if (now !== undefined) {
+      const next = { policy: now, cidrs: entered?.cidrs ?? new Set<string>() };
+      this.#policies.set(resource, next);
+      this.#enter(resource, next);
+    } else if (entered !== undefined) {
+      this.#policies.delete(resource);
+      for (const cidr of entered.cidrs) this.#metadata.removeMetadata(cidr, resource);
+    }
+  }
+
+  #unname(group: string, resource: string): void {
+    const named = this.#named.get(group);
+    named?.delete(resource);
+    if (named?.size === 0) this.#named.delete(group);
+  }
+
+  /** The CIDRs of a policy as they are now, its groups included. */
+  #cidrsOf({ rules, groups }: PolicyCIDRs): ReadonlySet<string> {
+    const ofGroups = groups.flatMap(({ group, except }) =>
+      (this.#groups.get(group)?.cidrs ?? []).map((cidr) => ({ cidr, except })),
+    );
+    const cidrs = new Set<string>();
+    for (const { cidr, except } of [...rules, ...ofGroups]) {
+      for (const left of cutOut(cidr, except)) {
+        if (cidrs.size === MOST_CIDRS) {
+          this.#cut++;
+          return cidrs;
+        }
+        cidrs.add(left.toString());
+      }
+    }
+    return cidrs;
+  }
+
+  #enter(resource: string, entered: Entered): void {
+    const before = entered.cidrs;
+    const now = this.#cidrsOf(entered.policy);
+    entered.cidrs = now;
+    for (const cidr of now)
+      if (!before.has(cidr))
+        this.#metadata.upsertMetadata(cidr, 'generated', resource, cidrLabels(cidr, this.#world));
+    for (const cidr of before) if (!now.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
+  }
+}

@@ -1,0 +1,54 @@
+import type { EndpointSlice } from '../../servicecache/backend.ts';
+import type { Service } from '../../servicecache/service.ts';
+import type { ServiceCache } from '../../servicecache/service-cache.ts';
+import { readEndpointSlice } from '../parse-endpoint-slice.ts';
+import { readEndpoints } from '../parse-endpoints.ts';
+import { readService } from '../parse-service.ts';
+import type { ObjectReader } from './object-feed.ts';
+
+/** What the feed needs of a `ServiceCache`. */
+export type FedServices = Pick<
+  ServiceCache,
+  'updateService' | 'deleteService' | 'updateEndpoints' | 'deleteEndpoints' | 'batch'
+>;
+
+/** Services into the service cache, which compares (K 42). */
+export function serviceReader(services: FedServices): ObjectReader<Service> {
+  return {
+    kind: 'Service',
+    read: readService,
+    change: (now, before) => {
+      if (now !== undefined) services.updateService(now);
+      else if (before !== undefined) services.deleteService(before.id);
+    },
+    batch: (changes) => services.batch(changes),
+  };
+}
+
+/** Slices into the service cache. One whose label names another service than before is taken from that (K 10). */
+function sliceReader(
+  kind: string,
+  read: ObjectReader<EndpointSlice>['read'],
+  services: FedServices,
+): ObjectReader<EndpointSlice> {
+  return {
+    kind,
+    read,
+    change: (now, before) => {
+      if (now !== undefined) services.updateEndpoints(now);
+      if (before === undefined || (now !== undefined && now.service.name === before.service.name)) return;
+      services.deleteEndpoints(before.service, before.name);
+    },
+    batch: (changes) => services.batch(changes),
+  };
+}
+
+/** EndpointSlices, v1 or v1beta1, into the service cache. */
+export function endpointSliceReader(services: FedServices): ObjectReader<EndpointSlice> {
+  return sliceReader('EndpointSlice', readEndpointSlice, services);
+}
+
+/** Endpoints into the service cache: never beside slices (K 13). */
+export function endpointsReader(services: FedServices): ObjectReader<EndpointSlice> {
+  return sliceReader('Endpoints', readEndpoints, services);
+}

@@ -1,0 +1,197 @@
+import type { NodeAddress } from '../net/cluster-node.ts';
+import type { NodeSpec } from '../nodemanager/node-spec.ts';
+import { type ObjectFields, readClusterScopedName, readTexts } from './parse-object.ts';
+
+/** Addresses, and CIDRs, of a node that are read, as of a value of the kvstore. */
+const MOST_ADDRESSES = 1024;
+
+/** Whose nodes they are. */
+export interface NodeCluster {
+  readonly clusterName: string;
+  readonly clusterID: number;
+}
+
+/** CIDRs of a node: the first of a family is the primary one, the others are secondary (K 36). */
+type AllocCIDRs = Pick<
+  NodeSpec,
+  'ipv4AllocCIDR' | 'ipv6AllocCIDR' | 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs'
+>;
+
+function allocCIDRs(cidrs: readonly string[]): AllocCIDRs {
+  const [ipv6AllocCIDR, ...ipv6SecondaryAllocCIDRs] = cidrs.filter((cidr) => cidr.includes(':'));
+  const [ipv4AllocCIDR, ...ipv4SecondaryAllocCIDRs] = cidrs.filter((cidr) => !cidr.includes(':'));
+  return { ipv4AllocCIDR, ipv6AllocCIDR, ipv4SecondaryAllocCIDRs, ipv6SecondaryAllocCIDRs };
+}
+
+function readCIDRs(list: ObjectFields): readonly string[] {
+  return list.items((cidrs, index) => cidrs.cidr(index));
+}
+
+/** A list of addresses with types; those of the types, or all. Names in place of addresses are no addresses. */
+function readAddresses(
+  list: ObjectFields,
+  ip: string,
+  types?: readonly string[] | undefined,
+): readonly NodeAddress[] {
+  return list.items((addresses, index) => {
+    const fields = addresses.item(index);
+    const type = fields?.text('type');
+    if (fields === undefined || type === undefined || types?.includes(type) === false) return undefined;
+    const address = fields.address(ip);
+    return address === undefined ? undefined : { type, ip: address };
+  });
+}
+
+function readKey(fields: ObjectFields, name: string): number | undefined {
+  return fields.value(name) === undefined ? 0 : fields.integer(name, 0, 255);
+}
+
+/** The names of an annotation, today's first. */
+function annotation(annotations: ReadonlyMap<string, string>, name: string): string | undefined {
+  return annotations.get(`network.cilium.io/${name}`) ?? annotations.get(`io.cilium.network.${name}`);
+}
+
+/**
+ * A `cilium.io/v2` `CiliumNode` as a node of the own cluster (K 36). An address or CIDR that is not valid is left out; a
+ * key or identity that is not rejects the node.
+ */
+export function readCiliumNode(
+  fields: ObjectFields,
+  { clusterName: cluster, clusterID }: NodeCluster,
+): NodeSpec | undefined {
+  const name = readClusterScopedName(fields);
+  const metadata = fields.map('metadata');
+  const spec = fields.map('spec');
+  const ipam = spec.map('ipam');
+  const pools = ipam.map('pools').list('allocated', MOST_ADDRESSES);
+  const pooled = pools
+    .items((list, index) => list.item(index)?.list('cidrs', MOST_ADDRESSES))
+    .flatMap(readCIDRs);
+  const health = spec.map('health');
+  const ingress = spec.map('ingress');
+  const annotations = readTexts(metadata, 'annotations');
+  const encryptionKey = readKey(spec.map('encryption'), 'key');
+  const nodeIdentity =
+    spec.value('nodeidentity') === undefined ? 0 : spec.integer('nodeidentity', 0, 0xffff_ffff);
+  if (name === undefined || encryptionKey === undefined || nodeIdentity === undefined) return undefined;
+  return {
+    name,
+    cluster,
+    clusterID,
+    source: 'custom-resource',
+    addresses: readAddresses(spec.list('addresses', MOST_ADDRESSES), 'ip'),
+    ...allocCIDRs([...readCIDRs(ipam.list('podCIDRs', MOST_ADDRESSES)), ...pooled]),
+    ipv4HealthIP: health.addressOf(4, 'ipv4'),
+    ipv6HealthIP: health.addressOf(6, 'ipv6'),
+    ipv4IngressIP: ingress.addressOf(4, 'ipv4'),
+    ipv6IngressIP: ingress.addressOf(6, 'ipv6'),
+    encryptionKey,
+    labels: readTexts(metadata, 'labels'),
+    annotations,
+    nodeIdentity,
+    wireguardPubKey: annotation(annotations, 'wg-pub-key') ?? '',
+    bootID: spec.string('bootid') ?? '',
+  };
+}
+
+/** The fields of a node that annotations of the Node say (K 40); the capital I is upstream's. */
+const ANNOTATED = {
+  ipv4PodCIDR: 'ipv4-pod-cidr',
+  ipv6PodCIDR: 'ipv6-pod-cidr',
+  ipv4HealthIP: 'ipv4-health-ip',
+  ipv6HealthIP: 'ipv6-health-ip',
+  ipv4IngressIP: 'ipv4-Ingress-ip',
+  ipv6IngressIP: 'ipv6-Ingress-ip',
+  ipv4CiliumHost: 'ipv4-cilium-host',
+  ipv6CiliumHost: 'ipv6-cilium-host',
+  encryptionKey: 'encryption-key',
+} as const;
+
+/** What annotations say, the name of each as it is there, so that a rejection names it. */
+class NodeAnnotations {
+  readonly #annotations: ObjectFields | undefined;
+
+  /** Undefined: they do not count. */
+  constructor(annotations: ObjectFields | undefined) {
+    this.#annotations = annotations;
+  }
+
+  /** The name under which it is there. */
+  #nameOf(what: keyof typeof ANNOTATED): string {
+    const name = `network.cilium.io/${ANNOTATED[what]}`;
+    return this.#annotations?.value(name) === undefined ? `io.cilium.network.${ANNOTATED[what]}` : name;
+  }
+
+  address(family: 4 | 6, what: keyof typeof ANNOTATED): string | undefined {
+    return this.#annotations?.addressOf(family, this.#nameOf(what));
+  }
+
+  cidr(what: keyof typeof ANNOTATED): string | undefined {
+    return this.#annotations?.cidr(this.#nameOf(what));
+  }
+
+  get key(): number {
+    const name = this.#nameOf('encryptionKey');
+    const text = this.#annotations?.string(name) ?? '';
+    const key = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
+    if (key <= 255) return key;
+    if (text !== '') this.#annotations?.reject(name, 'out-of-range', 'must be a number from 0 to 255');
+    return 0;
+  }
+
+  get ciliumHosts(): readonly NodeAddress[] {
+    const ips = [this.address(4, 'ipv4CiliumHost'), this.address(6, 'ipv6CiliumHost')];
+    return ips.flatMap((ip) => (ip === undefined ? [] : { type: 'CiliumInternalIP', ip }));
+  }
+}
+
+/** The first address of each type and family (K 39). */
+function firstOfEach(addresses: readonly NodeAddress[]): readonly NodeAddress[] {
+  const first = new Map<string, NodeAddress>();
+  for (const address of addresses) {
+    const key = `${address.type} ${address.ip.includes(':')}`;
+    if (!first.has(key)) first.set(key, address);
+  }
+  return [...first.values()];
+}
+
+/** The first CIDR of each family. */
+function oneOfEach(cidrs: readonly string[]): readonly string[] {
+  return [false, true].flatMap((six) => cidrs.find((cidr) => cidr.includes(':') === six) ?? []);
+}
+
+/** A v1 `Node` as the own node (K 39). What annotations say counts only where they are asked for (K 40). */
+export function readNode(
+  fields: ObjectFields,
+  { clusterName: cluster, clusterID }: NodeCluster,
+  withAnnotations: boolean,
+): NodeSpec | undefined {
+  const name = readClusterScopedName(fields);
+  if (name === undefined) return undefined;
+  const metadata = fields.map('metadata');
+  const spec = fields.map('spec');
+  const annotations = new NodeAnnotations(withAnnotations ? metadata.map('annotations') : undefined);
+  const said = fields.map('status').list('addresses', MOST_ADDRESSES);
+  const listed = readCIDRs(spec.list('podCIDRs', MOST_ADDRESSES));
+  const single = listed.length > 0 ? undefined : spec.cidr('podCIDR');
+  const own = single === undefined ? listed : [single];
+  const annotated = [annotations.cidr('ipv4PodCIDR'), annotations.cidr('ipv6PodCIDR')];
+  const cidrs = oneOfEach(own.length > 0 ? own : annotated.flatMap((cidr) => cidr ?? []));
+  return {
+    name,
+    cluster,
+    clusterID,
+    source: 'k8s',
+    addresses: [
+      ...firstOfEach(readAddresses(said, 'address', ['InternalIP', 'ExternalIP'])),
+      ...annotations.ciliumHosts,
+    ],
+    ...allocCIDRs(cidrs),
+    ipv4HealthIP: annotations.address(4, 'ipv4HealthIP'),
+    ipv6HealthIP: annotations.address(6, 'ipv6HealthIP'),
+    ipv4IngressIP: annotations.address(4, 'ipv4IngressIP'),
+    ipv6IngressIP: annotations.address(6, 'ipv6IngressIP'),
+    encryptionKey: annotations.key,
+    labels: readTexts(metadata, 'labels'),
+  };
+}

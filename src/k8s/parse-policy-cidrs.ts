@@ -1,0 +1,121 @@
+import { Prefix } from '../net/prefix.ts';
+import { type ObjectFields, readClusterScopedName, readID } from './parse-object.ts';
+
+/** Rules, peers and CIDRs of one policy that are read, each list. */
+const MOST_ITEMS = 16_384;
+/** Exceptions of one CIDR: each leaves up to 128 CIDRs. */
+const MOST_EXCEPTIONS = 1_024;
+
+/** A CIDR with exceptions, as a rule of a policy names it. */
+export interface CIDRRule {
+  readonly cidr: Prefix;
+  readonly except: readonly Prefix[];
+}
+
+/** The CIDRs of a policy: its own, and those of groups that it names (K 48). */
+export interface PolicyCIDRs {
+  /** `namespace/name`, or the name where there is no namespace. */
+  readonly id: string;
+  readonly rules: readonly CIDRRule[];
+  readonly groups: readonly { readonly group: string; readonly except: readonly Prefix[] }[];
+}
+
+function prefixes(list: ObjectFields): readonly Prefix[] {
+  return list.items((cidrs, index) => {
+    const text = cidrs.string(index);
+    // A bare address is a CIDR of full length in Cilium's policies.
+    const prefix = text === undefined ? undefined : Prefix.parse(text.trim());
+    if (prefix === undefined && text !== undefined)
+      cidrs.reject(index, 'invalid-cidr', 'is not a valid CIDR');
+    return prefix;
+  });
+}
+
+function list(fields: ObjectFields, name: string): readonly ObjectFields[] {
+  return fields.list(name, MOST_ITEMS).items((items, index) => items.item(index));
+}
+
+/** Collects what a policy says. */
+class Collected {
+  readonly rules: CIDRRule[] = [];
+  readonly groups: { readonly group: string; readonly except: readonly Prefix[] }[] = [];
+
+  /** `cidr` and `except`, or a reference to a group, in an object. Without all its exceptions a CIDR is not what was meant. */
+  block(fields: ObjectFields): void {
+    const listed = fields.list('except', MOST_EXCEPTIONS);
+    const except = prefixes(listed);
+    if (except.length < listed.size || (listed.size === 0 && this.#hasSpoiltExceptions(fields))) return;
+    const group = fields.string('cidrGroupRef') ?? '';
+    if (group !== '') this.groups.push({ group, except });
+    const text = fields.string('cidr');
+    const cidr = text === undefined ? undefined : Prefix.parse(text.trim());
+    if (cidr !== undefined) this.rules.push({ cidr, except });
+    else if (text !== undefined) fields.reject('cidr', 'invalid-cidr', 'is not a valid CIDR');
+  }
+
+  #hasSpoiltExceptions(fields: ObjectFields): boolean {
+    const except = fields.value('except');
+    return except !== undefined && !(Array.isArray(except) && except.length === 0);
+  }
+
+  /** Lists of a rule of Cilium's, such as `fromCIDR` and `fromCIDRSet`. */
+  ciliumRule(rule: ObjectFields, direction: 'from' | 'to'): void {
+    for (const cidr of prefixes(rule.list(`${direction}CIDR`, MOST_ITEMS)))
+      this.rules.push({ cidr, except: [] });
+    for (const block of list(rule, `${direction}CIDRSet`)) this.block(block);
+  }
+}
+
+const DIRECTIONS = [
+  ['ingress', 'from'],
+  ['egress', 'to'],
+] as const;
+
+/** The CIDRs of a `networking.k8s.io/v1` `NetworkPolicy`. */
+export function readNetworkPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | undefined {
+  const id = readID(fields);
+  const spec = fields.map('spec');
+  const collected = new Collected();
+  for (const [rules, peers] of DIRECTIONS) {
+    for (const peer of list(spec, rules).flatMap((rule) => list(rule, peers))) {
+      const block = peer.object('ipBlock');
+      if (block !== undefined) collected.block(block);
+    }
+  }
+  return id && policy(`${id.namespace}/${id.name}`, collected);
+}
+
+/** The CIDRs of a `cilium.io/v2` `CiliumNetworkPolicy` or `CiliumClusterwideNetworkPolicy`. */
+export function readCiliumPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | undefined {
+  const isNamespaced = fields.map('metadata').value('namespace') !== undefined;
+  const name = readClusterScopedName(fields);
+  const id = isNamespaced ? readID(fields) : undefined;
+  if (name === undefined || (isNamespaced && id === undefined)) return undefined;
+  const collected = new Collected();
+  const spec = fields.object('spec');
+  for (const rules of [...(spec === undefined ? [] : [spec]), ...list(fields, 'specs')]) {
+    for (const [side, direction] of DIRECTIONS) {
+      for (const rule of [...list(rules, side), ...list(rules, `${side}Deny`)])
+        collected.ciliumRule(rule, direction);
+    }
+  }
+  return policy(id === undefined ? name : `${id.namespace}/${id.name}`, collected);
+}
+
+function policy(id: string, { rules, groups }: Collected): PolicyCIDRs {
+  return { id, rules, groups };
+}
+
+/** The CIDRs of a `cilium.io/v2alpha1` `CiliumCIDRGroup`. */
+export interface CIDRGroupSays {
+  readonly name: string;
+  readonly cidrs: readonly Prefix[];
+}
+
+/** What a CIDR group says. */
+export function readCIDRGroup(fields: ObjectFields): CIDRGroupSays | undefined {
+  const name = readClusterScopedName(fields);
+  return name === undefined
+    ? undefined
+    : { name, cidrs: prefixes(fields.map('spec').list('externalCIDRs', MOST_ITEMS)) };
+}

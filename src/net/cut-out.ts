@@ -1,0 +1,24 @@
+import { wordMask } from './address-words.ts';
+import { Prefix } from './prefix.ts';
+
+/** The upper half of a prefix that is not a single address: its next bit is 1. */
+function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
+  const words = [w0, w1, w2, w3];
+  const bit = length % 32;
+  const at = (length - bit) / 32;
+  words[at] = (words[at] ?? 0) | (wordMask(bit + 1) & ~wordMask(bit));
+  const [a = 0, b = 0, c = 0, d = 0] = words;
+  return new Prefix({ family, w0: a, w1: b, w2: c, w3: d }, length + 1);
+}
+
+/**
+ * What is left of a prefix without others: the least set of prefixes, by address. Empty where they cover all of it; what
+ * lies outside of it does not matter. Cost: for each of the others as many steps, and prefixes, as it is longer.
+ */
+export function cutOut(prefix: Prefix, others: readonly Prefix[]): readonly Prefix[] {
+  if (others.some((other) => other.contains(prefix))) return [];
+  const within = others.filter((other) => prefix.contains(other));
+  if (within.length === 0) return [prefix];
+  const lower = new Prefix(prefix, prefix.length + 1);
+  return [...cutOut(lower, within), ...cutOut(upperHalf(prefix), within)];
+}

@@ -1,0 +1,258 @@
+import { describe, expect, it } from 'vitest';
+import type { IPCacheChange } from '../../../src/ipcache/types.ts';
+import { FeedWorld } from './support/feed-world.ts';
+import { ciliumEndpoint, ciliumEndpointSlice, pod, sliced } from './support/objects.ts';
+
+const BY_SLICES = { endpoints: 'ciliumendpointslices' } as const;
+const IP = '10.1.0.10';
+
+function kinds(world: FeedWorld): string[] {
+  const seen: string[] = [];
+  const onChanges = (changes: readonly IPCacheChange[]): void => {
+    for (const { kind, prefix, new: now } of changes)
+      seen.push(`${kind} ${prefix} ${now?.k8s?.podName ?? ''}`);
+  };
+  world.ipcache.subscribe({ onChanges });
+  seen.length = 0;
+  return seen;
+}
+
+describe('CiliumEndpoints', () => {
+  it('claim each of their addresses, with identity, host, key and pod (K 31)', async () => {
+    const world = await new FeedWorld().started();
+    const ports = [
+      { name: 'http', port: 8080, protocol: 'TCP' },
+      { name: 'odd', port: 1, protocol: 'XTP' },
+    ];
+    const ips = [IP, 'fd00::10'];
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('web', { ips, key: 3, ports }));
+    expect(world.at(IP)).toBe('1001 shop/web 192.0.2.1 3 custom-resource');
+    expect(world.at('fd00::10')).toBe('1001 shop/web 192.0.2.1 3 custom-resource');
+    expect([...(world.ipcache.get(IP)?.k8s?.namedPorts?.keys() ?? [])]).toEqual(['http']);
+    expect(world.rejected.map(({ field }) => field)).toEqual(['status.named-ports[1].protocol']);
+  });
+
+  it('without identity are unmanaged, and without key have none (K 31)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('web', { identity: 0 }));
+    expect(world.at(IP)).toBe('3 shop/web 192.0.2.1 0 custom-resource');
+  });
+
+  it('without networking, node or IP claim nothing, and lose what they claimed (K 30)', async () => {
+    const world = await new FeedWorld().started();
+    const lessThan = ciliumEndpoint('web');
+    for (const less of [{ node: '' }, { ips: [] }]) {
+      world.cluster.put('ciliumendpoints', lessThan);
+      expect(world.at(IP)).toBeDefined();
+      world.cluster.put('ciliumendpoints', ciliumEndpoint('web', less));
+      expect(world.at(IP)).toBeUndefined();
+    }
+    world.cluster.put('ciliumendpoints', { ...lessThan, status: {} });
+    expect(world.at(IP)).toBeUndefined();
+  });
+
+  it('of the own node count as well: own endpoints come back this way (K 33)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('own', { node: '192.0.2.1' }));
+    expect(world.at(IP)).toContain('shop/own');
+  });
+
+  it('with a spoilt identity or key claim nothing: another number would decide about traffic', async () => {
+    const world = await new FeedWorld().started();
+    const spoilt = (status: object): void =>
+      world.cluster.put('ciliumendpoints', {
+        ...ciliumEndpoint('web'),
+        status: { ...(ciliumEndpoint('web')['status'] as object), ...status },
+      });
+    spoilt({ identity: { id: '1001' } });
+    expect(world.at(IP)).toBeUndefined();
+    spoilt({ encryption: { key: 256 } });
+    expect(world.at(IP)).toBeUndefined();
+    spoilt({});
+    expect(world.at(IP)).toBeDefined();
+    expect(world.rejected.map(({ field }) => field)).toEqual(['status.identity.id', 'status.encryption.key']);
+  });
+
+  it('that were deleted while nobody looked are gone after the next list (K 10)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
+    world.cluster.disconnect('ciliumendpoints');
+    world.cluster.delete('ciliumendpoints', 'web', 'shop');
+    expect(world.at(IP)).toBeDefined(); // a broken watch deletes nothing
+    world.cluster.list('ciliumendpoints');
+    expect(world.at(IP)).toBeUndefined();
+  });
+});
+
+describe('an address that several pods list', () => {
+  it('is of the one that is not being deleted, then of the youngest, then of the greatest name (K 23)', async () => {
+    const world = await new FeedWorld().started();
+    const says = (name: string, said: Parameters<typeof pod>[1]): string | undefined => {
+      world.cluster.put('pods', pod(name, said));
+      return world.at(IP)?.split(' ')[1];
+    };
+    expect(says('b', { createdAt: 5 })).toBe('shop/b');
+    expect(says('a', { createdAt: 5 })).toBe('shop/b');
+    expect(says('c', { createdAt: 1 })).toBe('shop/b');
+    expect(says('d', { createdAt: 9 })).toBe('shop/d');
+    expect(says('d', { createdAt: 9, deleting: true })).toBe('shop/b');
+  });
+
+  it('is written of the next when that one goes (K 23)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('pods', pod('old', { createdAt: 1 }));
+    world.cluster.put('pods', pod('new', { createdAt: 2 }));
+    world.cluster.delete('pods', 'new', 'shop');
+    expect(world.at(IP)).toContain('shop/old');
+    world.cluster.delete('pods', 'old', 'shop');
+    expect(world.at(IP)).toBeUndefined();
+    expect(world.feed.status().contested).toBe(0);
+  });
+
+  it('stays with its new pod when the finished one is deleted late (K 20, 22)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('pods', pod('old', { createdAt: 1 }));
+    world.cluster.put('pods', pod('new', { createdAt: 2 }));
+    world.cluster.put('pods', pod('old', { createdAt: 1, phase: 'Succeeded' }));
+    world.cluster.delete('pods', 'old', 'shop');
+    expect(world.at(IP)).toContain('shop/new');
+  });
+
+  it('is, with its CiliumEndpoint, not of the pod that Kubernetes alone names (K 24)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('pods', pod('web'));
+    expect(world.at(IP)).toBe('3 shop/web 192.0.2.1 0 k8s');
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
+    expect(world.at(IP)).toBe('1001 shop/web 192.0.2.1 0 custom-resource');
+    world.cluster.delete('ciliumendpoints', 'web', 'shop');
+    expect(world.at(IP)).toBe('3 shop/web 192.0.2.1 0 k8s');
+  });
+});
+
+describe('Pods', () => {
+  it('claim as unmanaged, with the key of the own node and the ports of their containers (K 18, 19)', async () => {
+    const world = await new FeedWorld({ encryptKey: 4 }).started();
+    const ports = [
+      { name: 'http', containerPort: 80 },
+      { containerPort: 81 },
+      { name: 'http', containerPort: 8080, protocol: 'UDP' },
+      { name: 'zero', containerPort: 0 },
+      { name: 'odd', containerPort: 5, protocol: 'XTP' },
+    ];
+    world.cluster.put('pods', pod('web', { ports, ips: [IP, IP, 'fd00::10', ''] }));
+    expect(world.at(IP)).toBe('3 shop/web 192.0.2.1 4 k8s');
+    expect([...(world.ipcache.get(IP)?.k8s?.namedPorts ?? [])]).toEqual([
+      ['http', { name: 'http', port: 8080, protocol: 17 }],
+    ]);
+  });
+
+  it.each<[string, Parameters<typeof pod>[1]]>([
+    ['on the network of the host', { hostNetwork: true }],
+    ['that have succeeded', { phase: 'Succeeded' }],
+    ['that have failed', { phase: 'Failed' }],
+    ['without address', { ips: [] }],
+    ['without host IP', { hostIP: '' }],
+  ])('%s claim nothing, and lose what they claimed (K 17, 18)', async (_, said) => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('pods', pod('web'));
+    world.cluster.put('pods', pod('web', said));
+    expect(world.at(IP)).toBeUndefined();
+  });
+
+  it('that terminate keep their addresses until they are gone (K 17)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('pods', pod('web', { deleting: true }));
+    expect(world.at(IP)).toContain('shop/web');
+  });
+
+  it('of which host IP and pod IP come in one event are there at once (K 21)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('pods', { ...pod('web'), status: { phase: 'Pending' } });
+    world.cluster.put('pods', pod('web'));
+    expect(world.at(IP)).toContain('192.0.2.1');
+    world.cluster.put('pods', pod('web', { hostIP: '192.0.2.9' }));
+    expect(world.at(IP)).toContain('192.0.2.9');
+  });
+
+  it('of the own node alone are asked for where there are CiliumEndpoints (K 12)', async () => {
+    const world = await new FeedWorld().started();
+    expect(world.cluster.following).toContain('pods spec.nodeName=n1');
+  });
+
+  it('of all nodes are asked for without that CRD, until its endpoints are listed (K 12)', async () => {
+    const world = new FeedWorld();
+    world.cluster.missing.add('ciliumendpoints');
+    await world.started();
+    expect(world.cluster.following).toContain('pods');
+    world.cluster.put('pods', pod('far', { nodeName: 'n2' }));
+    expect(world.at(IP)).toContain('shop/far');
+    world.cluster.missing.delete('ciliumendpoints');
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('far', { node: '192.0.2.2' }));
+    const seen = kinds(world);
+    world.cluster.list('ciliumendpoints');
+    expect(world.cluster.following).toContain('pods spec.nodeName=n1');
+    world.cluster.settle();
+    expect(world.ipcache.explain(IP)?.claims.map(({ source }) => source)).toEqual(['custom-resource']);
+    expect(seen.filter((change) => change.startsWith('delete'))).toEqual([]);
+  });
+});
+
+describe('CiliumEndpointSlices', () => {
+  it('claim what a CiliumEndpoint would (K 35)', async () => {
+    const world = await new FeedWorld(BY_SLICES).started();
+    world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', [sliced('web', { key: 2 })]));
+    expect(world.at(IP)).toBe('1001 shop/web 192.0.2.1 2 custom-resource');
+    world.cluster.delete('ciliumendpointslices', 's1');
+    expect(world.at(IP)).toBeUndefined();
+  });
+
+  it('an endpoint that moves between them is never gone (K 35)', async () => {
+    const world = await new FeedWorld(BY_SLICES).started();
+    world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', [sliced('web')]));
+    const seen = kinds(world);
+    world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s2', [sliced('web')]));
+    world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', []));
+    expect(world.at(IP)).toContain('shop/web');
+    expect(seen).toEqual([]);
+  });
+
+  it('an address that one endpoint of a slice hands to another is never free (K 35)', async () => {
+    const world = await new FeedWorld(BY_SLICES).started();
+    world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', [sliced('a')]));
+    const seen = kinds(world);
+    world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', [sliced('b')]));
+    expect(seen).toEqual([`upsert ${IP}/32 b`]);
+  });
+
+  it('the one in which an endpoint has appeared or changed last counts; when it goes, the next (K 35)', async () => {
+    const world = await new FeedWorld(BY_SLICES).started();
+    const put = (slice: string, identity: number): void =>
+      world.cluster.put('ciliumendpointslices', ciliumEndpointSlice(slice, [sliced('web', { identity })]));
+    put('s2', 2000);
+    put('s1', 1000);
+    expect(world.at(IP)).toContain('1000 ');
+    put('s2', 2000); // says the same again
+    expect(world.at(IP)).toContain('1000 ');
+    put('s2', 2001);
+    expect(world.at(IP)).toContain('2001 ');
+    world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s2', []));
+    expect(world.at(IP)).toContain('1000 ');
+    put('s2', 2002);
+    world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', []));
+    expect(world.at(IP)).toContain('2002 ');
+  });
+
+  it('of one list, the slice that was created last counts, then the greater name (K 35)', async () => {
+    const world = new FeedWorld(BY_SLICES);
+    const put = (slice: string, identity: number, createdAt: number): void =>
+      world.cluster.put(
+        'ciliumendpointslices',
+        ciliumEndpointSlice(slice, [sliced('web', { identity })], { createdAt }),
+      );
+    put('s3', 3, 5);
+    put('s2', 2, 5);
+    put('s9', 9, 1);
+    await world.started();
+    expect(world.at(IP)).toContain('3 shop/web');
+  });
+});

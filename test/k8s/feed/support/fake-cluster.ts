@@ -1,0 +1,212 @@
+import type {
+  FollowedResource,
+  FollowOptions,
+  KubernetesObject,
+  ResourceEvent,
+  ResourceKind,
+  ResourceSink,
+  ResourceSource,
+  ResourceState,
+} from '../../../../src/k8s/resource.ts';
+
+/** An object as a test says it: what the API server adds is added. */
+export interface SaidObject {
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly [field: string]: unknown;
+  };
+  readonly [field: string]: unknown;
+}
+
+function keyOf({ metadata: { namespace = '', name } }: KubernetesObject): string {
+  return `${namespace}/${name}`;
+}
+
+function selects({ fieldSelector }: ResourceKind, object: KubernetesObject): boolean {
+  const [field, value] = fieldSelector?.split('=') ?? [];
+  if (field === undefined) return true;
+  if (field === 'metadata.name') return object.metadata.name === value;
+  const { spec } = object;
+  return typeof spec === 'object' && spec !== null && 'nodeName' in spec && spec.nodeName === value;
+}
+
+/** One reflector: knows what it has handed out, and hands out what differs. */
+class FakeFollower implements FollowedResource {
+  readonly kind: ResourceKind;
+  readonly stopped: Promise<void> = Promise.resolve();
+  readonly #sink: ResourceSink;
+  readonly #options: FollowOptions;
+  readonly #known = new Map<string, KubernetesObject>();
+  #listed = false;
+  #connected = false;
+  #state: ResourceState = 'listing';
+
+  constructor(kind: ResourceKind, sink: ResourceSink, options: FollowOptions) {
+    this.kind = kind;
+    this.#sink = sink;
+    this.#options = options;
+  }
+
+  get alive(): boolean {
+    return this.#options.signal?.aborted !== true;
+  }
+
+  get listed(): boolean {
+    return this.#listed;
+  }
+
+  say(state: ResourceState): void {
+    this.#state = state;
+    if (this.alive) this.#options.onState?.(state);
+  }
+
+  disconnect(): void {
+    this.#connected = false;
+  }
+
+  /** Hands over the difference to all objects there are, as a list does. */
+  list(objects: Iterable<KubernetesObject>): void {
+    if (!this.alive) return;
+    const events: ResourceEvent[] = [];
+    const selected = new Map(
+      [...objects].filter((object) => selects(this.kind, object)).map((object) => [keyOf(object), object]),
+    );
+    for (const [key, object] of this.#known) if (!selected.has(key)) events.push({ type: 'delete', object });
+    for (const [key, object] of selected) {
+      const known = this.#known.get(key);
+      if (known !== undefined && known.metadata.uid !== object.metadata.uid)
+        events.push({ type: 'delete', object: known });
+      if (known !== object) events.push({ type: 'put', object });
+    }
+    this.#connected = true;
+    this.#hand(events);
+    if (this.#listed || !this.alive) return;
+    this.#listed = true;
+    this.say('watching');
+    if (this.alive) this.#sink.onListed();
+  }
+
+  watch(type: 'put' | 'delete', object: KubernetesObject): void {
+    if (!this.alive || !this.#connected) return;
+    const known = this.#known.get(keyOf(object));
+    if (type === 'put' && selects(this.kind, object)) {
+      if (known !== undefined && known.metadata.uid !== object.metadata.uid)
+        this.#hand([
+          { type: 'delete', object: known },
+          { type, object },
+        ]);
+      else this.#hand([{ type, object }]);
+    } else if (known !== undefined) this.#hand([{ type: 'delete', object: known }]);
+  }
+
+  #hand(events: readonly ResourceEvent[]): void {
+    for (const { type, object } of events) {
+      if (type === 'put') this.#known.set(keyOf(object), object);
+      else this.#known.delete(keyOf(object));
+    }
+    const { trim = (object) => object } = this.#options;
+    const trimmed = events.map(({ type, object }) => ({ type, object: trim(object) }));
+    if (events.length > 0) this.#sink.apply(trimmed);
+  }
+
+  status(): ReturnType<FollowedResource['status']> {
+    return {
+      resource: this.kind.plural,
+      labelSelector: this.kind.labelSelector,
+      fieldSelector: this.kind.fieldSelector,
+      state: this.#state,
+      listed: this.#listed,
+      objects: this.#known.size,
+      ...{ events: 0, lastEventAt: undefined, refused: 0, bookmarks: 0, lists: 0, watches: 0 },
+      ...{ lagMs: undefined, failures: 0, lastFailure: undefined },
+    };
+  }
+
+  waitForListed(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+/** The objects of a cluster, and reflectors that a test moves: nothing is handed over unless it says so. */
+export class FakeCluster implements ResourceSource {
+  readonly #objects = new Map<string, Map<string, KubernetesObject>>();
+  readonly followers: FakeFollower[] = [];
+  /** Plurals, or `plural/version`, that are not served. */
+  readonly missing: Set<string> = new Set<string>();
+  /** Lists are handed over as soon as they are asked for. */
+  immediate: boolean = false;
+  #version = 0;
+
+  follow(kind: ResourceKind, sink: ResourceSink, options: FollowOptions = {}): FollowedResource {
+    const follower = new FakeFollower(kind, sink, options);
+    this.followers.push(follower);
+    if (this.missing.has(kind.plural)) follower.say('missing');
+    else if (this.immediate) follower.list(this.objects(kind.plural));
+    return follower;
+  }
+
+  firstServed(kinds: readonly ResourceKind[]): Promise<ResourceKind | undefined> {
+    const isServed = ({ plural, version }: ResourceKind): boolean =>
+      !this.missing.has(plural) && !this.missing.has(`${plural}/${version}`);
+    return Promise.resolve(kinds.find(isServed));
+  }
+
+  objects(plural: string): readonly KubernetesObject[] {
+    return [...(this.#objects.get(plural)?.values() ?? [])];
+  }
+
+  /** What is being followed now, as one line each: plural and selector. */
+  get following(): readonly string[] {
+    return this.#alive().map(({ kind }) => [kind.plural, kind.fieldSelector].filter(Boolean).join(' '));
+  }
+
+  put(plural: string, said: SaidObject): void {
+    const objects = this.#objects.get(plural) ?? new Map<string, KubernetesObject>();
+    this.#objects.set(plural, objects);
+    const metadata = { uid: `uid-of-${said.metadata.name}`, ...said.metadata };
+    const object = { ...said, metadata: { ...metadata, resourceVersion: String(++this.#version) } };
+    objects.set(keyOf(object), object);
+    for (const follower of this.#alive(plural)) follower.watch('put', object);
+  }
+
+  delete(plural: string, name: string, namespace = ''): void {
+    const objects = this.#objects.get(plural);
+    const object = objects?.get(`${namespace}/${name}`);
+    if (object === undefined) return;
+    objects?.delete(keyOf(object));
+    for (const follower of this.#alive(plural)) follower.watch('delete', object);
+  }
+
+  /** Hands over lists: of one plural, or of all. */
+  list(plural?: string): void {
+    for (const follower of this.#alive(plural)) this.#list(follower);
+  }
+
+  #list(follower: FakeFollower): void {
+    if (this.missing.has(follower.kind.plural)) follower.say('missing');
+    else follower.list(this.objects(follower.kind.plural));
+  }
+
+  /** Until the next list its followers see nothing. */
+  disconnect(plural: string): void {
+    for (const follower of this.#alive(plural)) follower.disconnect();
+  }
+
+  /** Lists until there is nobody left who has not been given one: lists make others be followed. */
+  settle(): void {
+    this.list();
+    for (let left = this.#unlisted(); left.length > 0; left = this.#unlisted())
+      for (const one of left) this.#list(one);
+  }
+
+  #unlisted(): readonly FakeFollower[] {
+    return this.#alive().filter(({ listed, kind }) => !listed && !this.missing.has(kind.plural));
+  }
+
+  #alive(plural?: string): readonly FakeFollower[] {
+    return this.followers.filter(
+      ({ alive, kind }) => alive && (plural === undefined || kind.plural === plural),
+    );
+  }
+}
