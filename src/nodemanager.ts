@@ -8,7 +8,7 @@ export type {
   List as ImmutableList,
   Map as ImmutableMap,
   ValueObject as ImmutableValue,
-} from 'immutable';
+} from '#immutable';
 export * from './ipcache.ts';
 export type { ClusterNode, NodeAddress, NodeName } from './net/cluster-node.ts';
 export type { NodeConfiguration } from './nodemanager/address-claims.ts';

@@ -1,4 +1,4 @@
-import { hash, Map as ImmutableMap, List, type ValueObject } from 'immutable';
+import { hash, Map as ImmutableMap, List, type ValueObject } from '#immutable';
 import type { Source } from '../identity/source.ts';
 import type { NodeAddress } from '../net/cluster-node.ts';
 import { type NodeFields, nodeFullName, type PlainNode, plainNode, sameNode } from './node-spec.ts';

@@ -1,4 +1,4 @@
-import { Map as ImmutableMap, isMap } from 'immutable';
+import { Map as ImmutableMap, isMap } from '#immutable';
 import { assert } from '../base/assert.ts';
 import { isOnSide, type PreferredSide } from './affinity.ts';
 import { type Backend, type Backends, equalBackends, NO_BACKENDS, type OfferedBackends } from './backend.ts';
@@ -82,6 +82,11 @@ function finished<T>(
   return draft.wasAltered() ? draft.asImmutable() : original;
 }
 
+/** None are one object, also where they came from another copy of `immutable`: states are compared by identity. */
+function withoutEmpty(backends: Backends): Backends {
+  return backends.size === 0 ? NO_BACKENDS : backends;
+}
+
 /** The winners of the preferred side, being changed. */
 class SideDraft {
   readonly #original: PreferredSide;
@@ -105,7 +110,7 @@ class SideDraft {
   }
 
   finish(): PreferredSide {
-    const backends = finished(this.#backends, this.#original.backends);
+    const backends = withoutEmpty(finished(this.#backends, this.#original.backends));
     return { remote: this.#original.remote, backends, active: this.#active };
   }
 }
@@ -155,7 +160,7 @@ class Correlator {
 
   finish(): Correlation {
     return {
-      backends: finished(this.#backends, this.#current.backends),
+      backends: withoutEmpty(finished(this.#backends, this.#current.backends)),
       contested: finished(this.#contested, this.#current.contested),
       preferred: this.#side?.finish(),
     };
@@ -204,7 +209,7 @@ export function applyOriginChange(
   // The only origin that offers anything: what it offers is the whole service.
   const alone = current.backends === before && current.contested.size === 0;
   if (alone && current.preferred === undefined && isImmutable(after)) {
-    return { backends: after, contested: current.contested, preferred: undefined };
+    return { backends: withoutEmpty(after), contested: current.contested, preferred: undefined };
   }
   const correlator = new Correlator(current, change, findHolder);
   everyDifference(before, after, (old, next) => {

@@ -99,13 +99,13 @@ describe('the packed package, installed in another project', () => {
 
   it.each([
     ['ipcache', []],
-    ['servicecache', ['immutable']],
-    ['nodemanager', ['immutable']],
+    ['servicecache', ['#immutable']],
+    ['nodemanager', ['#immutable']],
     ['formats', ['node:buffer']],
   ])('loads for %s little, quickly, and of others only %j', (entry, others) => {
     const loaded = loadedBy(join(project.installed, `dist/${entry}.js`));
     expect([...loaded].filter((name) => !name.startsWith('/'))).toEqual(others);
-    // 35 to 60 ms on a slow core that has nothing else to do; in tests it has.
+    // 30 to 50 ms on a slow core that has nothing else to do; in tests it has.
     const times = Array.from({ length: 5 }, () => importMs(`datapath-cache/${entry}`)).sort((a, b) => a - b);
     expect(times[0]).toBeLessThan(250);
   });
@@ -197,6 +197,6 @@ describe('the packed package, installed in another project', () => {
   it('says where it comes from', () => {
     const manifest = JSON.parse(readFileSync(join(project.installed, 'package.json'), 'utf8'));
     expect(manifest.repository.url).toContain('github.com/datapath-cache/datapath-cache');
-    expect(manifest.dependencies.immutable).toMatch(/^\^5/);
+    expect(manifest.dependencies.immutable).toBe('>=5.0.0 <5.3.0');
   });
 });
