@@ -31,8 +31,7 @@ import {
   type NodeSubscribeOptions,
   type NodeWithdrawal,
 } from './node-manager-options.ts';
-import type { NodeSpec } from './node-spec.ts';
-import { sameNode } from './node-spec.ts';
+import { type NodeSpec, type PlainNode, sameNode } from './node-spec.ts';
 import {
   countNodes,
   explainNode,
@@ -129,8 +128,14 @@ export class NodeManager {
    * about 1 µs.
    */
   checkpoint(): NodeCheckpoint {
-    const nodes = Array.from(this.nodes()).filter((node) => node.source !== 'local' && !this.#isLocal(node));
-    return { version: 1, nodes: nodes.map((node) => node.toJSON()) };
+    return { version: 1, nodes: [...this.restorable()] };
+  }
+
+  /** The nodes of a {@link NodeManager.checkpoint}, one by one, for a reader that takes its time: nodes may change meanwhile. */
+  *restorable(): Generator<PlainNode, void, void> {
+    for (const node of this.nodes()) {
+      if (node.source !== 'local' && !this.#isLocal(node)) yield node.toJSON();
+    }
   }
 
   /**

@@ -12,21 +12,46 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   ipcache: ['base', 'net', 'identity'],
   servicecache: ['base', 'net', 'identity'],
   nodemanager: ['base', 'net', 'identity', 'ipcache'],
+  metadata: ['base', 'net', 'identity', 'ipcache'],
+  restore: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'metadata'],
   datapath: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager'],
   kvstore: ['base', 'net', 'identity'],
   clustermesh: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'kvstore'],
-  k8s: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager'],
-  operator: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'kvstore', 'k8s'],
+  k8s: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'metadata'],
+  operator: [
+    ...['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'metadata'],
+    ...['kvstore', 'k8s'],
+  ],
   agent: [
-    ...['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'datapath'],
+    ...[
+      'base',
+      'net',
+      'identity',
+      'ipcache',
+      'servicecache',
+      'nodemanager',
+      'metadata',
+      'restore',
+      'datapath',
+    ],
     ...['kvstore', 'clustermesh', 'k8s', 'operator'],
   ],
   cli: [
-    ...['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'datapath'],
+    ...[
+      'base',
+      'net',
+      'identity',
+      'ipcache',
+      'servicecache',
+      'nodemanager',
+      'metadata',
+      'restore',
+      'datapath',
+    ],
     ...['kvstore', 'clustermesh', 'k8s', 'operator', 'agent'],
   ],
 };
-const ENGINES = ['net', 'identity', 'ipcache', 'servicecache', 'nodemanager'];
+const ENGINES = ['net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'metadata'];
 const NAMES = Object.keys(ROOMS);
 const REPO = new URL('../..', import.meta.url).pathname;
 const BIOME = join(REPO, 'node_modules/.bin/biome');

@@ -1,0 +1,70 @@
+import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { StateFile, StateFolder, StateSink } from '../restore/state-folder.ts';
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+}
+
+async function readFrom(handle: FileHandle, into: Uint8Array, position: number): Promise<number> {
+  let length = 0;
+  while (length < into.length) {
+    const { bytesRead } = await handle.read(into, length, into.length - length, position + length);
+    if (bytesRead === 0) break;
+    length += bytesRead;
+  }
+  return length;
+}
+
+async function writeTo(handle: FileHandle, bytes: Uint8Array): Promise<void> {
+  let from = 0;
+  while (from < bytes.length) from += (await handle.write(bytes, from)).bytesWritten;
+}
+
+/** A folder of the file system as a {@link StateFolder}. Files are readable for their owner alone: they name every pod. */
+export class StateFiles implements StateFolder {
+  readonly #path: string;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async open(name: string): Promise<StateFile | undefined> {
+    try {
+      const handle = await open(join(this.#path, name), 'r');
+      const { size } = await handle.stat();
+      return {
+        size,
+        read: (into, position) => readFrom(handle, into, position),
+        close: () => handle.close(),
+      };
+    } catch (error) {
+      if (isMissing(error)) return undefined;
+      throw error;
+    }
+  }
+
+  async create(name: string): Promise<StateSink> {
+    await mkdir(this.#path, { recursive: true, mode: 0o700 });
+    const handle = await open(join(this.#path, name), 'w', 0o600);
+    return {
+      write: (bytes) => writeTo(handle, bytes),
+      sync: () => handle.sync(),
+      close: () => handle.close(),
+    };
+  }
+
+  async rename(from: string, to: string): Promise<void> {
+    await rename(join(this.#path, from), join(this.#path, to));
+    const folder = await open(this.#path, 'r');
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
+  }
+
+  remove(name: string): Promise<void> {
+    return rm(join(this.#path, name), { force: true });
+  }
+}

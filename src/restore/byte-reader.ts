@@ -1,0 +1,75 @@
+import { FIRST_NUMBER, KNOWN_TEXTS, NEXT_NUMBER, UNNUMBERED } from './byte-writer.ts';
+
+/** What was read is not what a checkpoint is made of. */
+export class CorruptError extends Error {}
+
+/** Texts that a `ByteWriter` has numbered, over all sections of a file. */
+export type TextNumbers = string[];
+
+/** Reads what a `ByteWriter` has written. Throws {@link CorruptError} where the bytes are no such thing. */
+export class ByteReader {
+  readonly #bytes: Buffer;
+  readonly #texts: TextNumbers;
+  #at = 0;
+
+  /** Reads in `bytes`, which must not change meanwhile; numbered texts are taken from and added to `texts`. */
+  constructor(bytes: Buffer, texts: TextNumbers) {
+    this.#bytes = bytes;
+    this.#texts = texts;
+  }
+
+  get atEnd(): boolean {
+    return this.#at === this.#bytes.length;
+  }
+
+  byte(): number {
+    return this.#bytes[this.#take(1)] ?? 0;
+  }
+
+  word(): number {
+    return this.#bytes.readInt32BE(this.#take(4));
+  }
+
+  number(): number {
+    let value = 0;
+    for (let shift = 0; shift < 35; shift += 7) {
+      const byte = this.byte();
+      value += (byte & 0x7f) * 2 ** shift;
+      if (byte < 0x80) return checked(value, value < 2 ** 32);
+    }
+    throw new CorruptError('a number does not end');
+  }
+
+  text(): string {
+    const length = this.number();
+    const from = this.#take(length);
+    return this.#bytes.toString('utf8', from, from + length);
+  }
+
+  knownText(): string {
+    const number = this.number();
+    if (number === UNNUMBERED) return this.text();
+    if (number === NEXT_NUMBER) {
+      const text = this.text();
+      checked(text, this.#texts.length < KNOWN_TEXTS);
+      this.#texts.push(text);
+      return text;
+    }
+    const text = this.#texts[number - FIRST_NUMBER];
+    if (text === undefined) throw new CorruptError(`there is no text ${number}`);
+    return text;
+  }
+
+  /** Where the next `length` bytes begin. */
+  #take(length: number): number {
+    const from = this.#at;
+    if (from + length > this.#bytes.length) throw new CorruptError('a section ends within a value');
+    this.#at = from + length;
+    return from;
+  }
+}
+
+function checked<T>(value: T, isValid: boolean): T {
+  if (!isValid) throw new CorruptError('a number is out of range');
+  return value;
+}

@@ -1,0 +1,86 @@
+/** Most texts of a {@link ByteWriter} that are written once and then named by a number. A bound for writer and reader. */
+export const KNOWN_TEXTS = 65_536;
+
+/** A text that is not numbered follows. */
+export const UNNUMBERED = 0;
+/** A text follows that gets the next number. */
+export const NEXT_NUMBER = 1;
+/** Numbers of texts begin here. */
+export const FIRST_NUMBER = 2;
+
+const FIRST_SIZE = 32 * 1024;
+
+/** Puts bytes together in one buffer, which grows as needed and is used again after `clear`. */
+export class ByteWriter {
+  #buffer = Buffer.allocUnsafe(FIRST_SIZE);
+  #at = 0;
+  readonly #numbers = new Map<string, number>();
+
+  get length(): number {
+    return this.#at;
+  }
+
+  /** What was written since the last `clear`; it holds until the next write. */
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.#at);
+  }
+
+  clear(): void {
+    this.#at = 0;
+  }
+
+  byte(value: number): void {
+    this.#room(1);
+    this.#buffer[this.#at++] = value;
+  }
+
+  /** 32 bits, big-endian. */
+  word(value: number): void {
+    this.#room(4);
+    this.#at = this.#buffer.writeInt32BE(value | 0, this.#at);
+  }
+
+  /** Overwrites 32 bits that were written at `at`. */
+  patchWord(at: number, value: number): void {
+    this.#buffer.writeInt32BE(value | 0, at);
+  }
+
+  /** A whole number from 0 to 2³²−1, in groups of 7 bits, the lowest first; the last one has its top bit clear. */
+  number(value: number): void {
+    this.#room(5);
+    let rest = value >>> 0;
+    while (rest > 0x7f) {
+      this.#buffer[this.#at++] = (rest & 0x7f) | 0x80;
+      rest >>>= 7;
+    }
+    this.#buffer[this.#at++] = rest;
+  }
+
+  /** A text of its own: its length in bytes, then UTF-8. A lone surrogate becomes U+FFFD. */
+  text(value: string): void {
+    const length = Buffer.byteLength(value);
+    this.number(length);
+    this.#room(length);
+    this.#at += this.#buffer.write(value, this.#at, length, 'utf8');
+  }
+
+  /** A text that comes often: written in full once, by number from then on, over `clear`. */
+  knownText(value: string): void {
+    const number = this.#numbers.get(value);
+    if (number !== undefined) {
+      this.number(number);
+      return;
+    }
+    const isNumbered = this.#numbers.size < KNOWN_TEXTS;
+    if (isNumbered) this.#numbers.set(value, FIRST_NUMBER + this.#numbers.size);
+    this.number(isNumbered ? NEXT_NUMBER : UNNUMBERED);
+    this.text(value);
+  }
+
+  #room(bytes: number): void {
+    if (this.#at + bytes <= this.#buffer.length) return;
+    const larger = Buffer.allocUnsafe(Math.max(2 * this.#buffer.length, this.#at + bytes));
+    this.#buffer.copy(larger, 0, 0, this.#at);
+    this.#buffer = larger;
+  }
+}

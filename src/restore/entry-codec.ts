@@ -1,0 +1,115 @@
+import { isNumericIdentity } from '../identity/numeric-identity.ts';
+import { isSource, type Source } from '../identity/source.ts';
+import type { K8sMetadata, KeyedEntry, NamedPorts } from '../ipcache/types.ts';
+import { addressBits } from '../net/address-words.ts';
+import type { PortProtocol } from '../net/port.ts';
+import { formatKey, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { type ByteReader, CorruptError } from './byte-reader.ts';
+import type { ByteWriter } from './byte-writer.ts';
+
+/** An entry of the IPCache as a checkpoint has it: the effective claim of a key. */
+export type CheckpointEntry = Omit<KeyedEntry, 'shadowed'>;
+
+// Flags of an entry: which of its parts follow.
+const IS_CIDR = 1;
+const IS_IPV6 = 2;
+const HAS_HOST = 4;
+const HAS_KEY = 8;
+const HAS_POD = 16;
+const HAS_PORTS = 32;
+const ALL_FLAGS = 63;
+
+// Neither writer nor reader is called again before it is through with it.
+const key = prefixRegister();
+
+/**
+ * Writes an entry:
+ *
+ *     flags │ length, of a CIDR │ 1 or 4 words of address │ identity │ source │ owner │ host │ key │
+ *           │ namespace │ pod │ count of ports, and for each its name, port, protocol │
+ *
+ * Sources, owners, hosts, namespaces and names of ports come often and are numbered. A usual pod takes some 40 bytes.
+ */
+export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
+  if (!parsePrefix(entry.key, key)) throw new CorruptError(`${entry.key} is no key`);
+  const { hostIP, encryptKey, k8s } = entry;
+  const ports = k8s?.namedPorts;
+  const isSixth = key.family === 6;
+  out.byte(
+    (key.form === 'cidr' ? IS_CIDR : 0) |
+      (isSixth ? IS_IPV6 : 0) |
+      (hostIP === undefined ? 0 : HAS_HOST) |
+      (encryptKey === 0 ? 0 : HAS_KEY) |
+      (k8s === undefined ? 0 : HAS_POD) |
+      (ports === undefined ? 0 : HAS_PORTS),
+  );
+  if (key.form === 'cidr') out.byte(key.length);
+  out.word(key.w0);
+  if (isSixth) for (const word of [key.w1, key.w2, key.w3]) out.word(word);
+  out.number(entry.identity);
+  out.knownText(entry.source);
+  out.knownText(entry.owner);
+  if (hostIP !== undefined) out.knownText(hostIP);
+  if (encryptKey !== 0) out.byte(encryptKey);
+  if (k8s === undefined) return;
+  out.knownText(k8s.namespace);
+  out.text(k8s.podName);
+  if (ports !== undefined) writePorts(out, ports);
+}
+
+function writePorts(out: ByteWriter, ports: NamedPorts): void {
+  out.number(ports.size);
+  for (const [name, { port, protocol }] of ports) {
+    out.knownText(name);
+    out.number(port);
+    out.number(protocol);
+  }
+}
+
+/** Reads an entry. Throws `CorruptError` when it is none. */
+export function readEntry(from: ByteReader): CheckpointEntry {
+  const flags = from.byte();
+  if (flags > ALL_FLAGS) throw new CorruptError(`an entry has flags ${flags}`);
+  key.family = flags & IS_IPV6 ? 6 : 4;
+  key.form = flags & IS_CIDR ? 'cidr' : 'endpoint';
+  key.length = flags & IS_CIDR ? from.byte() : addressBits(key.family);
+  if (key.length > addressBits(key.family)) throw new CorruptError(`a CIDR has length ${key.length}`);
+  key.w0 = from.word();
+  key.w1 = flags & IS_IPV6 ? from.word() : 0;
+  key.w2 = flags & IS_IPV6 ? from.word() : 0;
+  key.w3 = flags & IS_IPV6 ? from.word() : 0;
+  const text = formatKey(key);
+  return {
+    key: text,
+    identity: identityOf(from.number()),
+    source: sourceOf(from.knownText()),
+    owner: from.knownText(),
+    hostIP: flags & HAS_HOST ? from.knownText() : undefined,
+    encryptKey: flags & HAS_KEY ? from.byte() : 0,
+    k8s: flags & HAS_POD ? readPod(from, (flags & HAS_PORTS) !== 0) : undefined,
+  };
+}
+
+function readPod(from: ByteReader, hasPorts: boolean): K8sMetadata {
+  const namespace = from.knownText();
+  const podName = from.text();
+  return hasPorts ? { namespace, podName, namedPorts: readPorts(from) } : { namespace, podName };
+}
+
+function readPorts(from: ByteReader): NamedPorts {
+  const ports = new Map<string, PortProtocol>();
+  for (let count = from.number(); count > 0; count--) {
+    ports.set(from.knownText(), { port: from.number(), protocol: from.number() });
+  }
+  return ports;
+}
+
+function identityOf(value: number): KeyedEntry['identity'] {
+  if (!isNumericIdentity(value)) throw new CorruptError(`${value} is no identity`);
+  return value;
+}
+
+function sourceOf(text: string): Source {
+  if (!isSource(text)) throw new CorruptError(`${text} is no source`);
+  return text;
+}

@@ -1,0 +1,299 @@
+import { assert } from '../base/assert.ts';
+import type { Clock } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
+import { type Rejection, rejection } from '../base/rejection.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
+import type { Labels } from '../identity/labels.ts';
+import type { Claim } from '../ipcache/types.ts';
+import { isObject } from '../net/fields.ts';
+import { ByteReader, CorruptError, type TextNumbers } from './byte-reader.ts';
+import {
+  type CheckpointEngines,
+  type CheckpointHeader,
+  type CheckpointIdentity,
+  readHeader,
+  readIdentity,
+  readRecords,
+} from './checkpoint.ts';
+import {
+  CheckpointError,
+  type CheckpointFault,
+  openCheckpoint,
+  readSections,
+  removeUnfinished,
+  SECTION,
+  type Section,
+  setAside,
+} from './checkpoint-file.ts';
+import { type CheckpointEntry, readEntry } from './entry-codec.ts';
+import { ServicePartReader } from './service-codec.ts';
+import type { StateFile, StateFolder } from './state-folder.ts';
+
+/** Options of {@link Restoration}. */
+export interface RestorationOptions extends CheckpointEngines {
+  readonly folder: StateFolder;
+  /** The own cluster: a checkpoint of another one is not taken. */
+  readonly clusterName: string;
+  readonly clock: Clock;
+  readonly gate: TurnGate;
+  /** A larger file is not read. Default 2 GiB: some 50 million entries. */
+  readonly maxBytes?: number | undefined;
+  /** Receives every record that cannot be used. The rest is taken. */
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+}
+
+/**
+ * What became of the checkpoint at a start. `set-aside`: it is no checkpoint to start from, and has another name now.
+ * `unreadable`: the file system does not give it. In both cases the agent starts as if there were none, and `message` says
+ * why.
+ */
+export type RestoreOutcome =
+  | { readonly kind: 'none' }
+  | {
+      readonly kind: 'restored';
+      readonly entries: number;
+      readonly nodes: number;
+      readonly services: number;
+      readonly identities: number;
+      readonly writtenAt: number;
+    }
+  | { readonly kind: 'set-aside'; readonly fault: CheckpointFault; readonly message: string }
+  | { readonly kind: 'unreadable'; readonly message: string };
+
+const MAX_BYTES: number = 2 ** 31;
+
+/** Nodes that are taken or let go of in one piece: some 10 µs each. */
+const NODES_PER_STEP = 32;
+
+/**
+ * What a checkpoint has said and no source has said again yet: claims of source `restored` in the IPCache (owner: the
+ * remote cluster, none for the own one) and in the node manager, parts of services, labels of identities.
+ *
+ *     read() ─► restored ─► letGo(cluster), once its sources are complete ─► nothing
+ *
+ * It is kept by cluster, and let go of by cluster (AGENT 3): what the own cluster said from whichever source goes when
+ * all of the own cluster's sources are complete, so that nothing is missing between two of them.
+ */
+export class Restoration {
+  readonly #options: RestorationOptions;
+  readonly #reject: (rejection: Rejection) => void;
+  /** Clusters of which something is restored: when it was known. */
+  readonly #knownAt = new Map<string, number>();
+  readonly #identities = new Map<number, CheckpointIdentity>();
+  readonly #nodeNames = new Map<string, string[]>();
+  readonly #leaving = new Map<string, Promise<void>>();
+
+  constructor(options: RestorationOptions) {
+    this.#options = options;
+    this.#reject = options.onReject ?? (() => {});
+  }
+
+  /**
+   * Takes the checkpoint of the folder, if there is one to start from, into the engines. Once, and before any source is
+   * followed. Rejects for a bug only. Works in slices; it ends early when `signal` fires, with what it has taken so far.
+   */
+  async read(signal?: AbortSignal): Promise<RestoreOutcome> {
+    const { folder, maxBytes = MAX_BYTES } = this.#options;
+    try {
+      await removeUnfinished(folder);
+      const opened = await openCheckpoint(folder, maxBytes);
+      if (opened === undefined) return { kind: 'none' };
+      try {
+        return await this.#take(opened.file, this.#checkHeader(opened.header), signal);
+      } finally {
+        await opened.file.close();
+      }
+    } catch (error) {
+      await Promise.all(this.clusters.map((cluster) => this.letGo(cluster)));
+      return error instanceof CheckpointError
+        ? await this.#setAside(error)
+        : { kind: 'unreadable', message: messageOf(error) };
+    }
+  }
+
+  /** Clusters of which something is only restored. */
+  get clusters(): readonly string[] {
+    return [...this.#knownAt.keys()];
+  }
+
+  /** When it was known what is restored of a cluster, as wall time; `undefined` when nothing of it is. */
+  knownAt(cluster: string): number | undefined {
+    return this.#knownAt.get(cluster);
+  }
+
+  /** When each cluster was known of which something is restored. */
+  get ages(): ReadonlyMap<string, number> {
+    return this.#knownAt;
+  }
+
+  /** The labels of an identity that a checkpoint had. */
+  labelsOf(identity: number): Labels | undefined {
+    return this.#identities.get(identity)?.labels;
+  }
+
+  /** Identities that are restored. Identities may be let go of meanwhile. */
+  identities(): Iterable<CheckpointIdentity> {
+    return this.#identities.values();
+  }
+
+  /**
+   * The sources of a cluster are complete: what is left of the checkpoint is not true any more, and is withdrawn in slices.
+   * Resolves when it is gone. Calling it again, or for a cluster of which nothing is restored, changes nothing.
+   */
+  letGo(cluster: string): Promise<void> {
+    const leaving = this.#leaving.get(cluster);
+    if (leaving !== undefined) return leaving;
+    if (!this.#knownAt.has(cluster)) return Promise.resolve();
+    const left = this.#letGo(cluster).finally(() => {
+      this.#knownAt.delete(cluster);
+      this.#leaving.delete(cluster);
+    });
+    this.#leaving.set(cluster, left);
+    return left;
+  }
+
+  /** A remote cluster has been out of reach for too long: what it offered to services is let go of, nothing else. */
+  async letGoOffers(cluster: string): Promise<void> {
+    const { gate, services } = this.#options;
+    if (this.#knownAt.has(cluster)) await gate.runSteps(services.withdrawRestoredSteps(cluster));
+  }
+
+  async #letGo(cluster: string): Promise<void> {
+    const { ipcache, services, nodes, gate } = this.#options;
+    await gate.runSteps(services.withdrawRestoredSteps(this.#ownerOf(cluster)));
+    await gate.runSteps(ipcache.withdrawSteps({ source: 'restored', owner: this.#ownerOf(cluster) }));
+    const names = this.#nodeNames.get(cluster) ?? [];
+    this.#nodeNames.delete(cluster);
+    await gate.runSteps(
+      inSteps(names, (name) => {
+        nodes.nodeDeleted({ cluster, name, source: 'restored' });
+      }),
+    );
+    for (const [identity, known] of this.#identities)
+      if (known.cluster === cluster) this.#identities.delete(identity);
+  }
+
+  #checkHeader(payload: Buffer): CheckpointHeader {
+    const header = readHeader(payload);
+    if (header === undefined) throw new CheckpointError('foreign', 'its header cannot be read');
+    const { clusterName } = this.#options;
+    if (header.cluster === clusterName) return header;
+    throw new CheckpointError('foreign', `it is of cluster ${header.cluster}, not of ${clusterName}`);
+  }
+
+  async #take(
+    file: StateFile,
+    header: CheckpointHeader,
+    signal: AbortSignal | undefined,
+  ): Promise<RestoreOutcome> {
+    const { gate } = this.#options;
+    const counts = { entries: 0, nodes: 0, services: 0, identities: 0 };
+    const texts: TextNumbers = [];
+    const parts = new ServicePartReader(this.#reject);
+    for await (const section of readSections(file)) {
+      const take = (): void => this.#takeSection(section, { header, counts, texts, parts });
+      if (!(await gate.run(gate.slice, take, signal))) break;
+    }
+    return { kind: 'restored', ...counts, writtenAt: header.writtenAt };
+  }
+
+  #takeSection({ kind, payload }: Section, taking: Taking): void {
+    const { header, counts, texts, parts } = taking;
+    const { services, clusterName } = this.#options;
+    if (kind === SECTION.entries) {
+      counts.entries += this.#takeEntries(readEntries(payload, texts), header);
+    } else if (kind === SECTION.nodes) {
+      for (const node of readRecords(payload)) if (this.#takeNode(node, header)) counts.nodes++;
+    } else if (kind === SECTION.services) {
+      for (const record of readRecords(payload)) {
+        const part = parts.read(record);
+        if (part === undefined || !services.restorePart(part)) continue;
+        counts.services++;
+        this.#note(part.kind === 'offer' ? part.cluster : clusterName, header);
+      }
+    } else if (kind === SECTION.identities) {
+      for (const record of readRecords(payload)) {
+        const known = readIdentity(record, this.#reject);
+        if (known === undefined) continue;
+        this.#identities.set(known.identity, known);
+        this.#note(known.cluster, header);
+        counts.identities++;
+      }
+    }
+  }
+
+  #takeEntries(entries: readonly CheckpointEntry[], header: CheckpointHeader): number {
+    const keys: string[] = [];
+    const claims: Claim[] = [];
+    for (const { key, identity, source, owner, hostIP, encryptKey, k8s } of entries) {
+      const cluster = this.#clusterOf(source, owner);
+      this.#note(cluster, header);
+      keys.push(key);
+      claims.push({ identity, source: 'restored', owner: this.#ownerOf(cluster), hostIP, encryptKey, k8s });
+    }
+    const outcomes = this.#options.ipcache.upsertMany(keys, claims);
+    return outcomes.filter((outcome) => outcome !== 'invalid').length;
+  }
+
+  #takeNode(node: unknown, header: CheckpointHeader): boolean {
+    if (this.#options.nodes.restore({ version: 1, nodes: [node] }) === 0) return false;
+    const { cluster, name }: Readonly<Record<string, unknown>> = isObject(node) ? node : {};
+    assert(typeof cluster === 'string' && typeof name === 'string', 'a node that was taken has a name');
+    const names = this.#nodeNames.get(cluster) ?? [];
+    names.push(name);
+    this.#nodeNames.set(cluster, names);
+    this.#note(cluster, header);
+    return true;
+  }
+
+  /** Whose word an entry was. */
+  #clusterOf(source: CheckpointEntry['source'], owner: string): string {
+    const isRemote = source === 'clustermesh' || source === 'restored';
+    return (isRemote && owner.split('/', 1)[0]) || this.#options.clusterName;
+  }
+
+  #ownerOf(cluster: string): string {
+    return cluster === this.#options.clusterName ? '' : cluster;
+  }
+
+  #note(cluster: string, { knownAt, writtenAt }: CheckpointHeader): void {
+    if (!this.#knownAt.has(cluster)) this.#knownAt.set(cluster, knownAt.get(cluster) ?? writtenAt);
+  }
+
+  async #setAside({ fault, message }: CheckpointError): Promise<RestoreOutcome> {
+    try {
+      const name = await setAside(this.#options.folder, fault);
+      this.#reject(rejection('unusable-checkpoint', 'checkpoint', fault, message));
+      return { kind: 'set-aside', fault, message: `${message}; it is ${name} now` };
+    } catch (error) {
+      return { kind: 'unreadable', message: `${message}, and cannot be renamed: ${messageOf(error)}` };
+    }
+  }
+}
+
+/** What is needed and counted while a file is taken. */
+interface Taking {
+  readonly header: CheckpointHeader;
+  readonly counts: { entries: number; nodes: number; services: number; identities: number };
+  readonly texts: TextNumbers;
+  readonly parts: ServicePartReader;
+}
+
+function readEntries(payload: Buffer, texts: TextNumbers): readonly CheckpointEntry[] {
+  const reader = new ByteReader(payload, texts);
+  const entries: CheckpointEntry[] = [];
+  try {
+    while (!reader.atEnd) entries.push(readEntry(reader));
+  } catch (error) {
+    if (!(error instanceof CorruptError)) throw error;
+    throw new CheckpointError('torn', error.message);
+  }
+  return entries;
+}
+
+function* inSteps<T>(items: readonly T[], work: (item: T) => void): Generator<void, void, void> {
+  for (let from = 0; from < items.length; from += NODES_PER_STEP) {
+    items.slice(from, from + NODES_PER_STEP).forEach(work);
+    yield;
+  }
+}

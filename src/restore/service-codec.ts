@@ -1,0 +1,203 @@
+import type { Rejection } from '../base/rejection.ts';
+import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
+import type { PortProtocol } from '../net/port.ts';
+import {
+  type Backend,
+  type BackendState,
+  createBackend,
+  createEndpointSlice,
+} from '../servicecache/backend.ts';
+import {
+  type Addressing,
+  createService,
+  type Service,
+  type ServiceAffinity,
+  type ServicePort,
+  type ServiceType,
+  type TrafficDistribution,
+  type TrafficPolicy,
+} from '../servicecache/service.ts';
+import type { ServiceID } from '../servicecache/service-id.ts';
+import type { ServicePart } from '../servicecache/service-parts.ts';
+
+/** Backends of one record: a slice or an offer of more is written in several. */
+export const BACKENDS_PER_RECORD = 256;
+
+const TYPES: readonly ServiceType[] = ['ClusterIP', 'NodePort', 'LoadBalancer'];
+const ADDRESSINGS: readonly Addressing[] = ['assigned', 'headless', 'unassigned'];
+const POLICIES: readonly TrafficPolicy[] = ['Cluster', 'Local'];
+const AFFINITIES: readonly ServiceAffinity[] = ['none', 'local', 'remote'];
+const DISTRIBUTIONS: readonly TrafficDistribution[] = [
+  'none',
+  'prefer-close',
+  'prefer-same-zone',
+  'prefer-same-node',
+];
+const STATES: readonly BackendState[] = ['active', 'terminating', 'not-ready'];
+const KINDS: readonly ServicePart['kind'][] = ['service', 'slice', 'offer'];
+
+const MOST = Number.MAX_SAFE_INTEGER;
+
+/** A part of a service as JSON, in one record or several. Names are values, never keys: any name can be written. */
+export function* servicePartRecords(part: ServicePart): Generator<object, void, void> {
+  const { kind, id } = part;
+  const head = { kind, namespace: id.namespace, name: id.name };
+  if (part.kind === 'service') {
+    yield { ...head, service: serviceRecord(part.service) };
+    return;
+  }
+  const all = part.kind === 'slice' ? [...part.slice.backends.values()] : part.backends;
+  const notReady = part.kind === 'slice' ? [...part.slice.notReady.values()] : [];
+  const of = part.kind === 'slice' ? part.slice.name : part.cluster;
+  const count = Math.max(1, Math.ceil(Math.max(all.length, notReady.length) / BACKENDS_PER_RECORD));
+  for (let i = 0; i < count; i++) {
+    const [from, to] = [i * BACKENDS_PER_RECORD, (i + 1) * BACKENDS_PER_RECORD];
+    yield {
+      ...head,
+      of,
+      backends: all.slice(from, to).map(backendRecord),
+      notReady: notReady.slice(from, to).map(backendRecord),
+      more: i + 1 < count,
+    };
+  }
+}
+
+function serviceRecord(service: Service): object {
+  const { id: _, clusterIPs, ports, externalIPs, ingressIPs, sourceRanges, labels, selector } = service;
+  const { type, addressing, externalTrafficPolicy, internalTrafficPolicy, healthCheckNodePort } = service;
+  const { sessionAffinitySeconds, publishNotReady, global, shared, affinity, trafficDistribution } = service;
+  return {
+    ...{ type, addressing, externalTrafficPolicy, internalTrafficPolicy, healthCheckNodePort },
+    ...{ sessionAffinitySeconds, publishNotReady, global, shared, affinity, trafficDistribution },
+    clusterIPs: [...clusterIPs],
+    ports: Array.from(ports, ([name, { port, protocol, nodePort }]) => ({ name, port, protocol, nodePort })),
+    externalIPs: [...externalIPs],
+    ingressIPs: [...ingressIPs],
+    sourceRanges: sourceRanges && [...sourceRanges],
+    labels: [...labels],
+    selector: [...selector],
+  };
+}
+
+function backendRecord({ address, ports, nodeName, zone, hostname, state, forZones }: Backend): object {
+  return {
+    address,
+    ports: Array.from(ports, ([name, { port, protocol }]) => ({ name, port, protocol })),
+    ...(nodeName && { nodeName }),
+    ...(zone && { zone }),
+    ...(hostname && { hostname }),
+    ...(state !== 'active' && { state }),
+    ...(forZones.size > 0 && { forZones: [...forZones] }),
+  };
+}
+
+/** What {@link ServicePartReader} has read so far of a slice or offer that comes in several records. */
+interface Unfinished {
+  readonly title: string;
+  readonly backends: Backend[];
+  readonly notReady: Backend[];
+}
+
+/** Puts the parts of services together again, record by record. */
+export class ServicePartReader {
+  readonly #onReject: (rejection: Rejection) => void;
+  #unfinished: Unfinished | undefined;
+
+  constructor(onReject: (rejection: Rejection) => void) {
+    this.#onReject = onReject;
+  }
+
+  /** The part that a record completes, if it does. One that is not valid goes to `onReject`, and its part with it. */
+  read(record: unknown): ServicePart | undefined {
+    const decoded = decodeWith('checkpoint, service', () =>
+      this.#read(Fields.of(record, rejectInput, 'record')),
+    );
+    if (decoded.ok) return decoded.value;
+    this.#unfinished = undefined;
+    this.#onReject(decoded.rejection);
+    return undefined;
+  }
+
+  #read(fields: Fields<never>): ServicePart | undefined {
+    const kind = fields.word('kind', KINDS) ?? fields.reject('kind', 'missing-field', 'is missing');
+    const id: ServiceID = { namespace: fields.text('namespace'), name: fields.text('name') };
+    if (kind === 'service') return { kind, id, service: readService(id, fields.item('service')) };
+    const of = fields.text('of');
+    const cluster = kind === 'offer' ? of : '';
+    const title = [kind, of, id.namespace, id.name].join('/');
+    const before = this.#unfinished?.title === title ? this.#unfinished : undefined;
+    const backends = before?.backends ?? [];
+    const notReady = before?.notReady ?? [];
+    backends.push(...readBackends(fields.list('backends'), cluster));
+    notReady.push(...readBackends(fields.list('notReady'), cluster));
+    this.#unfinished = fields.boolean('more') === true ? { title, backends, notReady } : undefined;
+    if (this.#unfinished !== undefined) return undefined;
+    if (kind === 'offer') return { kind, id, cluster, backends };
+    return { kind, id, slice: createEndpointSlice({ service: id, name: of, backends, notReady }) };
+  }
+}
+
+function readService(id: ServiceID, fields: Fields<never>): Service {
+  const addresses = (name: string): readonly string[] =>
+    fields.list(name).items((list, index) => list.address(index));
+  const isLimited = fields.value('sourceRanges') !== undefined;
+  return createService({
+    id,
+    type: fields.word('type', TYPES) ?? 'ClusterIP',
+    addressing: fields.word('addressing', ADDRESSINGS) ?? 'unassigned',
+    clusterIPs: addresses('clusterIPs'),
+    ports: fields.list('ports').items(readServicePort),
+    externalIPs: addresses('externalIPs'),
+    ingressIPs: addresses('ingressIPs'),
+    sourceRanges: isLimited
+      ? fields.list('sourceRanges').items((list, index) => list.cidr(index))
+      : undefined,
+    externalTrafficPolicy: fields.word('externalTrafficPolicy', POLICIES) ?? 'Cluster',
+    internalTrafficPolicy: fields.word('internalTrafficPolicy', POLICIES) ?? 'Cluster',
+    healthCheckNodePort: fields.integer('healthCheckNodePort', 0, 65_535) ?? 0,
+    sessionAffinitySeconds: fields.integer('sessionAffinitySeconds', 0, MOST) ?? 0,
+    publishNotReady: fields.boolean('publishNotReady') ?? false,
+    global: fields.boolean('global') ?? false,
+    shared: fields.boolean('shared') ?? false,
+    affinity: fields.word('affinity', AFFINITIES) ?? 'none',
+    trafficDistribution: fields.word('trafficDistribution', DISTRIBUTIONS) ?? 'none',
+    labels: fields.list('labels').items(readPair),
+    selector: fields.list('selector').items(readPair),
+  });
+}
+
+function readPair(list: Fields<never>, index: number): readonly [string, string] {
+  const value = list.value(index);
+  if (Array.isArray(value) && value.length === 2) {
+    const [name, text]: readonly unknown[] = value;
+    if (typeof name === 'string' && typeof text === 'string') return [name, text];
+  }
+  return list.reject(index, 'wrong-type', 'must be a name and a value');
+}
+
+function readPort(list: Fields<never>, index: number): readonly [string, PortProtocol] {
+  const fields = list.item(index);
+  const port = fields.integer('port', 0, 65_535) ?? 0;
+  return [fields.string('name') ?? '', { port, protocol: fields.integer('protocol', 0, 255) ?? 0 }];
+}
+
+function readServicePort(list: Fields<never>, index: number): readonly [string, ServicePort] {
+  const [name, { port, protocol }] = readPort(list, index);
+  return [name, { port, protocol, nodePort: list.item(index).integer('nodePort', 0, 65_535) ?? 0 }];
+}
+
+function readBackends(list: Fields<never>, cluster: string): readonly Backend[] {
+  return list.items((items, index) => {
+    const fields = items.item(index);
+    return createBackend({
+      address: fields.address('address') ?? fields.reject('address', 'missing-field', 'is missing'),
+      ports: fields.list('ports').items(readPort),
+      nodeName: fields.string('nodeName') ?? '',
+      zone: fields.string('zone') ?? '',
+      hostname: fields.string('hostname') ?? '',
+      state: fields.word('state', STATES) ?? 'active',
+      forZones: fields.list('forZones').items((zones, zone) => zones.string(zone)),
+      cluster,
+    });
+  });
+}

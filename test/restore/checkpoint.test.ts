@@ -1,0 +1,128 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Rejection } from '../../src/base/rejection.ts';
+import { text } from '../servicecache/support/plain.ts';
+import { MemoryFolder } from './support/memory-folder.ts';
+import { contents, engines, knowledge, learn, OWN, REMOTE, restart, save } from './support/world.ts';
+
+const ASYNC_RUNS = { numRuns: Math.min(300, Number(process.env['PROPERTY_RUNS'] ?? 300)) };
+
+describe('a checkpoint', () => {
+  it('restores what it was made of, and is gone without a trace when every cluster has been let go of', async () => {
+    await fc.assert(
+      fc.asyncProperty(knowledge, async (known) => {
+        const before = engines();
+        learn(before, known);
+        const folder = new MemoryFolder();
+        await save(folder, before, known.identities);
+        const { next, restoration } = restart(folder);
+        expect(await restoration.read()).toMatchObject({ kind: 'restored' });
+        for (const { services } of [before, next]) services.markSynced();
+        expect(contents(next)).toBe(contents(before));
+        const held = [...next.ipcache.entries({ includeShadowed: true })];
+        expect(held.filter(({ source }) => source !== 'restored')).toEqual([]);
+        for (const { identity, labels } of known.identities) {
+          expect(text(restoration.labelsOf(identity))).toBe(text(labels));
+        }
+        for (const cluster of [OWN, ...REMOTE]) await restoration.letGo(cluster);
+        expect(restoration.clusters).toEqual([]);
+        expect(contents(next)).toBe(contents(engines()));
+        expect([...restoration.identities()]).toEqual([]);
+      }),
+      ASYNC_RUNS,
+    );
+  });
+
+  it('leaves what the sources say, whatever they say meanwhile and in which order clusters are let go of', async () => {
+    const order = fc.shuffledSubarray([OWN, ...REMOTE], { minLength: 4 });
+    await fc.assert(
+      fc.asyncProperty(knowledge, knowledge, order, async (known, after, clusters) => {
+        const before = engines();
+        learn(before, known);
+        const folder = new MemoryFolder();
+        await save(folder, before, known.identities);
+        const { next, restoration } = restart(folder);
+        await restoration.read();
+        learn(next, after);
+        for (const cluster of clusters) await restoration.letGo(cluster);
+        const fresh = engines();
+        learn(fresh, after);
+        for (const { services } of [fresh, next]) services.markSynced();
+        expect(contents(next)).toBe(contents(fresh));
+      }),
+      ASYNC_RUNS,
+    );
+  });
+
+  it('of a checkpoint is the same checkpoint, with the age of the first', async () => {
+    await fc.assert(
+      fc.asyncProperty(knowledge, async (known) => {
+        const before = engines();
+        learn(before, known);
+        const folder = new MemoryFolder();
+        await save(folder, before, known.identities);
+        const { next, restoration } = restart(folder);
+        await restoration.read();
+        const second = { writtenAt: 9_000, knownAt: restoration.ages };
+        await save(folder, next, restoration.identities(), second);
+        const third = restart(folder);
+        await third.restoration.read();
+        for (const { services } of [before, third.next]) services.markSynced();
+        expect(contents(third.next)).toBe(contents(before));
+        expect([...third.restoration.ages.values()].filter((at) => at !== 1_000)).toEqual([]);
+      }),
+      ASYNC_RUNS,
+    );
+  });
+
+  it('is of many sections, and of slices with more backends than a record holds', async () => {
+    const before = engines();
+    for (let i = 0; i < 3_000; i++) {
+      before.ipcache.upsert(`10.1.${i >> 8}.${i & 255}`, { identity: i, source: 'kvstore', owner: `o${i}` });
+    }
+    const backends = new Map<string, ReadonlyMap<string, { port: number; protocol: number }>>();
+    const ports = new Map([['http', { port: 80, protocol: 6 }]]);
+    for (let i = 0; i < 1_000; i++) backends.set(`10.2.${i >> 8}.${i & 255}`, ports);
+    const none = new Map();
+    before.services.mergeExternalServiceUpdate({
+      ...{ cluster: 'east', namespace: 'shop', name: 'cart', backends, clusterID: 2 },
+      ...{ frontends: none, labels: none, selector: none, includeExternal: true, shared: true },
+    });
+    const folder = new MemoryFolder();
+    await save(folder, before);
+    const { next, restoration } = restart(folder);
+    expect(await restoration.read()).toMatchObject({ entries: 3_000, services: 1 });
+    expect(contents(next)).toBe(contents(before));
+  });
+
+  it('takes a usual pod in less than 80 bytes', async () => {
+    const before = engines();
+    const empty = new MemoryFolder();
+    await save(empty, before);
+    for (let i = 0; i < 5_000; i++) {
+      const k8s = { namespace: `team-${i % 50}`, podName: `checkout-7d9c5b8f6d-x${i.toString(36)}` };
+      const hostIP = `192.168.${i % 200}.1`;
+      before.ipcache.upsert(`10.1.${i >> 8}.${i & 255}`, {
+        identity: 70_000 + i,
+        source: 'kvstore',
+        hostIP,
+        k8s,
+      });
+    }
+    const folder = new MemoryFolder();
+    const bytes = (await save(folder, before)) - (await save(empty, engines()));
+    expect(bytes / 5_000).toBeLessThan(60);
+  });
+
+  it('of a record that is not valid takes the rest, and says which one it was', async () => {
+    const before = engines();
+    before.nodes.nodeUpdated({ cluster: 'east', name: 'a', source: 'clustermesh' });
+    const folder = new MemoryFolder();
+    const wrong = { cluster: 'east', identity: -1, labels: [] };
+    await save(folder, before, [wrong, { cluster: 'east', identity: 300, labels: [] }]);
+    const rejected: Rejection[] = [];
+    const { restoration } = restart(folder, { onReject: (rejection) => rejected.push(rejection) });
+    expect(await restoration.read()).toMatchObject({ kind: 'restored', nodes: 1, identities: 1 });
+    expect(rejected).toMatchObject([{ reason: 'out-of-range', field: '[1]' }]);
+  });
+});

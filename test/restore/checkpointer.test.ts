@@ -1,0 +1,78 @@
+import { describe, expect, it } from 'vitest';
+import type { Failure } from '../../src/base/failure.ts';
+import { SECTION, type Section } from '../../src/restore/checkpoint-file.ts';
+import { Checkpointer } from '../../src/restore/checkpointer.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { MemoryFolder } from './support/memory-folder.ts';
+
+function rig(): {
+  readonly checkpointer: Checkpointer;
+  readonly clock: ManualClock;
+  readonly folder: MemoryFolder;
+  readonly told: (string | undefined)[];
+  state: string;
+} {
+  const clock = new ManualClock();
+  const folder = new MemoryFolder();
+  const told: (string | undefined)[] = [];
+  const world = { clock, folder, told, state: 'a' };
+  const sections = (): Section[] => [{ kind: SECTION.end, payload: Buffer.from(world.state) }];
+  const onChange = (failure: Failure | undefined): void => void told.push(failure?.message);
+  const state = (): string => world.state;
+  const checkpointer = new Checkpointer({ folder, clock, sections, state, intervalMs: 1_000, onChange });
+  return Object.assign(world, { checkpointer });
+}
+
+function renames(folder: MemoryFolder): number {
+  return folder.calls.filter((call) => call.startsWith('rename')).length;
+}
+
+describe('checkpoints', () => {
+  it('are written after a while, when something has changed, and at the end', async () => {
+    const world = rig();
+    const { checkpointer, clock, folder } = world;
+    checkpointer.start();
+    clock.advance(1_000);
+    await checkpointer.write();
+    expect(renames(folder)).toBe(0);
+    world.state = 'b';
+    await checkpointer.write();
+    await checkpointer.write();
+    expect(renames(folder)).toBe(1);
+    world.state = 'c';
+    await checkpointer.stop();
+    expect(renames(folder)).toBe(2);
+    expect(clock.pending).toBe(0);
+    expect(checkpointer.status()).toMatchObject({ written: 2, failure: undefined });
+  });
+
+  it('go on after a failure, which is reported once and taken back', async () => {
+    const world = rig();
+    const { checkpointer, folder, told } = world;
+    checkpointer.start();
+    world.state = 'b';
+    folder.room = 0;
+    for (let i = 0; i < 3; i++) await checkpointer.write();
+    expect(told).toEqual(['no space left on device']);
+    expect(checkpointer.status().failure).toMatchObject({ code: 'ENOSPC' });
+    folder.room = 1_000;
+    await checkpointer.write();
+    expect(told).toEqual(['no space left on device', undefined]);
+    expect(checkpointer.status()).toMatchObject({ written: 1, failure: undefined });
+    await checkpointer.stop();
+  });
+
+  it('come by themselves', async () => {
+    const world = rig();
+    const { checkpointer, clock, folder } = world;
+    checkpointer.start();
+    for (const state of ['b', 'c']) {
+      world.state = state;
+      clock.advance(1_000);
+      await checkpointer.write(); // behind the one that the clock has begun
+      await Promise.resolve();
+    }
+    expect(renames(folder)).toBe(2);
+    await checkpointer.stop();
+  });
+});

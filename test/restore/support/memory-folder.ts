@@ -1,0 +1,65 @@
+import type { StateFile, StateFolder, StateSink } from '../../../src/restore/state-folder.ts';
+
+/** A folder in memory that may be full or read-only, and notes what is done to it. */
+export class MemoryFolder implements StateFolder {
+  readonly files: Map<string, Uint8Array> = new Map();
+  /** What each call did, in order. */
+  readonly calls: string[] = [];
+  /** Bytes that there is room for. */
+  room: number = Number.POSITIVE_INFINITY;
+  /** Thrown by whatever would change something. */
+  readOnly: Error | undefined;
+
+  open(name: string): Promise<StateFile | undefined> {
+    const bytes = this.files.get(name);
+    return Promise.resolve(
+      bytes && {
+        size: bytes.length,
+        read: (into, position) => {
+          const part = bytes.subarray(position, position + into.length);
+          into.set(part);
+          return Promise.resolve(part.length);
+        },
+        close: () => Promise.resolve(),
+      },
+    );
+  }
+
+  async create(name: string): Promise<StateSink> {
+    this.#change(`create ${name}`);
+    this.files.set(name, new Uint8Array());
+    return {
+      write: async (bytes) => {
+        const used = [...this.files.values()].reduce((sum, { length }) => sum + length, 0);
+        if (used + bytes.length > this.room) {
+          throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+        }
+        this.files.set(name, Buffer.concat([this.files.get(name) ?? new Uint8Array(), bytes]));
+      },
+      sync: async () => {
+        this.calls.push(`sync ${name}`);
+      },
+      close: async () => {
+        this.calls.push(`close ${name}`);
+      },
+    };
+  }
+
+  async rename(from: string, to: string): Promise<void> {
+    this.#change(`rename ${from} ${to}`);
+    const bytes = this.files.get(from);
+    if (bytes === undefined) throw new Error(`there is no ${from}`);
+    this.files.delete(from);
+    this.files.set(to, bytes);
+  }
+
+  async remove(name: string): Promise<void> {
+    this.#change(`remove ${name}`);
+    this.files.delete(name);
+  }
+
+  #change(call: string): void {
+    if (this.readOnly !== undefined) throw this.readOnly;
+    this.calls.push(call);
+  }
+}
