@@ -1,0 +1,102 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, type ServerOptions } from 'node:https';
+import type { AddressInfo, ListenOptions, Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
+import type { ServedAnswer } from './faults.ts';
+import type { MemoryApiServer } from './memory-api-server.ts';
+
+/** Options of {@link ApiHttpServer}. */
+export interface ApiHttpServerOptions {
+  /** Certificate and key: it then speaks TLS. */
+  readonly tls?:
+    | Pick<ServerOptions, 'cert' | 'key' | 'ca' | 'requestCert' | 'rejectUnauthorized'>
+    | undefined;
+}
+
+/** The longest body of a request that is read. */
+const LONGEST_BODY = 16 * 1024 * 1024;
+
+/** Puts a {@link MemoryApiServer} on a port or a socket, over HTTP. */
+export class ApiHttpServer {
+  readonly #api: MemoryApiServer;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+
+  constructor(api: MemoryApiServer, { tls }: ApiHttpServerOptions = {}) {
+    this.#api = api;
+    const serve = (request: IncomingMessage, response: ServerResponse): void => {
+      this.#serve(request, response).catch(() => response.destroy());
+    };
+    this.#server = tls === undefined ? createServer(serve) : createTlsServer(tls, serve);
+    this.#server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.on('close', () => this.#sockets.delete(socket));
+    });
+  }
+
+  /** Open connections. */
+  get connections(): number {
+    return this.#sockets.size;
+  }
+
+  /** Resolves to where it listens: `127.0.0.1:33001`, or the path of the socket. Default: a free port of the loopback. */
+  listen(options: ListenOptions = { host: '127.0.0.1', port: 0 }): Promise<string> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(options, () => {
+        this.#server.off('error', reject);
+        const at: AddressInfo | string | null = this.#server.address();
+        resolve(at === null || typeof at === 'string' ? (at ?? '') : `${at.address}:${at.port}`);
+      });
+    });
+  }
+
+  /** Ends all connections, and listens no more. */
+  close(): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    for (const socket of this.#sockets) socket.destroy();
+    return closed;
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const gone = new AbortController();
+    response.on('close', () => gone.abort());
+    const { method = 'GET', url: path = '/', headers } = request;
+    const body = await bodyText(request);
+    const { authorization = '' } = headers;
+    const contentType = headers['content-type'] ?? '';
+    const answer = await this.#api.handle({
+      method,
+      path,
+      authorization,
+      contentType,
+      body,
+      gone: gone.signal,
+    });
+    const isZipped = !answer.isStream && /\bgzip\b/.test(headers['accept-encoding']?.toString() ?? '');
+    response.writeHead(
+      answer.status,
+      isZipped ? { ...answer.headers, 'content-encoding': 'gzip' } : answer.headers,
+    );
+    response.flushHeaders();
+    await send(answer, response, isZipped);
+  }
+}
+
+/** A body that breaks breaks the connection. */
+function send({ body }: ServedAnswer, response: ServerResponse, isZipped: boolean): Promise<void> {
+  const readable = Readable.from(body, { objectMode: false });
+  return isZipped ? pipeline(readable, createGzip(), response) : pipeline(readable, response);
+}
+
+async function bodyText(request: IncomingMessage): Promise<string> {
+  let text = '';
+  request.setEncoding('utf8');
+  for await (const part of request) {
+    text += String(part);
+    if (text.length > LONGEST_BODY) throw new Error('the body is too long');
+  }
+  return text;
+}

@@ -1,0 +1,85 @@
+import { isObject } from '../../net/fields.ts';
+import { StatusError } from './api-status.ts';
+
+type Container = Record<string, unknown> | unknown[];
+
+function isContainer(value: unknown): value is Container {
+  return typeof value === 'object' && value !== null;
+}
+
+function refuse(why: string): never {
+  throw new StatusError('Invalid', `the server rejected our request due to an error in our request: ${why}`);
+}
+
+function steps(pointer: unknown): string[] {
+  if (typeof pointer !== 'string' || !pointer.startsWith('/')) return refuse('a path must begin with /');
+  return pointer
+    .slice(1)
+    .split('/')
+    .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
+function read(container: Container, step: string): unknown {
+  return Object.hasOwn(container, step) ? Reflect.get(container, step) : undefined;
+}
+
+function parentOf(document: Container, path: readonly string[]): Container {
+  let at: Container = document;
+  for (const step of path.slice(0, -1)) {
+    const next = read(at, step);
+    if (!isContainer(next)) return refuse(`there is no ${path.join('/')}`);
+    at = next;
+  }
+  return at;
+}
+
+function define(container: Container, step: string, value: unknown): void {
+  Object.defineProperty(container, step, { value, writable: true, enumerable: true, configurable: true });
+}
+
+function add(parent: Container, step: string, value: unknown): void {
+  if (Array.isArray(parent)) parent.splice(step === '-' ? parent.length : Number(step), 0, value);
+  else define(parent, step, value);
+}
+
+function remove(parent: Container, step: string): void {
+  if (!Object.hasOwn(parent, step)) refuse(`there is no ${step}`);
+  if (Array.isArray(parent)) parent.splice(Number(step), 1);
+  else Reflect.deleteProperty(parent, step);
+}
+
+function same(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+/** JSON Patch (RFC 6902): `add`, `remove`, `replace` and `test`, in order, all or none. */
+export function jsonPatch(document: unknown, operations: unknown): unknown {
+  const result: unknown = structuredClone(document);
+  if (!isContainer(result) || !Array.isArray(operations)) return refuse('a patch must be a list');
+  for (const operation of operations) {
+    const { op, path, value } = isObject(operation) ? operation : {};
+    const pointer = steps(path);
+    const parent = parentOf(result, pointer);
+    const step = pointer.at(-1) ?? '';
+    if (op === 'test') {
+      if (!same(read(parent, step), value)) refuse(`testing value ${String(path)} failed`);
+    } else if (op === 'add') add(parent, step, value);
+    else if (op === 'remove') remove(parent, step);
+    else if (op === 'replace') {
+      remove(parent, step);
+      add(parent, step, value);
+    } else refuse(`unexpected kind of operation: ${String(op)}`);
+  }
+  return result;
+}
+
+/** JSON Merge Patch (RFC 7386): null deletes. */
+export function mergePatch(document: unknown, patch: unknown): unknown {
+  if (!isObject(patch)) return patch;
+  const result: Record<string, unknown> = isObject(document) ? { ...document } : {};
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) Reflect.deleteProperty(result, name);
+    else define(result, name, mergePatch(read(result, name), value));
+  }
+  return result;
+}

@@ -1,0 +1,338 @@
+import type { Clock } from '../../base/clock.ts';
+import type { KubernetesObject } from '../resource.ts';
+import { type ApiStatus, StatusError } from './api-status.ts';
+import { ByteStream } from './byte-stream.ts';
+import { bodyOf, ConnectionBroken, Faults, type ServedAnswer, type ServedRequest } from './faults.ts';
+import { type ObjectList, ObjectLists, type Selection } from './object-lists.ts';
+import { ObjectStore, type StoreSnapshot } from './object-store.ts';
+import { ObjectWatch, typeMeta } from './object-watch.ts';
+import { type ObjectAddress, ObjectWrites } from './object-writes.ts';
+import { CLUSTER_TYPES, type ResourceType } from './resource-types.ts';
+import { fieldSelector, labelSelector, SelectorError } from './selectors.ts';
+import { WatchCache } from './watch-cache.ts';
+
+/** Options of {@link MemoryApiServer}. */
+export interface MemoryApiServerOptions {
+  readonly clock: Clock;
+  /** What is served. Default: what a cluster with Cilium serves. */
+  readonly types?: readonly ResourceType[] | undefined;
+  /**
+   * Whether a kind that nobody writes follows the versions of the others and gets bookmarks, as from Kubernetes 1.34 on.
+   * Default: no.
+   */
+  readonly idleProgress?: boolean | undefined;
+}
+
+const JSON_TYPE = { 'content-type': 'application/json' };
+const ITEMS_PER_CHUNK = 200;
+const HEALTH: ReadonlySet<string> = new Set(['/healthz', '/livez', '/readyz']);
+
+const VERBS: Readonly<Record<string, string>> = {
+  POST: 'create',
+  PUT: 'update',
+  PATCH: 'patch',
+  DELETE: 'delete',
+};
+
+interface Route {
+  readonly type: ResourceType;
+  readonly namespace: string | undefined;
+  readonly name: string | undefined;
+  readonly part: 'status' | undefined;
+}
+
+/**
+ * An API server in this process: lists, pages, watches, bookmarks, conflicts and preconditions as a real one has them, on
+ * any clock, and faults to order. It knows no schemas, defaults, admission or controllers: an object is stored as it
+ * comes, in any namespace.
+ */
+export class MemoryApiServer {
+  /** What goes wrong next. */
+  readonly faults: Faults = new Faults();
+  /** The bearer tokens that are valid; everybody may enter while there are none. */
+  readonly tokens: Set<string> = new Set();
+  readonly #store = new ObjectStore();
+  readonly #cache: WatchCache;
+  readonly #lists: ObjectLists;
+  readonly #writes: ObjectWrites;
+  readonly #options: MemoryApiServerOptions;
+  readonly #types: Set<ResourceType>;
+  readonly #streams = new Set<ByteStream>();
+  readonly #denied = new Set<string>();
+  #down = false;
+  #running: Promise<void> = Promise.resolve();
+  #go: (() => void) | undefined;
+
+  constructor(options: MemoryApiServerOptions) {
+    const { clock, types = CLUSTER_TYPES, idleProgress = false } = options;
+    this.#options = options;
+    this.#types = new Set(types);
+    this.#cache = new WatchCache(this.#store, idleProgress);
+    this.#lists = new ObjectLists(this.#store, this.#cache, clock);
+    this.#writes = new ObjectWrites(this.#store, clock);
+  }
+
+  /** Open watches. */
+  get watches(): number {
+    return this.#streams.size;
+  }
+
+  // ── What happens to a server ───────────────────────────────────────────────────────────────────────────
+
+  /** Adds a kind, as a CRD does. */
+  serve(type: ResourceType): void {
+    this.#types.add(type);
+  }
+
+  /** Serves a kind no more; its objects stay. */
+  stopServing(type: ResourceType): void {
+    this.#types.delete(type);
+  }
+
+  /** Refuses a verb on a resource, as RBAC does; for `undefined` allows it again. */
+  deny(verb: string, plural: string): void {
+    this.#denied.add(`${verb} ${plural}`);
+  }
+
+  allow(verb: string, plural: string): void {
+    this.#denied.delete(`${verb} ${plural}`);
+  }
+
+  /** Forgets history: continue tokens expire, and watches can begin from now on only. Open ones go on. */
+  compact(): void {
+    this.#store.compact(Math.min(this.#store.version, this.#cache.version));
+  }
+
+  /** It is behind: it sees no writes until it is released. Only what is asked of etcd itself is new. */
+  holdCache(): void {
+    this.#cache.hold();
+  }
+
+  releaseCache(): void {
+    this.#cache.release();
+  }
+
+  /** All connections break. */
+  cut(): void {
+    for (const stream of [...this.#streams]) stream.break(new ConnectionBroken());
+  }
+
+  /** All watches come to an orderly end. */
+  endWatches(): void {
+    for (const stream of [...this.#streams]) stream.end();
+  }
+
+  /** Not there: as after kill -9, until it is {@link up}; it then knows nothing but its etcd. */
+  down(): void {
+    this.#down = true;
+    this.cut();
+  }
+
+  up(): void {
+    if (!this.#down) return;
+    this.#down = false;
+    this.#cache.reset();
+    this.#store.compact();
+  }
+
+  /** As by SIGSTOP: connections stay, and nothing comes. */
+  pause(): void {
+    if (this.#go !== undefined) return;
+    this.#running = new Promise((resolve) => {
+      this.#go = resolve;
+    });
+  }
+
+  resume(): void {
+    this.#go?.();
+    this.#go = undefined;
+  }
+
+  backup(): StoreSnapshot {
+    return this.#store.snapshot();
+  }
+
+  /** Its etcd is restored from a backup, and it starts anew. */
+  restore(backup: StoreSnapshot): void {
+    this.down();
+    this.#store.restore(backup);
+    this.up();
+  }
+
+  // ── Requests ───────────────────────────────────────────────────────────────────────────────────────────
+
+  /** Serves a request. Throws a {@link ConnectionBroken} where there is no answer. */
+  async handle(request: ServedRequest): Promise<ServedAnswer> {
+    await this.#running;
+    if (this.#down) throw new ConnectionBroken();
+    return this.faults.serve(request, async () => {
+      try {
+        return await this.#serve(request);
+      } catch (error) {
+        return answer(...statusOf(error));
+      }
+    });
+  }
+
+  async #serve(request: ServedRequest): Promise<ServedAnswer> {
+    const { pathname, searchParams } = new URL(request.path, 'http://server');
+    if (HEALTH.has(pathname)) return { status: 200, headers: {}, body: bodyOf('ok'), isStream: false };
+    this.#enter(request.authorization);
+    const parts = pathname.split('/').slice(1).map(decodeURIComponent);
+    if (pathname === '/version') return answer(200, { major: '1', minor: '20', gitVersion: 'v1.20.2' });
+    const [group, version, rest] =
+      parts[0] === 'api' ? ['', parts[1], parts.slice(2)] : [parts[1], parts[2], parts.slice(3)];
+    const types = [...this.#types].filter((type) => type.group === group && type.version === version);
+    if (types.length === 0 || version === undefined) throw notThere();
+    if (rest.length === 0)
+      return answer(200, resourceList(group === '' ? version : `${group}/${version}`, types));
+    const route = routeOf(types, rest);
+    const verb = verbOf(request.method, route, searchParams);
+    if (this.#denied.has(`${verb} ${route.type.plural}`))
+      throw new StatusError(
+        'Forbidden',
+        `${route.type.plural} is forbidden: User "agent" cannot ${verb} resource "${route.type.plural}" in API group "${route.type.group}" at the cluster scope`,
+      );
+    if (verb === 'watch') return this.#watch(selectionOf(route, searchParams), searchParams, request.gone);
+    if (verb === 'list') return listAnswer(route.type, await this.#list(route, searchParams));
+    return this.#object(request, verb, route);
+  }
+
+  #enter(authorization: string): void {
+    if (this.tokens.size > 0 && !this.tokens.has(authorization.replace(/^Bearer /, '')))
+      throw new StatusError('Unauthorized', 'Unauthorized');
+  }
+
+  #list(route: Route, query: URLSearchParams): Promise<ObjectList> {
+    return this.#lists.list(selectionOf(route, query), query);
+  }
+
+  #watch(selection: Selection, query: URLSearchParams, gone: AbortSignal): ServedAnswer {
+    const { clock, idleProgress = false } = this.#options;
+    const stream: ByteStream = new ByteStream(
+      () => this.#running,
+      () => {
+        this.#streams.delete(stream);
+        watch.close();
+      },
+    );
+    this.#streams.add(stream);
+    const leave = (): void => stream.break(new ConnectionBroken());
+    if (gone.aborted) leave();
+    gone.addEventListener('abort', leave, { once: true });
+    const source = { store: this.#store, cache: this.#cache, clock, idleProgress };
+    const watch = new ObjectWatch(source, selection, query, stream);
+    return { status: 200, headers: JSON_TYPE, body: stream, isStream: true };
+  }
+
+  #object(
+    { body, contentType }: ServedRequest,
+    verb: string,
+    { type, namespace, name, part }: Route,
+  ): ServedAnswer {
+    const content = body === '' ? undefined : parseBody(body);
+    if (verb === 'create') return objectAnswer(201, type, this.#writes.create(type, namespace, content));
+    if (name === undefined)
+      throw new StatusError(
+        'MethodNotAllowed',
+        'the server does not allow this method on the requested resource',
+      );
+    const address: ObjectAddress = { type, namespace, name, part };
+    switch (verb) {
+      case 'update':
+        return objectAnswer(200, type, this.#writes.replace(address, content));
+      case 'patch':
+        return objectAnswer(200, type, this.#writes.patch(address, contentType, content));
+      case 'delete':
+        return objectAnswer(200, type, this.#writes.delete(address, content));
+      default:
+        return objectAnswer(200, type, this.#writes.get(address));
+    }
+  }
+}
+
+function notThere(): StatusError {
+  return new StatusError('NotFound', 'the server could not find the requested resource');
+}
+
+function parseBody(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch {
+    throw new StatusError('BadRequest', 'the body of the request is not JSON');
+  }
+}
+
+function statusOf(error: unknown): readonly [number, ApiStatus] {
+  if (error instanceof StatusError) return [error.status.code, error.status];
+  if (error instanceof SelectorError) return statusOf(new StatusError('BadRequest', error.message));
+  throw error;
+}
+
+function answer(status: number, document: unknown): ServedAnswer {
+  const headers = status === 504 ? { ...JSON_TYPE, 'retry-after': '1' } : JSON_TYPE;
+  return { status, headers, body: bodyOf(`${JSON.stringify(document)}\n`), isStream: false };
+}
+
+function objectAnswer(status: number, type: ResourceType, object: KubernetesObject): ServedAnswer {
+  return answer(status, { ...object, ...typeMeta(type) });
+}
+
+/** Written while it is read: a list of 100,000 objects is never one text. */
+function listAnswer(type: ResourceType, list: ObjectList): ServedAnswer {
+  const { apiVersion, kind } = typeMeta(type);
+  const metadata = {
+    resourceVersion: String(list.version),
+    ...(list.token === undefined ? {} : { continue: list.token }),
+    ...(list.remaining === undefined ? {} : { remainingItemCount: list.remaining }),
+  };
+  const head = JSON.stringify({ kind: `${kind}List`, apiVersion, metadata }).slice(0, -1);
+  const encoder = new TextEncoder();
+  const body = async function* (): AsyncGenerator<Uint8Array, void, void> {
+    yield encoder.encode(`${head},"items":[`);
+    for (let from = 0; from < list.objects.length; from += ITEMS_PER_CHUNK) {
+      const some = list.objects.slice(from, from + ITEMS_PER_CHUNK);
+      const texts = some.map((object) => JSON.stringify({ ...object, apiVersion, kind }));
+      yield encoder.encode(`${from === 0 ? '' : ','}${texts.join(',')}`);
+    }
+    yield encoder.encode(']}\n');
+  };
+  return { status: 200, headers: JSON_TYPE, body: body(), isStream: false };
+}
+
+function resourceList(groupVersion: string, types: readonly ResourceType[]): unknown {
+  const verbs = ['create', 'delete', 'get', 'list', 'patch', 'update', 'watch'];
+  const resources = types.flatMap(({ plural: name, namespaced, kind, hasStatus }) => {
+    const status = { name: `${name}/status`, namespaced, kind, verbs: ['get', 'patch', 'update'] };
+    return [{ name, singularName: '', namespaced, kind, verbs }, ...(hasStatus === true ? [status] : [])];
+  });
+  return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion, resources };
+}
+
+/** `[namespaces/NS/]PLURAL[/NAME[/status]]`. */
+function routeOf(types: readonly ResourceType[], parts: readonly string[]): Route {
+  const isNamespaced = parts[0] === 'namespaces' && parts.length >= 3 && parts[2] !== 'status';
+  const [plural, name, part] = isNamespaced ? parts.slice(2) : parts;
+  const type = types.find((one) => one.plural === plural);
+  if (type === undefined || (isNamespaced && !type.namespaced)) throw notThere();
+  if (part !== undefined && (part !== 'status' || type.hasStatus !== true)) throw notThere();
+  return {
+    type,
+    namespace: isNamespaced ? parts[1] : undefined,
+    name,
+    part: part === 'status' ? part : undefined,
+  };
+}
+
+function verbOf(method: string, { name }: Route, query: URLSearchParams): string {
+  if (method !== 'GET') return VERBS[method] ?? method;
+  if (name !== undefined) return 'get';
+  return query.get('watch') === 'true' || query.get('watch') === '1' ? 'watch' : 'list';
+}
+
+function selectionOf({ type, namespace }: Route, query: URLSearchParams): Selection {
+  const labels = labelSelector(query.get('labelSelector'));
+  const fields = fieldSelector(query.get('fieldSelector'));
+  const isNarrow = query.has('labelSelector') || query.has('fieldSelector');
+  return { type, namespace, selects: (object) => labels(object) && fields(object), isNarrow };
+}

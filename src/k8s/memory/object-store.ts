@@ -1,0 +1,111 @@
+import type { KubernetesObject } from '../resource.ts';
+
+/** One write: what was there, and what is there now. Frozen by agreement: nobody changes an object that is stored. */
+export interface StoredWrite {
+  readonly version: number;
+  /** Group and plural: versions of an API share their objects. */
+  readonly resource: string;
+  /** `namespace/name`, or `name`. */
+  readonly key: string;
+  readonly before: KubernetesObject | undefined;
+  readonly after: KubernetesObject | undefined;
+}
+
+/** What {@link ObjectStore.snapshot} keeps. */
+export interface StoreSnapshot {
+  readonly version: number;
+  readonly objects: ReadonlyMap<string, ReadonlyMap<string, KubernetesObject>>;
+}
+
+/**
+ * The objects of an API server and the writes that made them, as its etcd has them: one version counts the writes of all
+ * kinds, and history reaches back to the last compaction.
+ */
+export class ObjectStore {
+  #version = 1;
+  #compacted = 0;
+  #objects = new Map<string, Map<string, KubernetesObject>>();
+  #history: StoredWrite[] = [];
+  readonly #watchers = new Set<(write: StoredWrite) => void>();
+
+  /** Of the last write. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Before and at this version nothing is remembered but what is there. */
+  get compacted(): number {
+    return this.#compacted;
+  }
+
+  get(resource: string, key: string): KubernetesObject | undefined {
+    return this.#objects.get(resource)?.get(key);
+  }
+
+  /** By key, in order: as they are, or were at a version that is not compacted. */
+  list(resource: string, version: number = this.#version): readonly (readonly [string, KubernetesObject])[] {
+    const objects = new Map(this.#objects.get(resource));
+    for (let i = this.#history.length - 1; i >= 0; i--) {
+      const write = this.#history[i];
+      if (write === undefined || write.version <= version) break;
+      if (write.resource !== resource) continue;
+      if (write.before === undefined) objects.delete(write.key);
+      else objects.set(write.key, write.before);
+    }
+    return [...objects].sort(([a], [b]) => (a < b ? -1 : 1));
+  }
+
+  /** The writes of a resource after a version that is not compacted. */
+  since(resource: string, version: number): readonly StoredWrite[] {
+    return this.#history.filter((write) => write.resource === resource && write.version > version);
+  }
+
+  /** Stores what `make` gives for the version of this write, or deletes; tells the watchers. */
+  write(
+    resource: string,
+    key: string,
+    make: ((version: string) => KubernetesObject) | undefined,
+  ): KubernetesObject | undefined {
+    const version = ++this.#version;
+    const objects = this.#objects.get(resource) ?? new Map<string, KubernetesObject>();
+    this.#objects.set(resource, objects);
+    const before = objects.get(key);
+    const after = make?.(String(version));
+    if (after === undefined) objects.delete(key);
+    else objects.set(key, after);
+    const write: StoredWrite = { version, resource, key, before, after };
+    this.#history.push(write);
+    for (const tell of [...this.#watchers]) tell(write);
+    return after;
+  }
+
+  watch(tell: (write: StoredWrite) => void): () => void {
+    this.#watchers.add(tell);
+    return () => this.#watchers.delete(tell);
+  }
+
+  /** Forgets the history up to a version. */
+  compact(version: number = this.#version): void {
+    this.#compacted = Math.max(this.#compacted, version);
+    this.#history = this.#history.filter((write) => write.version > version);
+  }
+
+  /** Of the last write of a resource up to a version, as far as history reaches. */
+  lastWrite(resource: string, upTo: number): number {
+    const last = this.#history.findLast((write) => write.resource === resource && write.version <= upTo);
+    return last?.version ?? this.#compacted;
+  }
+
+  snapshot(): StoreSnapshot {
+    const objects = new Map([...this.#objects].map(([resource, all]) => [resource, new Map(all)]));
+    return { version: this.#version, objects };
+  }
+
+  /** Goes back to a snapshot, as an etcd that is restored from a backup: versions are given out once more. */
+  restore({ version, objects }: StoreSnapshot): void {
+    this.#version = version;
+    this.#compacted = version;
+    this.#history = [];
+    this.#objects = new Map([...objects].map(([resource, all]) => [resource, new Map(all)]));
+  }
+}

@@ -1,0 +1,183 @@
+import type { Clock } from '../../base/clock.ts';
+import { isObject } from '../../net/fields.ts';
+import type { KubernetesObject } from '../resource.ts';
+import { StatusError } from './api-status.ts';
+import { jsonPatch, mergePatch } from './json-patch.ts';
+import type { ObjectStore } from './object-store.ts';
+import type { ResourceType } from './resource-types.ts';
+
+/** Which object a request is about. */
+export interface ObjectAddress {
+  readonly type: ResourceType;
+  readonly namespace: string | undefined;
+  readonly name: string;
+  /** `status`, or `undefined` for the object itself. */
+  readonly part: 'status' | undefined;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Where versions of an API have their objects in common. */
+export function storedAs({ group, plural }: Pick<ResourceType, 'group' | 'plural'>): string {
+  return `${group}/${plural}`;
+}
+
+/** How an object is addressed within its resource. */
+export function keyOf(namespace: string | undefined, name: string): string {
+  return namespace === undefined ? name : `${namespace}/${name}`;
+}
+
+function fieldsOf(value: unknown, what: string): Fields {
+  if (isObject(value)) return value;
+  throw new StatusError('BadRequest', `${what} must be an object`);
+}
+
+function sameContent(a: Fields, b: Fields): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+/** Creates, replaces, patches and deletes, with the conflicts and preconditions of an API server. */
+export class ObjectWrites {
+  readonly #store: ObjectStore;
+  readonly #clock: Pick<Clock, 'wallTime'>;
+  /** Never given out twice, also after a restore. */
+  #lives = 0;
+
+  constructor(store: ObjectStore, clock: Pick<Clock, 'wallTime'>) {
+    this.#store = store;
+    this.#clock = clock;
+  }
+
+  get(address: ObjectAddress): KubernetesObject {
+    const { type, namespace, name } = address;
+    const found = this.#store.get(storedAs(type), keyOf(namespace, name));
+    if (found !== undefined) return found;
+    throw new StatusError('NotFound', `${type.plural} "${name}" not found`);
+  }
+
+  create(type: ResourceType, namespace: string | undefined, body: unknown): KubernetesObject {
+    const { status, ...fields } = fieldsOf(body, 'the object');
+    const given = fieldsOf(fields['metadata'], 'metadata');
+    const { name, namespace: named = namespace } = given;
+    if (typeof name !== 'string' || !/^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$/.test(name))
+      throw new StatusError('Invalid', `metadata.name: Invalid value: ${JSON.stringify(name)}`);
+    if (named !== namespace)
+      throw new StatusError(
+        'BadRequest',
+        'the namespace of the object does not match the namespace on the request',
+      );
+    const key = keyOf(namespace, name);
+    if (this.#store.get(storedAs(type), key) !== undefined)
+      throw new StatusError('AlreadyExists', `${type.plural} "${name}" already exists`);
+    const metadata = {
+      ...given,
+      ...(namespace === undefined ? {} : { namespace }),
+      ...{ name, uid: this.#newUid(), creationTimestamp: this.#timestamp() },
+    };
+    const content =
+      type.hasStatus === true ? fields : { ...fields, ...(status === undefined ? {} : { status }) };
+    return this.#put(type, key, { ...content, metadata });
+  }
+
+  /** A body without a resourceVersion replaces whatever is there. */
+  replace(address: ObjectAddress, body: unknown): KubernetesObject {
+    return this.#change(address, fieldsOf(body, 'the object'));
+  }
+
+  patch(address: ObjectAddress, contentType: string, patch: unknown): KubernetesObject {
+    const current = this.get(address);
+    if (contentType === 'application/json-patch+json')
+      return this.#change(address, fieldsOf(jsonPatch(current, patch), 'the object'));
+    if (contentType !== 'application/merge-patch+json')
+      throw new StatusError(
+        'UnsupportedMediaType',
+        `the body of the request was in an unknown format: ${contentType}`,
+      );
+    return this.#change(address, fieldsOf(mergePatch(current, patch), 'the object'));
+  }
+
+  /** @param options DeleteOptions, of which the preconditions are looked at */
+  delete(address: ObjectAddress, options: unknown): KubernetesObject {
+    const current = this.get(address);
+    const { preconditions } = isObject(options) ? options : {};
+    const { uid, resourceVersion } = isObject(preconditions) ? preconditions : {};
+    this.#expect(address, 'UID', uid, current.metadata.uid);
+    this.#expect(address, 'ResourceVersion', resourceVersion, current.metadata.resourceVersion);
+    this.#store.write(storedAs(address.type), keyOf(address.namespace, address.name), undefined);
+    return current;
+  }
+
+  #change(address: ObjectAddress, wanted: Fields): KubernetesObject {
+    const { type, namespace, name, part } = address;
+    const current = this.get(address);
+    const given = fieldsOf(wanted['metadata'], 'metadata');
+    if ((given['name'] ?? name) !== name)
+      throw new StatusError('BadRequest', 'the name of the object does not match the name on the URL');
+    this.#expect(address, 'UID', given['uid'], current.metadata.uid);
+    const { resourceVersion } = given;
+    if (resourceVersion !== undefined && resourceVersion !== current.metadata.resourceVersion)
+      throw new StatusError(
+        'Conflict',
+        `Operation cannot be fulfilled on ${type.plural} "${name}": the object has been modified; please apply your changes to the latest version and try again`,
+      );
+    const { uid, creationTimestamp, resourceVersion: version } = current.metadata;
+    const kept = {
+      uid,
+      creationTimestamp,
+      resourceVersion: version,
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+    };
+    const content: Fields =
+      part === 'status'
+        ? { ...current, status: wanted['status'] }
+        : {
+            ...wanted,
+            ...(type.hasStatus === true ? { status: current['status'] } : {}),
+            metadata: { ...given, ...kept },
+          };
+    const normal: Fields = JSON.parse(JSON.stringify(content)); // without what is undefined
+    if (sameContent(sorted(normal), sorted(current))) return current;
+    return this.#put(type, keyOf(namespace, name), normal);
+  }
+
+  #expect({ type, name }: ObjectAddress, what: string, wanted: unknown, actual: string): void {
+    if (wanted === undefined || wanted === actual) return;
+    throw new StatusError(
+      'Conflict',
+      `Operation cannot be fulfilled on ${type.plural} "${name}": Precondition failed: ${what} in precondition: ${String(wanted)}, ${what} in object meta: ${actual}`,
+    );
+  }
+
+  #put(type: ResourceType, key: string, content: Fields): KubernetesObject {
+    const metadata = fieldsOf(content['metadata'], 'metadata');
+    const make = (resourceVersion: string): KubernetesObject =>
+      // Checked: the name by `create`, the rest is made here.
+      ({ ...content, metadata: { ...metadata, resourceVersion } }) as unknown as KubernetesObject;
+    const stored = this.#store.write(storedAs(type), key, make);
+    if (stored === undefined) throw new StatusError('NotFound', `${type.plural} "${key}" not found`);
+    return stored;
+  }
+
+  #newUid(): string {
+    return `00000000-0000-4000-8000-${(++this.#lives).toString(16).padStart(12, '0')}`;
+  }
+
+  #timestamp(): string {
+    return `${new Date(this.#clock.wallTime()).toISOString().slice(0, 19)}Z`;
+  }
+}
+
+/** With the names of every object in order, to be compared as text. */
+function sorted(value: unknown): Fields {
+  const walk = (part: unknown): unknown => {
+    if (Array.isArray(part)) return part.map(walk);
+    if (!isObject(part)) return part;
+    return Object.fromEntries(
+      Object.entries(part)
+        .sort(([a], [b]) => (a < b ? -1 : 1))
+        .map(([name, one]) => [name, walk(one)]),
+    );
+  };
+  return fieldsOf(walk(value), 'the object');
+}

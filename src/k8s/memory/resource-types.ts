@@ -1,0 +1,61 @@
+/** A kind that an API server serves. */
+export interface ResourceType {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+  readonly plural: string;
+  readonly namespaced: boolean;
+  /** Whether `status` is written apart from the rest. */
+  readonly hasStatus?: boolean;
+}
+
+const CILIUM = { group: 'cilium.io', version: 'v2' };
+const SLICES = {
+  group: 'discovery.k8s.io',
+  kind: 'EndpointSlice',
+  plural: 'endpointslices',
+  namespaced: true,
+};
+
+/** What a cluster with Cilium serves, as far as it is followed here. */
+export const CLUSTER_TYPES: readonly ResourceType[] = [
+  { group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces', namespaced: false, hasStatus: true },
+  { group: '', version: 'v1', kind: 'Node', plural: 'nodes', namespaced: false, hasStatus: true },
+  { group: '', version: 'v1', kind: 'Pod', plural: 'pods', namespaced: true, hasStatus: true },
+  { group: '', version: 'v1', kind: 'Service', plural: 'services', namespaced: true, hasStatus: true },
+  { group: '', version: 'v1', kind: 'Endpoints', plural: 'endpoints', namespaced: true },
+  { group: '', version: 'v1', kind: 'ConfigMap', plural: 'configmaps', namespaced: true },
+  { ...SLICES, version: 'v1' },
+  { ...SLICES, version: 'v1beta1' },
+  {
+    ...{ group: 'networking.k8s.io', version: 'v1', kind: 'NetworkPolicy', plural: 'networkpolicies' },
+    namespaced: true,
+  },
+  { ...CILIUM, kind: 'CiliumNode', plural: 'ciliumnodes', namespaced: false, hasStatus: true },
+  { ...CILIUM, kind: 'CiliumEndpoint', plural: 'ciliumendpoints', namespaced: true, hasStatus: true },
+  { ...CILIUM, kind: 'CiliumIdentity', plural: 'ciliumidentities', namespaced: false },
+  {
+    ...CILIUM,
+    kind: 'CiliumNetworkPolicy',
+    plural: 'ciliumnetworkpolicies',
+    namespaced: true,
+    hasStatus: true,
+  },
+  {
+    ...{ ...CILIUM, kind: 'CiliumClusterwideNetworkPolicy', plural: 'ciliumclusterwidenetworkpolicies' },
+    ...{ namespaced: false, hasStatus: true },
+  },
+  {
+    ...{
+      group: 'cilium.io',
+      version: 'v2alpha1',
+      kind: 'CiliumEndpointSlice',
+      plural: 'ciliumendpointslices',
+    },
+    namespaced: false,
+  },
+  {
+    ...{ group: 'cilium.io', version: 'v2alpha1', kind: 'CiliumCIDRGroup', plural: 'ciliumcidrgroups' },
+    namespaced: false,
+  },
+];

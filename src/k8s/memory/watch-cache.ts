@@ -1,0 +1,57 @@
+import type { ObjectStore, StoredWrite } from './object-store.ts';
+
+/**
+ * What an API server remembers of its etcd, and serves lists and watches from. It can be held back, as one that is behind.
+ */
+export class WatchCache {
+  readonly #store: ObjectStore;
+  readonly #watchers = new Set<(write: StoredWrite) => void>();
+  readonly #idleProgress: boolean;
+  #held: { readonly version: number; readonly writes: StoredWrite[] } | undefined;
+
+  /** @param idleProgress whether the version of a resource follows the writes of others, as from Kubernetes 1.34 on */
+  constructor(store: ObjectStore, idleProgress: boolean) {
+    this.#store = store;
+    this.#idleProgress = idleProgress;
+    store.watch((write) => (this.#held === undefined ? this.#publish(write) : this.#held.writes.push(write)));
+  }
+
+  get version(): number {
+    return this.#held?.version ?? this.#store.version;
+  }
+
+  /** Up to where a resource is known. */
+  versionOf(resource: string): number {
+    return this.#idleProgress ? this.version : this.#store.lastWrite(resource, this.version);
+  }
+
+  /** Sees nothing new until it is released. */
+  hold(): void {
+    this.#held ??= { version: this.#store.version, writes: [] };
+  }
+
+  release(): void {
+    const writes = this.#held?.writes ?? [];
+    this.#held = undefined;
+    for (const write of writes) this.#publish(write);
+  }
+
+  /** Begins anew from the store. */
+  reset(): void {
+    this.#held = undefined;
+  }
+
+  /** The writes of a resource after `version`, as far as they are known. */
+  since(resource: string, version: number): readonly StoredWrite[] {
+    return this.#store.since(resource, version).filter((write) => write.version <= this.version);
+  }
+
+  watch(tell: (write: StoredWrite) => void): () => void {
+    this.#watchers.add(tell);
+    return () => this.#watchers.delete(tell);
+  }
+
+  #publish(write: StoredWrite): void {
+    for (const tell of [...this.#watchers]) tell(write);
+  }
+}
