@@ -1,0 +1,103 @@
+import type { Clock } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
+import { sleep } from '../../base/sleep.ts';
+import { type ApiError, asApiError } from './api-error.ts';
+import { type ApiAnswer, type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
+import { Exchange } from './exchange.ts';
+
+/** After so long without a word from the server, it is asked; and has as long to answer (K 11). */
+const QUIET_MS = 30_000;
+
+/**
+ * Looks after connections that are there but dead: a server that is stopped, a network that swallows. While nothing
+ * comes it asks `/healthz`, and closes all connections if the answer fails. Passes everything on; hears what comes.
+ */
+export class ConnectionHealth implements ApiTransport {
+  readonly #transport: ApiTransport;
+  readonly #clock: Clock;
+  readonly #closed = new AbortController();
+  #heardAt: number;
+  #probes = 0;
+  #resets = 0;
+  #lastFailure: Failure | undefined;
+
+  constructor(transport: ApiTransport, clock: Clock) {
+    this.#transport = transport;
+    this.#clock = clock;
+    this.#heardAt = clock.now();
+  }
+
+  status(): { readonly probes: number; readonly resets: number; readonly lastFailure: Failure | undefined } {
+    return { probes: this.#probes, resets: this.#resets, lastFailure: this.#lastFailure };
+  }
+
+  /** Runs until it is closed. */
+  async watch(): Promise<void> {
+    const { signal } = this.#closed;
+    while (!signal.aborted) {
+      const quietMs = this.#clock.now() - this.#heardAt;
+      if (quietMs >= QUIET_MS) await this.#probe();
+      await sleep(this.#clock, Math.max(1, this.#heardAt + QUIET_MS - this.#clock.now()), signal);
+    }
+  }
+
+  async send(request: ApiRequest): Promise<ApiAnswer> {
+    const answer = await this.#transport.send(request);
+    this.#heard();
+    return { ...answer, body: this.#hearing(answer.body) };
+  }
+
+  reset(): void {
+    this.#transport.reset();
+  }
+
+  close(): Promise<void> {
+    this.#closed.abort();
+    return this.#transport.close();
+  }
+
+  async #probe(): Promise<void> {
+    this.#probes++;
+    const exchange = new Exchange({
+      transport: this.#transport,
+      clock: this.#clock,
+      signal: this.#closed.signal,
+    });
+    exchange.allowTime(QUIET_MS);
+    try {
+      await textOf(exchange.read(await exchange.open({ path: '/healthz' })));
+    } catch (thrown) {
+      this.#judge(asApiError(thrown));
+    } finally {
+      exchange.close();
+    }
+    this.#heard(); // not before so long again
+  }
+
+  /** A server that says no is alive; only what says that it cannot, or nothing, is a reason to begin anew. */
+  #judge(error: ApiError): void {
+    if (this.#closed.signal.aborted || ALIVE.has(error.code)) return;
+    this.#lastFailure = failureOf(error, this.#clock);
+    this.#resets++;
+    this.#transport.reset();
+  }
+
+  #heard(): void {
+    this.#heardAt = this.#clock.now();
+  }
+
+  async *#hearing(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
+    for await (const bytes of body) {
+      this.#heard();
+      yield bytes;
+    }
+  }
+}
+
+const ALIVE: ReadonlySet<ApiError['code']> = new Set([
+  'throttled',
+  'unauthorized',
+  'forbidden',
+  'missing',
+  'rejected',
+]);

@@ -1,0 +1,50 @@
+import { isObject } from '../../net/fields.ts';
+import type { ResourceKind } from '../resource.ts';
+import { ApiError } from './api-error.ts';
+import { textOf } from './api-transport.ts';
+import { Exchange, type ExchangeOptions } from './exchange.ts';
+import { groupPath } from './resource-path.ts';
+
+const DISCOVERY_MS = 30_000;
+
+/** The plurals that a server serves in a group and version; none if it does not know the version. */
+async function served(kind: ResourceKind, options: ExchangeOptions): Promise<ReadonlySet<unknown>> {
+  const exchange = new Exchange(options);
+  exchange.allowTime(DISCOVERY_MS);
+  try {
+    const text = await textOf(exchange.read(await exchange.open({ path: groupPath(kind) })));
+    return new Set(namesIn(text));
+  } catch (error) {
+    if (error instanceof ApiError && error.code === 'missing') return new Set();
+    throw error;
+  } finally {
+    exchange.close();
+  }
+}
+
+function namesIn(text: string): readonly unknown[] {
+  let document: unknown;
+  try {
+    document = JSON.parse(text);
+  } catch (cause) {
+    throw new ApiError('garbled', `the answer is no list of resources: ${text.slice(0, 100)}`, { cause });
+  }
+  const resources = isObject(document) ? document['resources'] : undefined;
+  if (!Array.isArray(resources)) throw new ApiError('garbled', 'the answer is no list of resources');
+  return resources.map((resource: unknown) => (isObject(resource) ? resource['name'] : undefined));
+}
+
+/** The first of the kinds that the server serves (K 13); each version is asked for once. */
+export async function firstServed(
+  kinds: readonly ResourceKind[],
+  options: ExchangeOptions,
+): Promise<ResourceKind | undefined> {
+  const known = new Map<string, ReadonlySet<unknown>>();
+  for (const kind of kinds) {
+    const path = groupPath(kind);
+    const plurals = known.get(path) ?? (await served(kind, options));
+    known.set(path, plurals);
+    if (plurals.has(kind.plural)) return kind;
+  }
+  return undefined;
+}

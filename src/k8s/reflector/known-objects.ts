@@ -1,0 +1,127 @@
+import { isObject } from '../../net/fields.ts';
+import type { KubernetesObject, ResourceEvent } from '../resource.ts';
+
+type Metadata = KubernetesObject['metadata'];
+
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && value !== '';
+}
+
+/** Whether a decoded value is an object that can be followed: the four fields of its metadata are what they must be. */
+export function isKubernetesObject(value: unknown): value is KubernetesObject {
+  if (!isObject(value)) return false;
+  const { metadata } = value;
+  if (!isObject(metadata)) return false;
+  const { name, namespace, uid, resourceVersion } = metadata;
+  if (namespace !== undefined && !isName(namespace)) return false;
+  return isName(name) && isName(uid) && isName(resourceVersion);
+}
+
+function keyOf({ namespace = '', name }: Metadata): string {
+  return `${namespace}/${name}`;
+}
+
+/** Where a watch may go on after a failure: an object that the server must have at this version (see `prove`). */
+export interface Anchor {
+  readonly name: string;
+  readonly namespace: string | undefined;
+  readonly uid: string;
+  readonly version: string;
+}
+
+/**
+ * What a reflector has handed out, by name, and up to which version. Each method gives the events that follow from what
+ * the server says: none for what is known. A list is said piece by piece, between {@link beginList} and
+ * {@link endList}; the end deletes what it did not have (K 6). One that breaks off deletes nothing (K 10).
+ */
+export class KnownObjects {
+  readonly #objects = new Map<string, KubernetesObject>();
+  readonly #trim: (object: KubernetesObject) => KubernetesObject;
+  /** Names that the list under way has not said yet. */
+  #unlisted = new Set<string>();
+  #version = '';
+  #anchor: Anchor | undefined;
+
+  constructor(trim: (object: KubernetesObject) => KubernetesObject = (object) => object) {
+    this.#trim = trim;
+  }
+
+  get size(): number {
+    return this.#objects.size;
+  }
+
+  /** A watch goes on after it; empty before the first list. */
+  get version(): string {
+    return this.#version;
+  }
+
+  /** `undefined` where no object is known to have been written last. */
+  get anchor(): Anchor | undefined {
+    return this.#anchor;
+  }
+
+  beginList(): void {
+    this.#unlisted = new Set(this.#objects.keys());
+  }
+
+  listed(object: KubernetesObject): readonly ResourceEvent[] {
+    this.#unlisted.delete(keyOf(object.metadata));
+    return this.#put(object);
+  }
+
+  /** The events that the list's silence means, one at a time; `version` holds once all are taken. */
+  *endList(version: string): Generator<ResourceEvent, void, void> {
+    for (const key of this.#unlisted) {
+      const object = this.#objects.get(key);
+      if (object === undefined) continue;
+      this.#objects.delete(key);
+      yield { type: 'delete', object };
+    }
+    this.#unlisted = new Set();
+    this.#version = version;
+    this.#anchor = undefined;
+  }
+
+  /** A watch says that the object is so. */
+  put(object: KubernetesObject): readonly ResourceEvent[] {
+    const { name, namespace, uid, resourceVersion: version } = object.metadata;
+    this.#version = version;
+    this.#anchor = { name, namespace, uid, version };
+    return this.#put(object);
+  }
+
+  /** A watch says that the object, last seen so, is gone. */
+  delete(object: KubernetesObject): readonly ResourceEvent[] {
+    const { metadata } = object;
+    const key = keyOf(metadata);
+    this.#version = metadata.resourceVersion;
+    if (this.#anchor?.uid === metadata.uid) this.#anchor = undefined;
+    const known = this.#objects.get(key);
+    // Another life of the same name: its delete has been said already.
+    if (known === undefined || known.metadata.uid !== metadata.uid) return [];
+    this.#objects.delete(key);
+    return [{ type: 'delete', object: known }];
+  }
+
+  /** A bookmark: nothing of this kind has happened up to there. */
+  progress(version: string): void {
+    this.#version = version;
+  }
+
+  /** The server has the anchor: what has happened after it is to be said once more, for the server may be another one. */
+  backToAnchor(): void {
+    this.#version = this.#anchor?.version ?? this.#version;
+  }
+
+  #put(arrived: KubernetesObject): readonly ResourceEvent[] {
+    const key = keyOf(arrived.metadata);
+    const known = this.#objects.get(key);
+    const { uid, resourceVersion } = arrived.metadata;
+    const isSame = known?.metadata.uid === uid;
+    if (isSame && known?.metadata.resourceVersion === resourceVersion) return [];
+    const object = this.#trim(arrived);
+    this.#objects.set(key, object);
+    const put: ResourceEvent = { type: 'put', object };
+    return known === undefined || isSame ? [put] : [{ type: 'delete', object: known }, put];
+  }
+}

@@ -1,0 +1,455 @@
+import { setMaxListeners } from 'node:events';
+import type { Clock, Random } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
+import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
+import { sleep } from '../../base/sleep.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
+import { isObject } from '../../net/fields.ts';
+import { ApiError, asApiError } from '../client/api-error.ts';
+import { type ApiTransport, textOf } from '../client/api-transport.ts';
+import { Exchange } from '../client/exchange.ts';
+import { resourceName } from '../client/resource-path.ts';
+import type {
+  FollowedResource,
+  FollowOptions,
+  KubernetesObject,
+  ResourceEvent,
+  ResourceKind,
+  ResourceSink,
+  ResourceStatus,
+} from '../resource.ts';
+import { isKubernetesObject, KnownObjects } from './known-objects.ts';
+import { LineScanner } from './line-scanner.ts';
+import { anchorPath, listPath, watchPath } from './list-query.ts';
+import { ListScanner } from './list-scanner.ts';
+import { readTexts } from './read-texts.ts';
+import {
+  beginReflector,
+  type ListSource,
+  type ReflectorEffect,
+  type ReflectorInput,
+  type ReflectorState,
+  stepReflector,
+} from './reflector-machine.ts';
+import { readWatchLine } from './watch-line.ts';
+
+/** What a {@link Reflector} takes from its client, which shares it between all of its reflectors. */
+export interface ReflectorContext {
+  readonly transport: ApiTransport;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly gate: TurnGate;
+  /** Fires when the client is closed. */
+  readonly closed: AbortSignal;
+  /** Receives what sinks and other callbacks throw. */
+  readonly onFault?: FaultListener | undefined;
+}
+
+/** Backoff (K 3); each delay is drawn between once and twice as long. */
+const BACKOFF_MS = { first: 800, cap: 30_000 };
+/** A watch is asked for so many seconds (K 2). */
+const WATCH_SECONDS = { min: 300, max: 600 };
+/** So long after the time that was asked for, a watch is over. */
+const OVERTIME_MS = 30_000;
+/** A list of 50,000 objects that is read from etcd begins after up to 20 s. */
+const LIST_SILENCE_MS = 60_000;
+const OPENING_MS = 30_000;
+/**
+ * A watch that has said something says something every minute: a bookmark, if nothing else. Three that are missing are a
+ * fault. One that has said nothing is of an idle kind: some servers send no bookmarks of those.
+ */
+const WATCH_SILENCE_MS = 3 * 60_000;
+/** No API server stores an object of more than 3 MB. */
+const LARGEST_OBJECT = 16 * 1024 * 1024;
+
+type Answer = ReflectorInput extends infer I ? (I extends { now: number } ? Omit<I, 'now'> : never) : never;
+
+const STOP: Answer = { type: 'stop' };
+
+/**
+ * Keeps a sink equal to one kind of an API server's objects, through every fault: list, watch, and again. What it
+ * promises and does not promise stands in the README of this room. What happens next is decided by `stepReflector`; this
+ * class does it.
+ */
+export class Reflector implements FollowedResource {
+  readonly stopped: Promise<void>;
+  readonly #kind: ResourceKind;
+  readonly #sink: ResourceSink;
+  readonly #context: ReflectorContext;
+  readonly #options: FollowOptions;
+  readonly #known: KnownObjects;
+  readonly #guard: CallbackGuard;
+  readonly #ended = new AbortController();
+  readonly #waiting = new Set<() => void>();
+  #state: ReflectorState;
+  #listed = false;
+  #events = 0;
+  #lastEventAt: number | undefined;
+  #refused = 0;
+  #bookmarks = 0;
+  #lists = 0;
+  #watches = 0;
+  #heardAt: number | undefined;
+  #failures = 0;
+  #lastFailure: Failure | undefined;
+
+  constructor(kind: ResourceKind, sink: ResourceSink, options: FollowOptions, context: ReflectorContext) {
+    this.#kind = kind;
+    this.#sink = sink;
+    this.#context = context;
+    this.#options = options;
+    this.#guard = new CallbackGuard(context.onFault);
+    this.#known = new KnownObjects((object) => this.#trim(object));
+    const { state, effect } = beginReflector();
+    this.#state = state;
+    this.stopped = this.#run(effect);
+  }
+
+  status(): ResourceStatus {
+    const { labelSelector, fieldSelector } = this.#kind;
+    const { clock } = this.#context;
+    return {
+      resource: resourceName(this.#kind),
+      labelSelector,
+      fieldSelector,
+      state: this.#state.shown,
+      listed: this.#listed,
+      objects: this.#known.size,
+      events: this.#events,
+      lastEventAt: this.#lastEventAt,
+      refused: this.#refused,
+      bookmarks: this.#bookmarks,
+      lists: this.#lists,
+      watches: this.#watches,
+      lagMs: this.#listed && this.#heardAt !== undefined ? clock.now() - this.#heardAt : undefined,
+      failures: this.#failures,
+      lastFailure: this.#lastFailure,
+    };
+  }
+
+  waitForListed({
+    signal,
+    quietMs,
+  }: {
+    readonly signal?: AbortSignal;
+    readonly quietMs?: number;
+  } = {}): Promise<void> {
+    const { clock } = this.#context;
+    const begun = clock.now();
+    return new Promise((resolve, reject) => {
+      const settle = (end: () => void): void => {
+        this.#waiting.delete(look);
+        timer?.cancel();
+        signal?.removeEventListener('abort', look);
+        end();
+      };
+      const fail = (message: string): void => settle(() => reject(new ApiError('unavailable', message)));
+      const look = (): void => {
+        if (this.#listed) settle(resolve);
+        else if (signal?.aborted === true) settle(() => reject(signal.reason));
+        else if (this.#ended.signal.aborted)
+          fail(`${resourceName(this.#kind)}: stopped before it was listed`);
+      };
+      const arm = (delayMs: number): void => {
+        timer = clock.after(delayMs, () => {
+          const quiet = clock.now() - Math.max(begun, this.#heardAt ?? 0);
+          const limit = quietMs ?? 0;
+          if (quiet < limit) arm(limit - quiet);
+          else fail(this.#blocked(limit));
+        });
+      };
+      let timer: ReturnType<Clock['after']> | undefined;
+      this.#waiting.add(look);
+      signal?.addEventListener('abort', look);
+      if (quietMs !== undefined) arm(quietMs);
+      look();
+    });
+  }
+
+  #blocked(quietMs: number): string {
+    const why = this.#lastFailure === undefined ? '' : `: ${this.#lastFailure.message}`;
+    return `${resourceName(this.#kind)} is ${this.#state.shown}, and nothing came for ${quietMs / 1000} s${why}`;
+  }
+
+  // ── One effect after the other ─────────────────────────────────────────────────────────────────────────
+
+  async #run(first: ReflectorEffect | undefined): Promise<void> {
+    const { closed } = this.#context;
+    const stop = (): void => this.#ended.abort();
+    setMaxListeners(0, this.#ended.signal, closed);
+    for (const signal of [this.#options.signal, closed]) {
+      signal?.addEventListener('abort', stop);
+      if (signal?.aborted === true) stop();
+    }
+    await Promise.resolve(); // the caller is to have what is being made before anything is handed out
+    for (let effect = first; effect !== undefined && effect.do !== 'stop'; )
+      effect = this.#step(await this.#perform(effect));
+    for (const signal of [this.#options.signal, closed]) signal?.removeEventListener('abort', stop);
+    this.#tellWaiting();
+  }
+
+  #step(answer: Answer): ReflectorEffect | undefined {
+    const { shown } = this.#state;
+    const { state, effect } = stepReflector(this.#state, { ...answer, now: this.#context.clock.now() });
+    this.#state = state;
+    if (state.shown !== shown) this.#guard.call(this.#options.onState, state.shown);
+    return effect;
+  }
+
+  async #perform(effect: ReflectorEffect): Promise<Answer> {
+    if (this.#ended.signal.aborted) return STOP;
+    try {
+      const answer = await this.#do(effect);
+      return this.#ended.signal.aborted ? STOP : answer;
+    } catch (thrown) {
+      return this.#ended.signal.aborted ? STOP : this.#failed(effect, asApiError(thrown));
+    }
+  }
+
+  #do(effect: ReflectorEffect): Promise<Answer> {
+    switch (effect.do) {
+      case 'list':
+        return this.#list(effect.from);
+      case 'watch':
+        return this.#watch();
+      case 'prove':
+        return this.#prove();
+      case 'wait':
+        return this.#wait(effect.failures, effect.atLeastMs);
+      case 'stop':
+        return Promise.resolve(STOP);
+    }
+  }
+
+  #failed(effect: ReflectorEffect, error: ApiError): Answer {
+    const { code, retryAfterMs } = error;
+    // That a server has forgotten, or does not know the kind, is usual.
+    if (code !== 'expired' && code !== 'missing') {
+      this.#failures++;
+      const shown = code === 'forbidden' ? new ApiError(code, this.#rightToGrant(effect, error)) : error;
+      this.#lastFailure = failureOf(shown, this.#context.clock);
+    }
+    return { type: 'failed', code, retryAfterMs };
+  }
+
+  #rightToGrant(effect: ReflectorEffect, error: ApiError): string {
+    const { group, plural } = this.#kind;
+    const verb = effect.do === 'watch' ? 'watch' : 'list';
+    return `grant the verb "${verb}" on the resource "${plural}" of the API group "${group}": ${error.message}`;
+  }
+
+  async #wait(failures: number, atLeastMs: number): Promise<Answer> {
+    const { clock, random } = this.#context;
+    const delay = Math.min(BACKOFF_MS.cap, BACKOFF_MS.first * 2 ** (failures - 1));
+    await sleep(clock, Math.max(delay, atLeastMs) * (1 + random()), this.#ended.signal);
+    return { type: 'waited' };
+  }
+
+  async #exchange<T>(work: (exchange: Exchange) => Promise<T>): Promise<T> {
+    const { transport, clock } = this.#context;
+    const exchange = new Exchange({ transport, clock, signal: this.#ended.signal });
+    try {
+      return await work(exchange);
+    } finally {
+      exchange.close();
+    }
+  }
+
+  // ── List ───────────────────────────────────────────────────────────────────────────────────────────────
+
+  async #list(from: ListSource): Promise<Answer> {
+    this.#known.beginList();
+    let { version, token } = await this.#page(from);
+    while (token !== undefined) ({ version, token } = await this.#page(from, token));
+    const events = this.#known.endList(version);
+    const { gate } = this.#context;
+    for (let done = false; !done; ) {
+      const step = (): void => {
+        const some = [...take(events, gate.slice)];
+        done = some.length < gate.slice;
+        this.#handOver(some);
+      };
+      if (!(await gate.run(gate.slice, step, this.#ended.signal))) return STOP;
+    }
+    this.#lists++;
+    if (!this.#listed) {
+      this.#listed = true;
+      this.#guard.call(() => this.#sink.onListed());
+      this.#tellWaiting();
+    }
+    return { type: 'listed' };
+  }
+
+  #page(
+    from: ListSource,
+    token?: string,
+  ): Promise<{ readonly version: string; readonly token: string | undefined }> {
+    const { signal } = this.#ended;
+    return this.#exchange(async (exchange) => {
+      const scanner = new ListScanner(LARGEST_OBJECT);
+      exchange.allowSilence(LIST_SILENCE_MS);
+      const path = listPath(this.#kind, from, this.#known.version, token);
+      const answer = await exchange.open({ path, gzip: true });
+      for await (const bytes of exchange.read(answer)) {
+        this.#heard();
+        exchange.allowSilence(undefined); // what takes time now is our own
+        await readTexts(scanner.feed(bytes), this.#context.gate, (items) => this.#items(items), signal);
+        exchange.allowSilence(LIST_SILENCE_MS);
+      }
+      this.#refused += scanner.tooLarge;
+      return readShell(scanner.shell);
+    });
+  }
+
+  #items(items: readonly unknown[]): void {
+    const events: ResourceEvent[] = [];
+    for (const item of items)
+      this.#collect(events, () => (isKubernetesObject(item) ? this.#known.listed(item) : undefined));
+    this.#handOver(events);
+  }
+
+  // ── Watch ──────────────────────────────────────────────────────────────────────────────────────────────
+
+  #watch(): Promise<Answer> {
+    const { clock, random, gate } = this.#context;
+    const seconds = Math.floor(WATCH_SECONDS.min + random() * (WATCH_SECONDS.max - WATCH_SECONDS.min));
+    return this.#exchange(async (exchange) => {
+      const begun = clock.now();
+      const scanner = new LineScanner(LARGEST_OBJECT);
+      exchange.allowTime(seconds * 1000 + OVERTIME_MS);
+      exchange.allowSilence(OPENING_MS);
+      const answer = await exchange.open({ path: watchPath(this.#kind, this.#known.version, seconds) });
+      exchange.allowSilence(undefined);
+      let eventful = false;
+      this.#watches++;
+      this.#heard();
+      this.#step({ type: 'opened' });
+      for await (const bytes of exchange.read(answer)) {
+        this.#heard();
+        exchange.allowSilence(undefined);
+        const lines = scanner.feed(bytes);
+        eventful ||= lines.length > 0;
+        await readTexts(lines, gate, (values) => this.#lines(values), this.#ended.signal);
+        if (scanner.tooLarge > 0) throw new ApiError('garbled', 'an event of a watch is too large');
+        if (eventful) exchange.allowSilence(WATCH_SILENCE_MS);
+      }
+      if (scanner.isCut) throw new ApiError('broken', 'a watch ended in the middle of an event');
+      return { type: 'ended', lastedMs: clock.now() - begun, eventful };
+    });
+  }
+
+  /** Hands over what comes before an error, too. */
+  #lines(values: readonly unknown[]): void {
+    const events: ResourceEvent[] = [];
+    try {
+      for (const value of values) this.#collect(events, () => this.#line(value));
+    } finally {
+      this.#handOver(events);
+    }
+  }
+
+  #line(value: unknown): readonly ResourceEvent[] | undefined {
+    const line = readWatchLine(value);
+    switch (line.type) {
+      case 'put':
+        return this.#known.put(line.object);
+      case 'delete':
+        return this.#known.delete(line.object);
+      case 'bookmark':
+        this.#bookmarks++;
+        this.#known.progress(line.version);
+        return [];
+      case 'refused':
+        return undefined;
+    }
+  }
+
+  // ── Prove ──────────────────────────────────────────────────────────────────────────────────────────────
+
+  /**
+   * Whether the server has the object that was written last, as it was written: then it has what came before, and goes on
+   * from there. It may have changed meanwhile: that cannot be told from another history, and costs a list.
+   */
+  async #prove(): Promise<Answer> {
+    const { anchor } = this.#known;
+    if (anchor === undefined) return { type: 'proven', same: false };
+    const text = await this.#exchange(async (exchange) => {
+      exchange.allowSilence(LIST_SILENCE_MS);
+      const answer = await exchange.open({ path: anchorPath(this.#kind, anchor) });
+      return await textOf(exchange.read(answer));
+    });
+    const list = parseList(text);
+    const items: readonly unknown[] = Array.isArray(list['items']) ? list['items'] : [];
+    const same = items.some(
+      (item) =>
+        isKubernetesObject(item) &&
+        item.metadata.uid === anchor.uid &&
+        item.metadata.resourceVersion === anchor.version,
+    );
+    if (same) this.#known.backToAnchor();
+    return { type: 'proven', same };
+  }
+
+  // ── Handing over ───────────────────────────────────────────────────────────────────────────────────────
+
+  #heard(): void {
+    this.#heardAt = this.#context.clock.now();
+  }
+
+  /** All of an object that cannot be trimmed. */
+  #trim(object: KubernetesObject): KubernetesObject {
+    try {
+      return this.#options.trim?.(object) ?? object;
+    } catch (error) {
+      this.#guard.report(error);
+      return object;
+    }
+  }
+
+  /** Adds what `read` gives; `undefined` counts as refused. */
+  #collect(events: ResourceEvent[], read: () => readonly ResourceEvent[] | undefined): void {
+    const found = read();
+    if (found === undefined) this.#refused++;
+    else for (const event of found) events.push(event);
+  }
+
+  #handOver(events: readonly ResourceEvent[]): void {
+    if (events.length === 0 || this.#ended.signal.aborted) return;
+    this.#events += events.length;
+    this.#lastEventAt = this.#context.clock.wallTime();
+    this.#guard.call(() => this.#sink.apply(events));
+  }
+
+  #tellWaiting(): void {
+    for (const look of [...this.#waiting]) look();
+  }
+}
+
+function* take<T>(from: Iterator<T>, count: number): Generator<T, void, void> {
+  for (let i = 0; i < count; i++) {
+    const { done, value } = from.next();
+    if (done === true) return;
+    yield value;
+  }
+}
+
+function parseList(text: string): Readonly<Record<string, unknown>> {
+  let list: unknown;
+  try {
+    list = JSON.parse(text);
+  } catch (cause) {
+    throw new ApiError('garbled', `the answer is no list: ${text.slice(0, 100)}`, { cause });
+  }
+  if (isObject(list)) return list;
+  throw new ApiError('garbled', `the answer is no list: ${text.slice(0, 100)}`);
+}
+
+/** Version and continue token of a list without its items. */
+function readShell(text: string): { readonly version: string; readonly token: string | undefined } {
+  const { metadata } = parseList(text);
+  const fields = isObject(metadata) ? metadata : {};
+  const { resourceVersion: version, continue: token } = fields;
+  if (typeof version !== 'string' || version === '')
+    throw new ApiError('garbled', 'the list has no resourceVersion');
+  return { version, token: typeof token === 'string' && token !== '' ? token : undefined };
+}

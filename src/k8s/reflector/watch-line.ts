@@ -1,0 +1,39 @@
+import { isObject } from '../../net/fields.ts';
+import { ApiError, errorOfStatus } from '../client/api-error.ts';
+import type { KubernetesObject } from '../resource.ts';
+import { isKubernetesObject } from './known-objects.ts';
+
+/** One line of a watch. */
+export type WatchLine =
+  | { readonly type: 'put' | 'delete'; readonly object: KubernetesObject }
+  | { readonly type: 'bookmark'; readonly version: string }
+  /** Of no use: an object without a name, a type that nobody knows. The others go on. */
+  | { readonly type: 'refused' };
+
+const REFUSED: WatchLine = { type: 'refused' };
+
+const TYPES: ReadonlyMap<unknown, 'put' | 'delete'> = new Map([
+  ['ADDED', 'put'],
+  ['MODIFIED', 'put'],
+  ['DELETED', 'delete'],
+]);
+
+function bookmark(object: unknown): WatchLine {
+  const metadata = isObject(object) ? object['metadata'] : undefined;
+  const version = isObject(metadata) ? metadata['resourceVersion'] : undefined;
+  return typeof version === 'string' && version !== '' ? { type: 'bookmark', version } : REFUSED;
+}
+
+/**
+ * Reads a decoded line. Throws the ApiError that it says: an `ERROR` event, or a Status instead of an event, as a server
+ * that is starting sends.
+ */
+export function readWatchLine(line: unknown): WatchLine {
+  if (!isObject(line)) throw new ApiError('garbled', 'the line of a watch is no event');
+  const { type, object } = line;
+  if (type === 'ERROR') throw errorOfStatus(object, 500);
+  if (type === undefined) throw errorOfStatus(line, 500);
+  if (type === 'BOOKMARK') return bookmark(object);
+  const known = TYPES.get(type);
+  return known === undefined || !isKubernetesObject(object) ? REFUSED : { type: known, object };
+}
