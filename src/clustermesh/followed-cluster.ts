@@ -389,16 +389,21 @@ export class FollowedCluster {
     if (isChanged) this.#options.onChange();
   }
 
-  /** One timer from the moment that the services are not followed any more until they are again. */
+  /** One timer from the moment that the services are not followed any more until they are again, or have expired. */
   #watchExpiry(): void {
     const { clock, serviceTTLMs, engines } = this.#options;
     if (serviceTTLMs === undefined || engines.services === undefined) return;
-    const { phase } = this.#state;
+    const { phase, expired } = this.#state;
     const live = phase === 'watching' && this.#readings.isUp('services');
     if (live || phase === 'stopped' || phase === 'removed') {
       this.#expiry?.cancel();
       this.#expiry = undefined;
-    } else this.#expiry ??= clock.after(serviceTTLMs, () => this.#dispatch({ type: 'expired' }));
+    } else if (!expired) {
+      this.#expiry ??= clock.after(serviceTTLMs, () => {
+        this.#expiry = undefined;
+        this.#dispatch({ type: 'expired' });
+      });
+    }
   }
 
   get #client(): KvstoreBackend {

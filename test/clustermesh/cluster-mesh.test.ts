@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import {
@@ -316,5 +317,32 @@ describe('a cluster that cannot be reached', () => {
     await advance(clock, 60_000);
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);
     expect(statusOf('a')).toMatchObject({ servicesExpired: false, state: 'ready' });
+  });
+
+  it('loses after the TTL what it could say of its services when it was reached for a moment (regression: never)', async () => {
+    await restart(() => ({ serviceTTLMs: TTL }));
+    const server = new MemoryServer({ clock });
+    write(server, 'cilium/cluster-config/a', { id: 1, capabilities: {} });
+    writeService(server, 'a', 's0', '10.1.0.1');
+    for (let i = 0; i < 200; i++) writeService(server, 'a', `t${i}`, '10.1.0.1');
+    await follow('a', server);
+    const link = agent.links.get('a')?.link;
+    link?.down();
+    await advance(clock, 2 * TTL);
+    expect(backendsOf('s0')).toEqual([]);
+    if (link === undefined) throw new Error('not connected');
+    let pages = 0;
+    link.onRead = ({ start }) => {
+      if (!start.startsWith('cilium/state/services/')) {
+        if (start.endsWith('/')) throw new KvstoreError('overloaded', 'not yet'); // all watches but one
+      } else if (++pages === 2) link.down();
+    };
+    link.up();
+    await advance(clock, 20_000);
+    expect([pages, link.link]).toEqual([2, 'down']);
+    expect(backendsOf('s0')).toEqual(['10.1.0.1']);
+    await advance(clock, 2 * TTL);
+    expect(backendsOf('s0')).toEqual([]);
+    expect(statusOf('a').servicesExpired).toBe(true);
   });
 });
