@@ -89,7 +89,7 @@ function requestOf(cluster: FollowedCluster, signal: AbortSignal, leave: () => v
   const missing = new Set(stores.resources);
   const guard = new DeleteGuard({
     ...{ backend, key: clusterConfigKey(name), seen: read, clock, random, signal, onGone: leave },
-    onFailure: (error) => onReading('deletes', error === undefined ? 'watching' : 'waiting', error),
+    onFailure: (error) => onReading('deletes', error === undefined ? 'ended' : 'waiting', error),
   });
   const mayDelete = {
     proven: (revision: number) => guard.allows(revision),

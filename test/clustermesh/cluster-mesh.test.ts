@@ -5,6 +5,7 @@ import { advance, settle } from '../kvstore/support/settle.ts';
 import {
   type Agent,
   completeCluster,
+  deleteIP,
   newCluster,
   OWN,
   write,
@@ -317,6 +318,40 @@ describe('a cluster that cannot be reached', () => {
     await advance(clock, 60_000);
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);
     expect(statusOf('a')).toMatchObject({ servicesExpired: false, state: 'ready' });
+  });
+
+  it('is not connected for having proven a delete once, after a failure (regression: for good)', async () => {
+    const server = newCluster(clock, 'a', 1);
+    writeIP(server, '10.1.0.1', 0x1_0200);
+    write(server, 'unrelated', 'x'); // no watch can go on from where it has read
+    await agent.add('a', server);
+    const link = agent.links.get('a')?.link;
+    if (link === undefined) throw new Error('not connected');
+    const watch = link.watch.bind(link);
+    let isSilent = false;
+    link.watch = (...call) => {
+      const stream = watch(...call);
+      const range = stream.range.bind(stream);
+      const silence = (signal?: AbortSignal): Promise<never> =>
+        new Promise((_, reject) => signal?.addEventListener('abort', reject));
+      stream.range = (request, options) => (isSilent ? silence(options?.signal) : range(request, options));
+      return stream;
+    };
+    await settle(8);
+    let refusals = 0;
+    link.onRead = ({ start }) => {
+      if (start === 'cilium/cluster-config/a' && ++refusals === 1) throw new KvstoreError('overloaded', 'no');
+    };
+    deleteIP(server, '10.1.0.1');
+    await advance(clock, 1000);
+    expect([refusals, agent.ipcache.size, statusOf('a').connected]).toEqual([2, 0, true]);
+    write(server, 'unrelated', 'x');
+    server.compact();
+    for (isSilent of [false, true]) {
+      link.cut();
+      await advance(clock, 1000);
+    }
+    expect(statusOf('a').connected).toBe(false);
   });
 
   it('loses after the TTL what it could say of its services when it was reached for a moment (regression: never)', async () => {
