@@ -20,6 +20,11 @@ export class Int32Rows {
     this.#pages = pages;
   }
 
+  /** How many rows there are. */
+  get limit(): number {
+    return this.#pages.count << PAGE_BITS;
+  }
+
   /** Makes sure that `row` exists. */
   reserve(row: number): void {
     while (row >>> PAGE_BITS >= this.#pages.count) this.#pages.push(new Int32Array(PAGE_ROWS * this.stride));

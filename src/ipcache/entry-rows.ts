@@ -1,4 +1,3 @@
-import { Int32Map } from '../base/int32-map.ts';
 import { Int32Rows, PAGE_BITS, PAGE_ROWS } from '../base/int32-rows.ts';
 import { ObjectColumn } from '../base/object-column.ts';
 import type { NumericIdentity } from '../identity/numeric-identity.ts';
@@ -11,8 +10,6 @@ import {
   HOST_AND_KEY,
   IDENTITY,
   KEY_BITS,
-  NEXT,
-  PREVIOUS,
   STRIDE,
   WRITER_AND_FLAGS,
 } from './entry-reader.ts';
@@ -42,7 +39,6 @@ export class EntryRows extends EntryReader {
     super({
       rows: new Int32Rows(STRIDE),
       k8s: new ObjectColumn(),
-      heads: new Int32Map(),
       hosts: hosts.texts,
       writers: writers.writers,
     });
@@ -52,7 +48,7 @@ export class EntryRows extends EntryReader {
 
   /** Bytes held, interned hosts and writers aside. */
   get bytes(): number {
-    return this.columns.rows.bytes + this.columns.k8s.bytes;
+    return this.columns.rows.bytes + this.columns.k8s.bytes + (this.lists?.bytes ?? 0);
   }
 
   /**
@@ -68,15 +64,12 @@ export class EntryRows extends EntryReader {
     return read;
   }
 
-  /** The same for what takes them away: their neighbours in the lists of identities. */
+  /** The same for what takes them away. */
   warmForRemoval(slots: Int32Array, count: number): number {
-    const { rows } = this.columns;
+    const { rows, k8s } = this.columns;
     let read = 0;
     for (let at = 0; at < count; at++) read ^= rows.get(slots[at] ?? 0, IDENTITY);
-    for (let at = 0; at < count; at++) {
-      const slot = slots[at] ?? 0;
-      read ^= rows.get(rows.get(slot, NEXT) - 1, PREVIOUS) ^ rows.get(rows.get(slot, PREVIOUS) - 1, NEXT);
-    }
+    for (let at = 0; at < count; at++) if (k8s.get(slots[at] ?? 0) !== undefined) read++;
     return read;
   }
 
@@ -93,7 +86,7 @@ export class EntryRows extends EntryReader {
     page[at + WRITER_AND_FLAGS] = writer << FLAG_BITS;
     this.hosts.retain(host);
     k8s.set(slot, metadataOrNone(claim.k8s));
-    this.#link(slot, page, at);
+    this.lists?.add(slot, claim.identity);
   }
 
   /** Writes other attributes of the same writer into a row, flags kept. */
@@ -101,10 +94,11 @@ export class EntryRows extends EntryReader {
     const { rows, k8s } = this.columns;
     const page = rows.writablePageOf(slot);
     const at = rows.offsetOf(slot);
-    if (page[at + IDENTITY] !== (claim.identity | 0)) {
-      this.#unlink(page, at);
+    const identity = page[at + IDENTITY] ?? 0;
+    if (identity !== (claim.identity | 0)) {
+      this.lists?.remove(slot, identity);
       page[at + IDENTITY] = claim.identity;
-      this.#link(slot, page, at);
+      this.lists?.add(slot, claim.identity);
     }
     const before = (page[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS;
     if (before !== host) {
@@ -131,7 +125,7 @@ export class EntryRows extends EntryReader {
     const { rows, k8s } = this.columns;
     const page = rows.writablePageOf(slot);
     const at = rows.offsetOf(slot);
-    this.#unlink(page, at);
+    this.lists?.remove(slot, page[at + IDENTITY] ?? 0);
     this.hosts.release((page[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS);
     this.writers.release((page[at + WRITER_AND_FLAGS] ?? 0) >>> FLAG_BITS);
     page[at + WRITER_AND_FLAGS] = 0;
@@ -193,23 +187,5 @@ export class EntryRows extends EntryReader {
       source: claim.source,
       owner: claim.owner ?? '',
     };
-  }
-
-  /** Puts a row, which is at `at` in its writable `page`, at the front of the list of its identity. */
-  #link(slot: number, page: Int32Array, at: number): void {
-    const { rows, heads } = this.columns;
-    const first = heads.exchange(page[at + IDENTITY] ?? 0, slot + 1);
-    if (first !== 0) rows.set(first - 1, PREVIOUS, slot + 1);
-    page[at + NEXT] = first;
-    page[at + PREVIOUS] = 0;
-  }
-
-  #unlink(page: Int32Array, at: number): void {
-    const { rows, heads } = this.columns;
-    const next = page[at + NEXT] ?? 0;
-    const previous = page[at + PREVIOUS] ?? 0;
-    if (next !== 0) rows.set(next - 1, PREVIOUS, previous);
-    if (previous !== 0) rows.set(previous - 1, NEXT, next);
-    else heads.exchange(page[at + IDENTITY] ?? 0, next);
   }
 }

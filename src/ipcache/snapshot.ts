@@ -9,7 +9,8 @@ import type { IPCacheChange } from './types.ts';
 
 /**
  * All entries of an `IPCache` at one revision, made by `IPCache.snapshot`. Immutable: later writes do not show. Reads
- * are those of the cache and cost the same, the first ones too: nothing is built for them.
+ * are those of the cache and cost the same, the first ones too: nothing is built for them but, if the cache has none, the
+ * lists by identity.
  *
  * It shares with the cache the pages (512 entries each) that were not written since it was taken; the cache copies a
  * page before the first write to it, and that is all that a snapshot costs it. The cache does not refer to its

@@ -70,9 +70,9 @@ describe('rows of entries', () => {
     expect([source, owner]).toEqual(['k8s', 'a']);
   });
 
-  it('take 20 bytes each, and 8 for their pods', () => {
+  it('take 12 bytes each, and 8 for their pods', () => {
     const rows = threeRows();
-    expect(rows.bytes).toBe(28 * PAGE_ROWS);
+    expect(rows.bytes).toBe(20 * PAGE_ROWS);
   });
 
   it('refer to their hosts as long as they name them', () => {

@@ -133,14 +133,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/ipcache/entry-rows.ts',
-    line: 'warmForRemoval(slots: Int32Array, count: number): number {',
-    original:
-      '{ const { rows } = this.columns; let read = 0; for (let at = … ws.get(rows.get(slot, PREVIOUS) - 1, NEXT); } return read; }',
-    replacements: ['{}'],
-    reason: 'reads ahead: only time tells',
-  },
-  {
-    file: 'src/ipcache/entry-rows.ts',
     line: 'for (let at = 0; at < count; at++) read ^= rows.get(slots[at] ?? 0, IDENTITY);',
     original: 'at < count',
     replacements: ['false', 'at <= count', 'at >= count'],
@@ -151,42 +143,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     line: 'for (let at = 0; at < count; at++) read ^= rows.get(slots[at] ?? 0, IDENTITY);',
     original: 'slots[at] ?? 0',
     replacements: ['slots[at] && 0'],
-    reason: 'reads ahead: only time tells',
-  },
-  {
-    file: 'src/ipcache/entry-rows.ts',
-    line: 'for (let at = 0; at < count; at++) {',
-    original: 'at < count',
-    replacements: ['false', 'at <= count', 'at >= count'],
-    reason: 'reads ahead: only time tells',
-  },
-  {
-    file: 'src/ipcache/entry-rows.ts',
-    line: 'for (let at = 0; at < count; at++) {',
-    original:
-      '{ const slot = slots[at] ?? 0; read ^= rows.get(rows.get(slo …  PREVIOUS) ^ rows.get(rows.get(slot, PREVIOUS) - 1, NEXT); }',
-    replacements: ['{}'],
-    reason: 'reads ahead: only time tells',
-  },
-  {
-    file: 'src/ipcache/entry-rows.ts',
-    line: 'const slot = slots[at] ?? 0;',
-    original: 'slots[at] ?? 0',
-    replacements: ['slots[at] && 0'],
-    reason: 'reads ahead: only time tells',
-  },
-  {
-    file: 'src/ipcache/entry-rows.ts',
-    line: 'read ^= rows.get(rows.get(slot, NEXT) - 1, PREVIOUS) ^ rows.get(rows.get(slot, PREVIOUS) - 1, NEXT);',
-    original: 'rows.get(slot, NEXT) - 1',
-    replacements: ['rows.get(slot, NEXT) + 1'],
-    reason: 'reads ahead: only time tells',
-  },
-  {
-    file: 'src/ipcache/entry-rows.ts',
-    line: 'read ^= rows.get(rows.get(slot, NEXT) - 1, PREVIOUS) ^ rows.get(rows.get(slot, PREVIOUS) - 1, NEXT);',
-    original: 'rows.get(slot, PREVIOUS) - 1',
-    replacements: ['rows.get(slot, PREVIOUS) + 1'],
     reason: 'reads ahead: only time tells',
   },
   {

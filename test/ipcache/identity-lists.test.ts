@@ -1,0 +1,62 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
+
+const IDENTITIES = [0, 300, 301, 0x8000_0001];
+
+const write = fc.record({
+  host: fc.nat(40),
+  identity: fc.constantFrom(...IDENTITIES),
+  owner: fc.constantFrom('a', 'b'),
+  gone: fc.boolean(),
+});
+
+/** What a view says of each identity, and what its entries say. */
+function inverse(view: IPCache | IPCacheSnapshot): { lists: unknown; entries: unknown } {
+  const entries = [...view.entries({ includeShadowed: true })];
+  return {
+    lists: IDENTITIES.map((identity) => [...view.lookupByIdentity(identity)].sort()),
+    entries: IDENTITIES.map((identity) =>
+      entries.flatMap((entry) => (entry.identity === identity ? [entry.key] : [])).sort(),
+    ),
+  };
+}
+
+describe('the lists by identity', () => {
+  it('are those of the entries (I5), whenever they are asked for first', () => {
+    fc.assert(
+      fc.property(fc.array(write, { maxLength: 80 }), fc.nat(80), fc.nat(80), (writes, taken, asked) => {
+        const cache = new IPCache();
+        let snapshot = cache.snapshot();
+        let before = snapshot;
+        writes.forEach(({ host, identity, owner, gone }, at) => {
+          if (at === taken) snapshot = before = cache.snapshot();
+          if (at === asked) {
+            const { lists, entries } = inverse(snapshot);
+            expect(lists).toEqual(entries);
+            before = cache.snapshot(); // has lists from the beginning, which go on in the cache
+          }
+          const key = `10.0.0.${host}${host % 3 === 0 ? '/32' : ''}`;
+          if (gone) cache.delete(key, { source: 'kvstore', owner });
+          else cache.upsert(key, { identity, source: 'kvstore', owner });
+        });
+        for (const view of [before, cache, snapshot, cache.snapshot()]) {
+          const { lists, entries } = inverse(view);
+          expect(lists).toEqual(entries);
+        }
+      }),
+    );
+  });
+
+  it('take memory only once they are asked for, and are made once for all snapshots', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 300, source: 'kvstore' });
+    const { bytes } = cache.status();
+    const first = cache.snapshot();
+    expect(cache.status().bytes).toBe(bytes);
+    expect(first.lookupByIdentity(300)).toEqual(['10.0.0.1']);
+    cache.snapshot();
+    expect(cache.status().bytes).toBeGreaterThan(bytes);
+  });
+});
