@@ -106,7 +106,9 @@ export class EntryRows extends EntryReader {
       this.hosts.release(before);
     }
     page[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
-    k8s.set(slot, metadataOrNone(claim.k8s));
+    // What is equal stays the object that it is: it is old, and new ones cost the collector more than a look.
+    const metadata = metadataOrNone(claim.k8s);
+    if (!sameMetadata(k8s.get(slot), metadata)) k8s.set(slot, metadata);
   }
 
   /** Replaces the claim in a row by another writer's, flags kept. */

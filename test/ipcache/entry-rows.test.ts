@@ -75,6 +75,18 @@ describe('rows of entries', () => {
     expect(rows.bytes).toBe(20 * PAGE_ROWS);
   });
 
+  it('keep the object that describes their pod while others say the same', () => {
+    const rows = threeRows();
+    const host = rows.hosts.resolve(CLAIM.hostIP);
+    rows.update(1, { ...CLAIM, identity: 301, k8s: { ...POD } }, host);
+    expect(rows.entry(1).k8s).toBe(POD);
+    const other = { ...POD, podName: 'web-2' };
+    rows.update(1, { ...CLAIM, identity: 302, k8s: other }, host);
+    expect(rows.entry(1).k8s).toBe(other);
+    rows.update(1, { ...CLAIM, k8s: undefined }, host);
+    expect(rows.entry(1).k8s).toBeUndefined();
+  });
+
   it('refer to their hosts as long as they name them', () => {
     const hosts = new MapPrefixTable();
     const rows = new EntryRows(hosts);
