@@ -20,6 +20,9 @@ export class HostTable {
   readonly #references = new Int32Rows(1);
   /** The host that was resolved last and was new then, plus one: forgotten unless it has been retained. */
   #unclaimed: HostID = NO_HOST;
+  /** The text that was resolved last and its host, while that is in use: claims come in runs of one host. */
+  #lastText = '';
+  #last: HostID = NO_HOST;
 
   /** `table` must be empty and of this host table's own. */
   constructor(table: PrefixTable) {
@@ -32,11 +35,14 @@ export class HostTable {
    */
   resolve(text: string | undefined): HostID {
     if (text === undefined) return NO_HOST;
+    if (this.#last !== NO_HOST && text === this.#lastText) return this.#last;
     const register = this.#register;
     if (this.#unclaimed !== NO_HOST) this.#forgetUnclaimed();
     if (typeof text !== 'string' || !parsePrefix(text, register) || register.form !== 'endpoint') return -1;
     const found = this.#table.find(register);
-    return (found >= 0 ? found : this.#add(register)) + 1;
+    this.#lastText = text;
+    this.#last = (found >= 0 ? found : this.#add(register)) + 1;
+    return this.#last;
   }
 
   /** Counts one more reference to a host. */
@@ -72,6 +78,7 @@ export class HostTable {
 
   #remove(host: HostID): void {
     if (host === this.#unclaimed) this.#unclaimed = NO_HOST;
+    if (host === this.#last) this.#last = NO_HOST;
     this.#table.keyOf(host - 1, this.#register);
     this.#table.remove(host - 1, this.#register);
   }
