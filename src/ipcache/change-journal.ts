@@ -25,6 +25,8 @@ export class ChangeJournal implements ClaimSink {
   /** Whether changes of writes outside of batches are wanted; and whether one was made that was not. */
   #heard = true;
   #unheard = false;
+  /** The text of the key that is being written; `''` where there is none. */
+  #text = '';
   #ownerChanges: OwnerChange[] = [];
   /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
   #before: Before[] | undefined;
@@ -47,7 +49,7 @@ export class ChangeJournal implements ClaimSink {
       this.#unheard = true;
       return;
     }
-    const change = prefixChange(key, old, next);
+    const change = prefixChange(key, old, next, this.#text);
     // Most writes make one change, and its array goes to the listeners: an array of just one is the cheapest.
     if (this.#changes.length === 0) this.#changes = [change];
     else this.#changes.push(change);
@@ -94,6 +96,11 @@ export class ChangeJournal implements ClaimSink {
    */
   listen(heard: boolean): void {
     this.#heard = heard;
+  }
+
+  /** Until the next call, what changes is the key that was parsed from this text; `''`: any key. */
+  about(text: string): void {
+    this.#text = text;
   }
 
   /** Whether something visible has changed since the last time of which nothing was noted. */

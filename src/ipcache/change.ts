@@ -1,5 +1,4 @@
-import { formatPrefix } from '../net/format-address.ts';
-import type { PrefixRegister } from '../net/prefix.ts';
+import { formatPrefixOf, type PrefixRegister } from '../net/prefix.ts';
 import { sameMetadata } from './k8s-metadata.ts';
 import type { IPCacheChange, IPCacheEntry } from './types.ts';
 
@@ -14,15 +13,19 @@ export function sameEntry(a: IPCacheEntry | undefined, b: IPCacheEntry | undefin
   );
 }
 
-/** The change of one prefix, as plain data. At least one of `old` and `next` is defined; `key` is usually a register. */
+/**
+ * The change of one prefix, as plain data. At least one of `old` and `next` is defined; `key` is usually a register.
+ * With the `text` that it was parsed from, most prefixes need not be made anew.
+ */
 export function prefixChange(
   key: Readonly<PrefixRegister>,
   old: IPCacheEntry | undefined,
   next: IPCacheEntry | undefined,
+  text = '',
 ): IPCacheChange {
   return {
     kind: next === undefined ? 'delete' : 'upsert',
-    prefix: formatPrefix(key, key.length),
+    prefix: formatPrefixOf(text, key),
     old,
     new: next,
   };

@@ -193,6 +193,7 @@ export class IPCache extends EntryView {
    */
   batch<T>(write: () => T): T {
     this.#hub.beforeChange();
+    this.#journal.about('');
     const nested = this.#journal.inBatch;
     const result = this.#waiting.batch(() =>
       this.#journal.batch(
@@ -343,14 +344,15 @@ export class IPCache extends EntryView {
     return from + count;
   }
 
-  #beginWrite(): void {
+  #beginWrite(key: string): void {
     this.#hub.beforeChange();
+    this.#journal.about(key);
     this.#journal.listen(this.#hub.isHeard || this.#waiting.size > 0); // what waited may change the same key once more
   }
 
   /** The register holds the key, if it is one. */
   #claim(key: string, isKey: boolean, claim: Claim): UpsertOutcome {
-    this.#beginWrite();
+    this.#beginWrite(key);
     const outcome = isKey ? this.#upsert(key, claim) : this.#reject(keyFault(key));
     this.#outcomes.count(outcome);
     this.#publish();
@@ -359,7 +361,7 @@ export class IPCache extends EntryView {
 
   /** The register holds the key, if it is one. */
   #unclaim(key: string, isKey: boolean, by: DeleteOptions): DeleteOutcome {
-    this.#beginWrite();
+    this.#beginWrite(key);
     const outcome = isKey ? this.#delete(key, by) : this.#reject(keyFault(key));
     this.#admit();
     this.#outcomes.count(outcome === 'applied' ? 'deleted' : outcome);
@@ -399,6 +401,7 @@ export class IPCache extends EntryView {
   }
 
   #letIn(key: string): void {
+    this.#journal.about(key);
     for (const claim of this.#waiting.take(key)) {
       parsePrefix(key, this.#key);
       const free = this.#state.table.find(this.#key) < 0;

@@ -217,6 +217,12 @@ export function formatKeyOf(text: string, key: Readonly<PrefixRegister>): string
   return key.form === 'endpoint' && !text.includes(':') ? text : formatKey(key);
 }
 
+/** As `formatPrefix`, for a key that is what `text` was parsed to; `''` where it was not parsed. */
+export function formatPrefixOf(text: string, key: Readonly<PrefixRegister>): string {
+  const isCanonical = key.form === 'endpoint' && text !== '' && !text.includes(':');
+  return isCanonical ? `${text}/32` : formatPrefix(key, key.length);
+}
+
 /** The canonical text of an address or CIDR in its own form, or `undefined` when `text` is neither. */
 export function canonicalKey(text: string): string | undefined {
   return parsePrefix(text, scratch) ? formatKey(scratch) : undefined;

@@ -118,6 +118,55 @@ describe('a change', () => {
   });
 });
 
+describe('the prefix of a change', () => {
+  it('is canonical, however the key is written, and that of each key that a call writes', () => {
+    const cache = new IPCache({ maxEntries: 2 });
+    const told: string[] = [];
+    cache.subscribe({
+      onChanges: (changes) => told.push(...changes.map(({ kind, prefix }) => `${kind} ${prefix}`)),
+    });
+    const [a, b] = [
+      { identity: 1, source: 'kvstore', owner: 'a' },
+      { identity: 2, source: 'kvstore', owner: 'b' },
+    ] as const;
+    cache.upsert('::FFFF:10.0.0.1', a);
+    cache.upsert('0::ffff:10.0.0.1/128', b); // shadowed: nothing to tell
+    cache.upsert('FD00:0::1', a); // waits for room
+    cache.delete('10.0.0.1', a); // the CIDR shows, then what waited
+    cache.batch(() => {
+      cache.upsert('FD00:0::1', { ...a, identity: 3 });
+      cache.withdraw(b);
+    });
+    cache.upsertMany(['10.0.0.9/24'], [a]);
+    expect(told).toEqual([
+      'upsert 10.0.0.1/32',
+      'upsert 10.0.0.1/32',
+      'upsert fd00::1/128',
+      'upsert fd00::1/128',
+      'delete 10.0.0.1/32',
+      'upsert 10.0.0.0/24',
+    ]);
+  });
+
+  it('is not that of the call before when a writer is withdrawn in the same batch, or waits for room', () => {
+    const cache = new IPCache({ maxEntries: 2 });
+    const told: string[] = [];
+    const claim = (owner: string) => ({ identity: 1, source: 'kvstore', owner }) as const;
+    cache.upsert('10.0.0.1', claim('a'));
+    cache.upsert('10.0.0.2', claim('b'));
+    cache.upsert('10.0.0.3', claim('c'));
+    cache.subscribe({
+      onChanges: (changes) => told.push(...changes.map(({ kind, prefix }) => `${kind} ${prefix}`)),
+    });
+    told.length = 0;
+    cache.batch(() => {
+      cache.upsert('10.0.0.2', { ...claim('b'), identity: 2 });
+      cache.withdraw(claim('a'));
+    });
+    expect(told).toEqual(['upsert 10.0.0.2/32', 'delete 10.0.0.1/32', 'upsert 10.0.0.3/32']);
+  });
+});
+
 describe('a reader of changes', () => {
   it('folds what it is given to what is there, however slow it is and however often it comes back', async () => {
     await fc.assert(
