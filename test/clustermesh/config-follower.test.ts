@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { ConfigFile } from '../../src/clustermesh/config-directory.ts';
+import type { ConfigFile, NameCheck } from '../../src/clustermesh/config-directory.ts';
 import { ConfigFollower } from '../../src/clustermesh/config-follower.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
@@ -13,16 +13,12 @@ let problems: string[];
 
 const config = (hash: string): ConfigFile => ({ kind: 'config', hash, connect: () => Promise.reject() });
 
-beforeEach(() => {
-  clock = new ManualClock();
-  directory = new FakeDirectory();
-  did = [];
-  problems = [];
-  follower = new ConfigFollower({
+function followerWith(check: NameCheck): ConfigFollower {
+  return new ConfigFollower({
     source: directory,
     clock,
     mesh: {
-      check: () => undefined,
+      check,
       add: (name) => {
         did.push(`add ${name}`);
         return Promise.resolve('added');
@@ -34,6 +30,14 @@ beforeEach(() => {
     },
     onProblem: (name, why) => problems.push(`${name}: ${why}`),
   });
+}
+
+beforeEach(() => {
+  clock = new ManualClock();
+  directory = new FakeDirectory();
+  did = [];
+  problems = [];
+  follower = followerWith(() => undefined);
 });
 
 describe('a configuration directory that is followed', () => {
@@ -183,5 +187,90 @@ describe('a configuration directory that is followed', () => {
     await advance(clock, 200_000);
     await settle();
     expect([did, clock.pending]).toEqual([[], 0]);
+  });
+
+  it('is looked at once a minute while nothing is wrong with it', async () => {
+    directory.write('a', config('1'));
+    await follower.start();
+    await advance(clock, 59_000);
+    expect(directory.listings).toBe(1);
+    await advance(clock, 1000);
+    expect([directory.listings, follower.status().scans]).toEqual([2, 2]);
+    await follower.stop();
+  });
+
+  it('is tried again after 2, 4 and 8 s, and then every 10 s, while it cannot be read', async () => {
+    directory.unreadable = 'EACCES';
+    await follower.start();
+    const looks: number[] = [];
+    for (let second = 1; second <= 34; second++) {
+      const before = directory.listings;
+      await advance(clock, 1000);
+      if (directory.listings > before) looks.push(second);
+    }
+    expect(looks).toEqual([2, 6, 14, 24, 34]);
+    directory.unreadable = undefined;
+    await advance(clock, 10_000);
+    expect(Object.keys(follower.status().problems)).toEqual([]);
+    await follower.stop();
+  });
+
+  it('is looked at soon, however long it goes on changing', async () => {
+    await follower.start();
+    for (let i = 0; i < 10; i++) {
+      directory.write('a', config(String(i)));
+      await advance(clock, 100);
+    }
+    expect(directory.listings).toBe(6);
+    await follower.stop();
+  });
+
+  it('is looked at again, afterwards, when it changes while it is being looked at', async () => {
+    await follower.start();
+    const list = directory.list.bind(directory);
+    let answer: (() => void) | undefined;
+    directory.list = async () => {
+      await new Promise<void>((resolve) => {
+        answer = resolve;
+      });
+      return list();
+    };
+    directory.write('a', config('1'));
+    await advance(clock, 1000);
+    directory.write('b', config('1'));
+    await advance(clock, 1000);
+    expect(follower.status().scans).toBe(2);
+    directory.list = list;
+    answer?.();
+    await advance(clock, 1000);
+    expect([follower.status().scans, did]).toEqual([3, ['add a', 'add b']]);
+    await follower.stop();
+  });
+
+  it('is left alone after the end also when it has changed while it did not answer', async () => {
+    await follower.start();
+    directory.list = () => new Promise(() => {});
+    directory.write('a', config('1'));
+    await advance(clock, 1000);
+    directory.write('b', config('1'));
+    await follower.stop();
+    await settle();
+    expect(clock.pending).toBe(0);
+  });
+
+  it('is followed once, and need not be before it is left', async () => {
+    await follower.stop();
+    follower = followerWith(() => undefined);
+    await follower.start();
+    await expect(follower.start()).rejects.toThrow(/followed already/);
+    await follower.stop();
+  });
+
+  it('has no cluster of a name that the mesh does not take', async () => {
+    follower = followerWith((name) => (name === 'own' ? 'own-cluster' : undefined));
+    for (const name of ['own', 'a']) directory.write(name, config('1'));
+    await follower.start();
+    expect(did).toEqual(['add a']);
+    await follower.stop();
   });
 });

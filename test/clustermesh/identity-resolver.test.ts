@@ -59,6 +59,23 @@ describe('an identity resolver', () => {
       expect(resolver.resolve(number)).toBeUndefined();
   });
 
+  it('knows the first one that can be allocated, in a cluster without an id', () => {
+    const own = { identities: cacheOf({ 255: 'none', 256: 'first' }), clusterID: 0 };
+    const resolver = new IdentityResolver({ own, mesh: { identitiesFor: () => [] } });
+    expect([255, 256].map((identity) => resolver.resolve(identity)?.[0]?.value)).toEqual([
+      undefined,
+      'first',
+    ]);
+  });
+
+  it('asks everybody who has the id of the cluster, and nobody for those that only one node knows', () => {
+    const own = { identities: new RemoteIdentityCache(), clusterID: 1 };
+    const caches = [cacheOf({}), cacheOf({ 131584: 'b', 16908800: 'local' })];
+    const resolver = new IdentityResolver({ own, mesh: { identitiesFor: () => caches } });
+    expect(resolver.resolve(0x2_0200)?.[0]?.value).toBe('b');
+    expect(resolver.resolve(0x102_0200)).toBeUndefined();
+  });
+
   it('follows a mesh: clusters that come, change their id, are too old to have one, and go', async () => {
     const clock = new ManualClock();
     const agent = new Agent(clock);

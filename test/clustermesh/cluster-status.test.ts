@@ -1,0 +1,129 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { type ClusterState, NEW_CLUSTER } from '../../src/clustermesh/cluster-state.ts';
+import { type ClusterStanding, ClusterView } from '../../src/clustermesh/cluster-status.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+
+const WELL: ClusterStanding = { complete: true, connected: true, known: true, keys: 7 };
+
+let clock: ManualClock;
+let view: ClusterView;
+
+beforeEach(() => {
+  clock = new ManualClock();
+  clock.setWallTimeBy(1_000_000);
+  view = new ClusterView(clock);
+});
+
+function shown(state: Partial<ClusterState>, standing: Partial<ClusterStanding> = {}): string {
+  view.update({ ...NEW_CLUSTER, ...state }, { ...WELL, ...standing });
+  return view.status().state;
+}
+
+describe('how a cluster appears', () => {
+  it('is connecting at first, and not connected', () => {
+    expect(view.status()).toEqual({
+      ...{
+        state: 'connecting',
+        ready: false,
+        knownAt: undefined,
+        connected: false,
+        connectedSince: 1_000_000,
+      },
+      ...{ lastFailure: undefined, lastFailureAt: undefined },
+    });
+  });
+
+  it.each([
+    ['idle', 'connecting'],
+    ['connecting', 'connecting'],
+    ['handshake', 'handshake'],
+    ['validating', 'validating'],
+    ['draining', 'draining'],
+    ['unconfigured', 'no-configuration'],
+    ['failed', 'failed'],
+    ['stopped', 'stopped'],
+    ['removed', 'removed'],
+  ] as const)('is, while its phase is %s, %s', (phase, state) => {
+    expect(shown({ phase })).toBe(state);
+  });
+
+  it.each([
+    [undefined, 'handshake'],
+    ['connecting', 'connecting'],
+    ['handshake', 'handshake'],
+    ['watching', 'handshake'],
+    ['unconfigured', 'no-configuration'],
+    ['failed', 'failed'],
+    ['stopped', 'stopped'],
+    ['removed', 'draining'],
+  ] as const)('is, while it is left for %s, %s', (next, state) => {
+    expect(shown({ phase: 'leaving', next })).toBe(state);
+  });
+
+  it.each<readonly [string, Partial<ClusterState>, Partial<ClusterStanding>]>([
+    ['ready', {}, {}],
+    ['ready', { found: 'read' }, { keys: 0 }],
+    ['ready', { failStatic: false }, { keys: 0 }],
+    ['no-configuration', {}, { keys: 0 }],
+    ['no-configuration', { found: 'gone' }, {}],
+    ['no-configuration', { found: 'others' }, {}],
+    ['unreachable', {}, { connected: false }],
+    ['watching', {}, { connected: false, known: false }],
+    ['watching', {}, { complete: false, keys: 0 }],
+    ['watching', { unproven: true }, {}],
+  ])('is, while it is watched, %s, when %o %o', (state, more, standing) => {
+    expect(shown({ phase: 'watching', ...more }, standing)).toBe(state);
+  });
+});
+
+describe('what has changed of a cluster', () => {
+  const update = (state: Partial<ClusterState>, standing: Partial<ClusterStanding> = {}): boolean =>
+    view.update({ ...NEW_CLUSTER, ...state }, { ...WELL, ...standing });
+
+  it('is how it appears, whether it is connected, and how often it has failed, and nothing else', () => {
+    expect(update({ phase: 'watching' })).toBe(true);
+    expect(update({ phase: 'watching', attempt: 9, id: 3 }, { keys: 8 })).toBe(false);
+    expect(update({ phase: 'watching', failures: 1 })).toBe(true);
+    expect(update({ phase: 'watching', failures: 1 })).toBe(false);
+    expect(update({ phase: 'failed', failures: 1 })).toBe(true);
+    expect(update({ phase: 'failed', failures: 1 }, { connected: false })).toBe(true);
+    expect(update({ phase: 'failed', failures: 1 }, { connected: false })).toBe(false);
+  });
+
+  it('is nothing of one that is as it was at first', () => {
+    expect(update({}, { connected: false })).toBe(false);
+  });
+
+  it('says since when it is connected, and from when stale state is served', () => {
+    clock.advance(1000);
+    update({ phase: 'watching' });
+    clock.advance(1000);
+    update({ phase: 'watching' });
+    expect(view.status()).toMatchObject({ connected: true, connectedSince: 1_001_000, knownAt: undefined });
+    update({ phase: 'watching' }, { connected: false });
+    clock.advance(1000);
+    update({ phase: 'connecting' }, { connected: false });
+    expect(view.status()).toMatchObject({
+      ...{ ready: false, connected: false, connectedSince: 1_002_000, knownAt: 1_002_000 },
+    });
+    view.forget();
+    expect(view.status().knownAt).toBeUndefined();
+    update({ phase: 'watching' });
+    expect(view.status()).toMatchObject({ ready: true, knownAt: undefined });
+  });
+
+  it('keeps its last failure, with the time', () => {
+    clock.advance(500);
+    view.failed('refused');
+    expect(view.status()).toMatchObject({ lastFailure: 'refused', lastFailureAt: 1_000_500 });
+  });
+
+  it('is progress when more has arrived than ever before', () => {
+    const progressAfter = (count: number): number => {
+      clock.advance(10);
+      view.arrived(count);
+      return view.progressAt;
+    };
+    expect([0, 5, 5, 3, 5, 6].map(progressAfter)).toEqual([0, 20, 20, 20, 20, 60]);
+  });
+});

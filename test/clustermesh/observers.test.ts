@@ -1,0 +1,145 @@
+import { describe, expect, it } from 'vitest';
+import { GlobalServices } from '../../src/clustermesh/global-services.ts';
+import {
+  identityObserver,
+  ipObserver,
+  nodeObserver,
+  serviceObserver,
+} from '../../src/clustermesh/observers.ts';
+import { parseLabels } from '../../src/identity/labels.ts';
+import type { NumericIdentity } from '../../src/identity/numeric-identity.ts';
+import { RemoteIdentityCache } from '../../src/identity/remote-identity-cache.ts';
+import type { ClusterNode } from '../../src/net/cluster-node.ts';
+import type { ClusterService } from '../../src/net/cluster-service.ts';
+
+/** Every call, in order. */
+class Calls {
+  readonly made: unknown[] = [];
+
+  to(name: string): (...given: readonly unknown[]) => void {
+    return (...given) => void this.made.push([name, ...given]);
+  }
+}
+
+describe('the IPs of a cluster', () => {
+  const calls = new Calls();
+  const batch = <T>(write: () => T): T => {
+    calls.made.push('(');
+    const result = write();
+    calls.made.push(')');
+    return result;
+  };
+  const sink = {
+    upsert: calls.to('upsert'),
+    delete: calls.to('delete'),
+    withdraw: calls.to('withdraw'),
+    batch,
+  };
+  const writer = { source: 'clustermesh', owner: 'a' } as const;
+  const observer = ipObserver(sink, writer, 6 as NumericIdentity);
+
+  it('are claims of the cluster, batch by batch, in which the host of another is a remote node', () => {
+    const pair = { hostIP: '192.0.2.1', encryptKey: 3 };
+    observer.batch?.(() => {
+      observer.onUpdate('10.0.0.1', { key: '10.0.0.1', identity: 300, ...pair });
+      observer.onUpdate('10.0.0.2', { key: '10.0.0.2', identity: 1, encryptKey: 0 });
+      observer.onDelete('10.0.0.3');
+    });
+    expect(calls.made).toEqual([
+      '(',
+      ['upsert', '10.0.0.1', { ...writer, identity: 300, ...pair, k8s: undefined }],
+      ['upsert', '10.0.0.2', { ...writer, identity: 6, hostIP: undefined, encryptKey: 0, k8s: undefined }],
+      ['delete', '10.0.0.3', writer],
+      ')',
+    ]);
+  });
+});
+
+it('the nodes of a cluster are written with the source of its keys', () => {
+  const calls = new Calls();
+  const sink = {
+    nodeUpdated: calls.to('updated'),
+    nodeDeleted: calls.to('deleted'),
+    withdraw: calls.to('w'),
+  };
+  const observer = nodeObserver(sink, 'a', 'clustermesh');
+  const node = { cluster: 'a', name: 'n1', addresses: [] } as unknown as ClusterNode;
+  observer.onUpdate('n1', node);
+  observer.onDelete('n1');
+  expect(calls.made).toEqual([
+    ['updated', { source: 'clustermesh', ...node }],
+    ['deleted', { cluster: 'a', name: 'n1', source: 'clustermesh' }],
+  ]);
+});
+
+describe('the services of a cluster', () => {
+  const service = { cluster: 'a', namespace: 'ns', name: 'web', shared: true } as unknown as ClusterService;
+
+  it('are merged, and in the index while they are shared', () => {
+    const calls = new Calls();
+    const index = new GlobalServices();
+    const sink = {
+      mergeExternalServiceUpdate: calls.to('update'),
+      mergeExternalServiceDelete: calls.to('delete'),
+      withdrawCluster: calls.to('withdraw'),
+    };
+    const observer = serviceObserver(sink, 'a', index);
+    observer.onUpdate('ns/web', service);
+    expect(index.clustersOf('ns/web')).toEqual(['a']);
+    observer.onUpdate('ns/web', { ...service, shared: false });
+    expect([index.clustersOf('ns/web'), index.size]).toEqual([[], 0]);
+    observer.onUpdate('ns/web', service);
+    observer.onDelete('ns/web');
+    expect(index.size).toBe(0);
+    observer.onDelete('no-service');
+    expect(calls.made).toEqual([
+      ['update', service],
+      ['update', { ...service, shared: false }],
+      ['update', service],
+      ['delete', { cluster: 'a', namespace: 'ns', name: 'web' }],
+    ]);
+  });
+
+  it('are merged where there is no index, too', () => {
+    const calls = new Calls();
+    const sink = {
+      mergeExternalServiceUpdate: calls.to('update'),
+      mergeExternalServiceDelete: calls.to('delete'),
+      withdrawCluster: calls.to('withdraw'),
+    };
+    const observer = serviceObserver(sink, 'a');
+    observer.onUpdate('ns/web', service);
+    observer.onUpdate('ns/web', { ...service, shared: false });
+    observer.onDelete('ns/web');
+    expect(calls.made).toHaveLength(3);
+  });
+
+  it('that are shared are known by name, with their clusters, in order', () => {
+    const index = new GlobalServices();
+    const shares = [
+      ['ns/web', 'b'],
+      ['ns/web', 'a'],
+      ['ns/api', 'a'],
+      ['ns/web', 'a'],
+    ] as const;
+    for (const [name, cluster] of shares) index.add(name, cluster);
+    expect(index.entries()).toEqual([
+      ['ns/api', ['a']],
+      ['ns/web', ['a', 'b']],
+    ]);
+    index.delete('ns/web', 'c');
+    index.delete('ns/none', 'a');
+    index.delete('ns/api', 'a');
+    expect([index.size, index.clustersOf('ns/web'), index.clustersOf('ns/api')]).toEqual([1, ['a', 'b'], []]);
+  });
+});
+
+it('the identities of a cluster are in its cache until they are deleted', () => {
+  const identities = new RemoteIdentityCache();
+  const observer = identityObserver(identities);
+  const labels = parseLabels('k8s:app=web;') ?? [];
+  observer.onUpdate('300', { id: 300 as NumericIdentity, labels });
+  expect(identities.lookupByID(300)).toEqual(labels);
+  observer.onDelete('300');
+  expect(identities.lookupByID(300)).toBeUndefined();
+});
