@@ -31,6 +31,25 @@ describe('a watch under faults', () => {
     (_, before, after) => I9_nothingLostNothingInvented(rewritten(before, after)),
   );
 
+  const same = (...entries: readonly (readonly [number, boolean])[]): Happening => ({
+    ...{ do: 'write', entries, same: true },
+  });
+  it.each([
+    ['in its transaction', [same([1, true], [2, true])], [same([3, true], [2, true])]],
+    ['before it', [same([1, true]), same([2, true])], [same([3, true]), same([2, true])]],
+    [
+      'before the one before it',
+      [same([1, true]), same([4, true]), same([2, true])],
+      [same([3, true]), same([4, true]), same([2, true])],
+    ],
+  ])(
+    'a restored store in which the same was put last, at the same revision, is another one if another key was put %s (regression: taken for the same)',
+    async (_, before, after) => {
+      const atOnce: readonly Happening[] = [{ do: 'stall' }, ...before, { do: 'unstall' }];
+      await I9_nothingLostNothingInvented(rewritten(atOnce, after));
+    },
+  );
+
   const pass = (ms: number): Happening => ({ do: 'pass', ms });
 
   it('a store that had deleted a key before the watch came is not taken for one that deletes another instead (regression: a phantom, and a key that was lost)', async () => {

@@ -52,13 +52,10 @@ export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions
     const { kvs } = await at(keyRange(anchor.key));
     if (!isSame(kvs[0], anchor)) throw new DivergedError(`${anchor.key} is not as it was put`);
   };
-  // More than the last one, for writers that write the same again after a restore.
-  const proofs = anchors.newestFirst.slice(0, PROOFS).map(prove);
+  const proofs = anchors.latest.map(prove);
   if (anchors.newest < last) proofs.push(proveDeletes(cursor.known, prefixRange(prefix), at));
   await Promise.all(proofs);
 }
-
-const PROOFS = 3;
 
 /**
  * A put is recognised by its value. Deletes look alike in every history, so what they leave is compared: since the latest

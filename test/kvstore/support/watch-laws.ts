@@ -17,7 +17,12 @@ const P = 'p/';
 
 /** One thing that happens to a store or to the link to it. */
 export type Happening =
-  | { readonly do: 'write'; readonly entries: readonly (readonly [number, boolean])[] }
+  | {
+      readonly do: 'write';
+      readonly entries: readonly (readonly [number, boolean])[];
+      /** What it puts is what it puts each time: writers that begin anew write much as it was. */
+      readonly same?: boolean;
+    }
   /** Somewhere else in the store: the prefix is idle meanwhile. */
   | { readonly do: 'write-elsewhere'; readonly times: number }
   | { readonly do: 'compact' | 'cut' | 'down' | 'up' | 'black-hole' | 'backup' | 'restore' | 'expire-token' }
@@ -67,13 +72,14 @@ export const happenings: fc.Arbitrary<Happening[]> = fc.array(
   { maxLength: 40, size: 'max' },
 );
 
-/** Every value is written once: a write that was lost is not healed, and so not hidden, by a later equal one. */
+/** Values are written once, but for the `same` ones: a write that was lost is not healed, and so not hidden, by a later equal one. */
 let writes = 0;
 
-function operation([n, put]: readonly [number, boolean]): WriteOperation {
+function operation([n, put]: readonly [number, boolean], same: boolean): WriteOperation {
   const key = `${P}${n}`;
   if (!put) return { op: 'delete', range: keyRange(key) };
-  return { op: 'put', key, value: bytesOfText(`value ${writes++}`), lease: NO_LEASE };
+  const value = bytesOfText(same ? `the same ${n}` : `value ${writes++}`);
+  return { op: 'put', key, value, lease: NO_LEASE };
 }
 
 /** So small that eight keys fill several pages, and a few events the queue. */
@@ -104,7 +110,7 @@ class World {
   async happen(what: Happening): Promise<void> {
     switch (what.do) {
       case 'write':
-        return this.#write(what.entries);
+        return this.#write(what.entries, what.same);
       case 'write-elsewhere':
         for (let i = 0; i < what.times; i++) this.#put('elsewhere');
         return;
@@ -144,9 +150,9 @@ class World {
     if (fault === 'unstall') this.link.unstallWatch(P);
   }
 
-  #write(entries: readonly (readonly [number, boolean])[]): void {
+  #write(entries: readonly (readonly [number, boolean])[], same = false): void {
     const once = new Map(entries); // a transaction writes a key once
-    this.#txn([...once].map(operation));
+    this.#txn([...once].map((entry) => operation(entry, same)));
   }
 
   #put(key: string): void {
