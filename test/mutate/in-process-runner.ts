@@ -27,6 +27,9 @@ const IDLE_MS = 20;
 const TEST_MS = 2_000;
 const TEST_FACTOR = 10;
 
+/** What is left out where not every test is wanted: a mutant that survives costs all the others. */
+const SLOW_MS = 50;
+
 /** How much time it may take until it gives way: a busy machine gives a process some tenths of a processor. */
 const STEP_FACTOR = 2;
 
@@ -118,6 +121,7 @@ class Run {
  * cover it, not the start of a worker and the loading of all modules, which take ten times as long.
  */
 export class InProcessRunner {
+  readonly #slowest = process.env.WITHOUT_SLOW_TESTS ? SLOW_MS : Infinity;
   #durations = new Map<string, number>();
   #bundle: TestBundle | undefined;
   #vitest: typeof import('vitest') | undefined;
@@ -203,7 +207,9 @@ export class InProcessRunner {
     const msOf = ({ id }: TestCase): number => this.#durations.get(id) ?? 0;
     try {
       run = this.#begin(files, namespace);
-      const chosen = run.tests.filter(({ id }) => filter?.has(id) ?? true);
+      const chosen = run.tests.filter(
+        (test) => (filter?.has(test.id) ?? true) && msOf(test) <= this.#slowest,
+      );
       for (const test of chosen.toSorted((a, b) => msOf(a) - msOf(b))) {
         nrOfTests += 1;
         killer = test.id;

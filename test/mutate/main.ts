@@ -9,12 +9,16 @@ import { ROOMS } from './rooms.ts';
 import { type Score, scoreOf } from './score.ts';
 import { incrementalFile, strykerOptions } from './stryker-options.ts';
 
-/** How often a property runs for each mutant at first: enough for most, and several times as fast. */
+/** How often a property runs for each mutant at first, without the slow tests: enough for most, and many times as fast. */
 const FEW_RUNS = 8;
 
 /** Runs Stryker; gives the mutants of the files that were asked for. */
 async function runStryker(command: MutateCommand): Promise<readonly Mutant[]> {
-  Object.assign(process.env, { MUTATED_ROOM: command.room, PROPERTY_RUNS: String(command.runs) });
+  const { room, runs } = command;
+  const withoutSlow = runs <= FEW_RUNS ? 'yes' : '';
+  Object.assign(process.env, {
+    ...{ MUTATED_ROOM: room, PROPERTY_RUNS: String(runs), WITHOUT_SLOW_TESTS: withoutSlow },
+  });
   const results = await new Stryker(strykerOptions(command)).runMutationTest();
   const sources = new Map<string, string>();
   const read = (file: string): string => {

@@ -1,0 +1,117 @@
+import { describe, expect, it } from 'vitest';
+import {
+  type ClusterLimits,
+  identityDecoder,
+  ipDecoder,
+  NO_LIMITS,
+  nodeDecoder,
+  serviceDecoder,
+  splitServiceName,
+} from '../../src/clustermesh/decoders.ts';
+import type { IdentityRange } from '../../src/identity/numeric-identity.ts';
+import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import type { ValueDecoder } from '../../src/kvstore/codec/value.ts';
+
+const LIMITS: ClusterLimits = {
+  clusterID: 2,
+  identities: { min: 0x2_0100, max: 0x2_ffff } as unknown as IdentityRange,
+};
+const AT = 'cilium/state/…';
+
+/** Why a value is rejected, and which field; `ok` when it is taken. */
+function verdict(decode: ValueDecoder<unknown>, name: string, value: unknown): string {
+  const decoded = decode(name, bytesOfText(typeof value === 'string' ? value : JSON.stringify(value)), AT);
+  if (decoded.ok) return 'ok';
+  expect(decoded.rejection.at).toBe(AT);
+  return `${decoded.rejection.reason} ${decoded.rejection.field}`;
+}
+
+describe('the identities that a cluster may name', () => {
+  const pair = (ID: number): object => ({ IP: '10.0.0.1', Mask: null, HostIP: '192.0.2.1', ID, Key: 0 });
+  const taken = [1, 255, 0x2_0100, 0x2_ffff];
+  const foreign = [256, 0x2_00ff, 0x3_0000, 0x102_0100];
+
+  it('are reserved, or in its range, for an IP', () => {
+    const decode = ipDecoder(() => LIMITS);
+    for (const id of taken) expect([id, verdict(decode, '10.0.0.1', pair(id))]).toEqual([id, 'ok']);
+    for (const id of foreign)
+      expect([id, verdict(decode, '10.0.0.1', pair(id))]).toEqual([id, 'identity-out-of-range ID']);
+    expect(verdict(decode, '10.0.0.2', pair(1))).not.toBe('ok');
+  });
+
+  it('are reserved, or in its range, for a key', () => {
+    const decode = identityDecoder(() => LIMITS);
+    for (const id of taken) expect([id, verdict(decode, String(id), 'k8s:a=b;')]).toEqual([id, 'ok']);
+    for (const id of foreign)
+      expect([id, verdict(decode, String(id), 'k8s:a=b;')]).toEqual([id, 'identity-out-of-range key']);
+    expect(verdict(decode, 'x', 'k8s:a=b;')).toBe('invalid-key key');
+  });
+
+  it('are any, while its range is not known', () => {
+    for (const id of [...taken, ...foreign]) {
+      expect(
+        verdict(
+          ipDecoder(() => NO_LIMITS),
+          '10.0.0.1',
+          pair(id),
+        ),
+      ).toBe('ok');
+      expect(
+        verdict(
+          identityDecoder(() => NO_LIMITS),
+          String(id),
+          'k8s:a=b;',
+        ),
+      ).toBe('ok');
+    }
+  });
+});
+
+describe('the cluster id that a value may say', () => {
+  const node = (ClusterID: number): object => ({ Name: 'n1', Cluster: 'a', ClusterID });
+  const service = (clusterID: number): object => ({ cluster: 'a', namespace: 'ns', name: 'web', clusterID });
+
+  it('is that of its cluster, or none', () => {
+    const decodeNode = nodeDecoder('a', () => LIMITS);
+    const decodeService = serviceDecoder('a', () => LIMITS);
+    expect([0, 2, 3].map((id) => verdict(decodeNode, 'n1', node(id)))).toEqual([
+      ...['ok', 'ok', 'cluster-id-mismatch ClusterID'],
+    ]);
+    expect([0, 2, 3].map((id) => verdict(decodeService, 'ns/web', service(id)))).toEqual([
+      ...['ok', 'ok', 'cluster-id-mismatch clusterID'],
+    ]);
+  });
+
+  it('is any while that of the cluster is not known, by the key’s limits at that time', () => {
+    let limits = NO_LIMITS;
+    const decode = nodeDecoder('a', () => limits);
+    expect(verdict(decode, 'n1', node(3))).toBe('ok');
+    limits = LIMITS;
+    expect(verdict(decode, 'n1', node(3))).toBe('cluster-id-mismatch ClusterID');
+  });
+
+  it('is asked only of what is a value of its key', () => {
+    expect(
+      verdict(
+        nodeDecoder('a', () => LIMITS),
+        'n2',
+        node(3),
+      ),
+    ).not.toMatch(/^ok|cluster-id/);
+    const decode = serviceDecoder('a', () => LIMITS);
+    expect(verdict(decode, 'ns/other', service(3))).not.toMatch(/^ok|cluster-id/);
+    expect(verdict(decode, 'web', service(2))).toBe('invalid-key key');
+  });
+});
+
+it.each([
+  ['ns/web', { namespace: 'ns', name: 'web' }],
+  ['', undefined],
+  ['ns', undefined],
+  ['ns/', undefined],
+  ['/web', undefined],
+  ['ns/web/', undefined],
+  ['ns/web/more', undefined],
+])('the name of a service in %j is found', (text, parts) => {
+  expect(splitServiceName(text)).toEqual(parts);
+});
