@@ -29,6 +29,7 @@ const TEST_FACTOR = 10;
 
 /** What is left out where not every test is wanted: a mutant that survives costs all the others. */
 const SLOW_MS = 50;
+const { WITHOUT_SLOW_TESTS } = process.env;
 
 /** How much time it may take until it gives way: a busy machine gives a process some tenths of a processor. */
 const STEP_FACTOR = 2;
@@ -121,7 +122,7 @@ class Run {
  * cover it, not the start of a worker and the loading of all modules, which take ten times as long.
  */
 export class InProcessRunner {
-  readonly #slowest = process.env.WITHOUT_SLOW_TESTS ? SLOW_MS : Infinity;
+  readonly #slowest = WITHOUT_SLOW_TESTS === 'yes' ? SLOW_MS : Infinity;
   #durations = new Map<string, number>();
   #bundle: TestBundle | undefined;
   #vitest: typeof import('vitest') | undefined;
