@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Declarations, unnamed } from './support/declarations.ts';
@@ -131,6 +131,18 @@ describe('the packed package, installed in another project', () => {
     expect(output).toBe('');
     expect(read.filter((path) => path.includes('datapath-cache/dist/index.d.ts'))).toHaveLength(1);
     expect(read.filter((path) => /@types\/|@grpc\/|\/etcd3\//.test(path))).toEqual([]);
+  });
+
+  it('is what its own examples compile against, with the types of Node', () => {
+    const examples = readdirSync(join(project.installed, 'examples/library'));
+    const programs = examples.filter((name) => name.endsWith('.ts'));
+    for (const name of programs)
+      project.write(name, readFileSync(join(project.installed, 'examples/library', name), 'utf8'));
+    const types = { types: ['node'], typeRoots: [join(ROOT, 'node_modules/@types')], skipLibCheck: true };
+    const { output } = compile({ ...types, noUncheckedIndexedAccess: true });
+    for (const name of programs) rmSync(join(project.folder, name));
+    expect(output).toBe('');
+    expect(programs.length).toBeGreaterThan(4);
   });
 
   it('exports these names and no others: what is added or goes is public', async () => {

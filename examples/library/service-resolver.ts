@@ -1,0 +1,63 @@
+// Resolves a service to its backends, over all clusters: `shop/checkout` and the name or number of a port.
+//
+// A service comes from the own Kubernetes; its backends come from there and, where it is annotated as global, from the remote
+// clusters of the mesh. With the affinity `local` those of other clusters are used only while there is none here.
+import { parseEndpointSlice, parseService, ServiceCache } from 'datapath-cache';
+
+const services = new ServiceCache({ clusterName: 'west' });
+const checkout = { namespace: 'shop', name: 'checkout' };
+
+function show(what: string): void {
+  const backends = services.resolve(checkout, 'http') ?? [];
+  const where = backends.map(
+    ({ address, port, backend }) =>
+      `${address}:${port} in ${backend.cluster === '' ? 'west' : backend.cluster}`,
+  );
+  console.log(`${what}: ${where.sort().join(', ') || 'no backend'}`);
+}
+
+// As a Kubernetes API server gives them; what is wrong with them is said field by field.
+const service = parseService({
+  kind: 'Service',
+  metadata: {
+    ...checkout,
+    annotations: { 'service.cilium.io/global': 'true', 'service.cilium.io/affinity': 'local' },
+  },
+  spec: { clusterIP: '172.20.7.7', ports: [{ name: 'http', port: 80, protocol: 'TCP' }] },
+});
+for (const { message } of service.rejections) console.error(message);
+if (service.value !== undefined) services.updateService(service.value);
+
+function localBackend(ready: boolean): void {
+  const slice = parseEndpointSlice({
+    kind: 'EndpointSlice',
+    metadata: { namespace: 'shop', name: 'checkout-1', labels: { 'kubernetes.io/service-name': 'checkout' } },
+    addressType: 'IPv4',
+    ports: [{ name: 'http', port: 8080, protocol: 'TCP' }],
+    endpoints: [{ addresses: ['10.1.0.5'], conditions: { ready } }],
+  });
+  if (slice.value !== undefined) services.updateEndpoints(slice.value);
+}
+localBackend(true);
+
+// In an agent ClusterMesh says this.
+const ports = new Map([['http', { port: 8080, protocol: 6 }]]);
+services.mergeExternalServiceUpdate({
+  ...{ ...checkout, cluster: 'east', clusterID: 2, shared: true, includeExternal: true },
+  frontends: new Map([['172.21.0.9', new Map([['http', { port: 80, protocol: 6 }]])]]),
+  backends: new Map([['10.2.0.5', ports]]),
+  labels: new Map(),
+  selector: new Map(),
+});
+// Until all that feeds it has been read once, a missing backend may still be on its way: listeners wait for this.
+services.markSynced();
+
+show('with a backend here');
+localBackend(false);
+show('while none is ready here');
+services.withdrawCluster('east');
+show('without the other cluster');
+
+// Which service stands behind an address, as a proxy asks.
+const match = services.lookupFrontend('172.20.7.7', 80, 6);
+console.log(`172.20.7.7:80 is ${match?.id.namespace}/${match?.id.name}, ${match?.frontend.kind}`);

@@ -1,0 +1,132 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { temporaryFolder } from './agent/support/temporary-folder.ts';
+import { type EtcdProcess, requireEtcd, startEtcd } from './kvstore/etcd/support/etcd-process.ts';
+
+const FOLDER = fileURLToPath(new URL('../examples/library', import.meta.url));
+
+/** A program of `examples/library` that runs as a user runs it. */
+class Program {
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<unknown>;
+  output = '';
+
+  constructor(name: string, ...words: readonly string[]) {
+    const child = spawn(process.execPath, ['--import', 'tsx', join(FOLDER, name), ...words]);
+    onTestFinished(() => void child.kill('SIGKILL'));
+    this.#child = child;
+    this.#ended = once(child, 'close');
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text: string) => {
+        this.output += text;
+      });
+  }
+
+  /** Resolves once it has printed this. */
+  async shows(text: string): Promise<void> {
+    while (!this.output.includes(text)) {
+      const printed = once(this.#child.stdout ?? this.#child, 'data').then(() => true);
+      if (!(await Promise.race([printed, this.#ended.then(() => false)]))) break;
+    }
+    expect(this.output).toContain(text);
+  }
+
+  /** Writes the parts to its standard input, which ends then. */
+  feed(...parts: readonly Uint8Array[]): void {
+    for (const part of parts) this.#child.stdin?.write(part);
+    this.#child.stdin?.end();
+  }
+
+  /** Asks it to end. */
+  stop(): void {
+    this.#child.kill('SIGTERM');
+  }
+
+  /** Resolves to all that it has printed once it has ended with status 0. */
+  async end(): Promise<string> {
+    await this.#ended;
+    expect({ status: this.#child.exitCode, output: this.output }).toEqual({ status: 0, output: this.output });
+    return this.output;
+  }
+}
+
+let etcd: EtcdProcess | undefined;
+
+beforeAll(async () => {
+  requireEtcd();
+  [etcd] = await startEtcd();
+});
+
+afterAll(() => etcd?.dispose());
+
+it('flow-enricher names both ends of flows, wherever the stream is cut', async () => {
+  const records = new Uint8Array(24);
+  records.set([10, 1, 2, 3, 10, 1, 9, 9, 0, 0, 4, 0]);
+  records.set([8, 8, 8, 8, 10, 1, 2, 3, 0, 0, 0, 64], 12);
+  const program = new Program('flow-enricher.ts');
+  program.feed(records.subarray(0, 5), records.subarray(5, 17), records.subarray(17), new Uint8Array(3));
+  expect(await program.end()).toBe(
+    [
+      '10.1.2.3 (shop/checkout-0) -> 10.1.9.9 (identity 900): 1024 bytes',
+      '8.8.8.8 (world) -> 10.1.2.3 (shop/checkout-0): 64 bytes',
+      '3 bytes at the end are no whole record',
+      '',
+    ].join('\n'),
+  );
+});
+
+it('node-handler keeps routes, over a call that fails', async () => {
+  expect(await new Program('node-handler.ts').end()).toBe(
+    [
+      'route replace 10.1.1.0/24 via 192.168.0.1',
+      'update of west/n1 has failed, the device is busy: tried again',
+      'route delete 10.1.1.0/24 via 192.168.0.1',
+      'route replace 10.1.9.0/24 via 192.168.0.1',
+      'route delete 10.1.9.0/24 via 192.168.0.1',
+      '',
+    ].join('\n'),
+  );
+});
+
+it('service-resolver prefers backends here, and uses those of other clusters while there is none', async () => {
+  expect(await new Program('service-resolver.ts').end()).toBe(
+    [
+      'with a backend here: 10.1.0.5:8080 in west',
+      'while none is ready here: 10.2.0.5:8080 in east',
+      'without the other cluster: no backend',
+      '172.20.7.7:80 is shop/checkout, cluster-ip',
+      '',
+    ].join('\n'),
+  );
+});
+
+it('publisher publishes a cluster that follow-mesh follows, over a real etcd', async () => {
+  const url = etcd?.url ?? '';
+  const publisher = new Program('publisher.ts', url);
+  await publisher.shows(`cluster west is published at ${url}\n`);
+  const folder = temporaryFolder({ west: `endpoints: ["${url}"]\n` });
+  const follower = new Program('follow-mesh.ts', folder);
+  await follower.shows('says west\n');
+  follower.stop();
+  expect((await follower.end()).split('\n').slice(-3)).toEqual([
+    'west: 2 prefixes, 1 nodes',
+    '10.1.0.5 runs on 192.168.0.1, says west',
+    '',
+  ]);
+  expect(follower.output).toContain('upsert 10.1.0.5/32: identity 65792, pod shop/web-0\n');
+  publisher.stop();
+  expect(await publisher.end()).toBe(`cluster west is published at ${url}\n`);
+});
+
+it('each program is one of the list, and the list has no other', () => {
+  const programs = readdirSync(FOLDER).filter((name) => name.endsWith('.ts'));
+  const list = readFileSync(join(FOLDER, 'README.md'), 'utf8');
+  const listed = [...list.matchAll(/^\| \[`([\w-]+\.ts)`\]\(\1\)/gm)].map(([, name = '']) => name);
+  expect(listed.sort()).toEqual(programs.sort());
+  const tests = readFileSync(fileURLToPath(import.meta.url), 'utf8');
+  expect(programs.filter((name) => !tests.includes(`Program('${name}'`))).toEqual([]);
+});
