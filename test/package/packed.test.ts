@@ -2,7 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Declarations, unnamed } from './support/declarations.ts';
+import { apiReference } from '../../scripts/api-reference.ts';
+import { Declarations, unnamed } from '../../scripts/declarations.ts';
 import { ENTRIES, MANIFEST, ROOT, type ScratchProject, scratchProject } from './support/packed.ts';
 
 let project: ScratchProject;
@@ -152,6 +153,12 @@ describe('the packed package, installed in another project', () => {
       return `${entry}\n${names.map((name) => `  ${name}\n`).join('')}`;
     });
     await expect(report.join('\n')).toMatchFileSnapshot('../golden/public-names.txt');
+  });
+
+  it('is described in docs/api as it is: npm run docs:api writes it anew', async () => {
+    const pages = apiReference(project.installed);
+    for (const [name, text] of pages) await expect(text).toMatchFileSnapshot(`../../docs/api/${name}`);
+    expect(readdirSync(join(ROOT, 'docs/api')).sort()).toEqual([...pages.keys()].sort());
   });
 
   it('lets every type of a public signature be named, from the entry that needs it', () => {

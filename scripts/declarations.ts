@@ -7,9 +7,19 @@ export interface Declared {
   readonly file: string;
 }
 
+/** A declaration as it stands in its file, without what only subclasses see. */
+export interface Documented {
+  /** The docstring with its marks; empty when there is none. */
+  readonly docstring: string;
+  /** The declaration with the docstrings of its members. */
+  readonly text: string;
+}
+
 interface DeclarationFile {
   /** Text of each top-level declaration, by name, without comments and what only subclasses see. */
   readonly declarations: ReadonlyMap<string, string>;
+  /** The same as it stands there, after its docstring; several where a function has several signatures. */
+  readonly documented: ReadonlyMap<string, readonly Documented[]>;
   /** Declarations that the file exports; what is not is only an abbreviation. */
   readonly exported: ReadonlySet<string>;
   /** Names that come from other files: local name → what it is there. A package is a file of its own name. */
@@ -43,10 +53,25 @@ function namesIn(braces: string): readonly (readonly [string, string])[] {
     });
 }
 
+/** Declarations with their docstrings. Both begin at the start of a line. */
+function readDocumented(text: string): ReadonlyMap<string, readonly Documented[]> {
+  const documented = new Map<string, Documented[]>();
+  let docstring = '';
+  for (const piece of text.split(/\n(?=\/\*\*|[A-Za-z])/)) {
+    const [, , name] = DECLARATION.exec(piece) ?? [];
+    if (name !== undefined)
+      documented.set(name, [...(documented.get(name) ?? []), { docstring, text: piece.trimEnd() }]);
+    docstring = piece.startsWith('/**') ? piece.trimEnd() : '';
+  }
+  return documented;
+}
+
 function readDeclarations(file: string): DeclarationFile {
-  const text = readFileSync(file, 'utf8')
-    .replace(/\/\*[\s\S]*?\*\//g, '')
-    .replace(/^ +(?:protected|private) .*$/gm, '');
+  const source = readFileSync(file, 'utf8').replace(
+    /^ +(?:\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n +)?(?:(?:protected|private) .*|#private;)\n/gm,
+    '',
+  );
+  const text = source.replace(/\/\*[\s\S]*?\*\//g, '');
   const declarations = new Map<string, string>();
   const exported = new Set<string>();
   const imports = new Map<string, Declared>();
@@ -65,7 +90,7 @@ function readDeclarations(file: string): DeclarationFile {
       for (const [there, here] of namesIn(names))
         (kind === 'import' ? imports : reexports).set(here, { name: there, file: target });
   }
-  return { declarations, exported, imports, reexports, stars };
+  return { declarations, documented: readDocumented(source), exported, imports, reexports, stars };
 }
 
 /** Follows exports and imports through the declarations of a package. */
@@ -80,6 +105,11 @@ export class Declarations {
     for (const [name, declared] of reexports) found.set(name, declared);
     for (const name of exported) found.set(name, { name, file: entry });
     return found;
+  }
+
+  /** A declaration as it stands in its file. */
+  documentedOf({ name, file }: Declared): readonly Documented[] {
+    return this.#file(file).documented.get(name) ?? [];
   }
 
   /** What the declaration of something refers to; abbreviations of its file are replaced by what they stand for. */
