@@ -6,6 +6,7 @@
 export type { Clock, Random, Timer } from './base/clock.ts';
 export type { Failure } from './base/failure.ts';
 export type { FaultListener } from './base/guard.ts';
+export type { Rejection } from './base/rejection.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
 export {
@@ -18,6 +19,10 @@ export type { ApiErrorCode } from './k8s/client/api-error.ts';
 export { ApiError } from './k8s/client/api-error.ts';
 export type { ApiAnswer, ApiRequest, ApiTransport } from './k8s/client/api-transport.ts';
 export type { ClientCertificate, ClusterAccess, Credentials, Pem } from './k8s/client/cluster-access.ts';
+export type { InClusterOptions } from './k8s/client/in-cluster.ts';
+export { inClusterAccess, isInCluster } from './k8s/client/in-cluster.ts';
+export type { Kubeconfig, KubeconfigOptions } from './k8s/client/kubeconfig.ts';
+export { KubeconfigError, readKubeconfig } from './k8s/client/kubeconfig.ts';
 export type { LabelledPod } from './k8s/feed/endpoint-labels.ts';
 export type { KindStatus } from './k8s/feed/followed-kind.ts';
 export type { ServiceSelection } from './k8s/feed/kinds.ts';

@@ -1,0 +1,132 @@
+import { Buffer } from 'node:buffer';
+import { execFile } from 'node:child_process';
+import type { Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/failure.ts';
+import { cutText } from '../../base/show-value.ts';
+import { isObject } from '../../net/fields.ts';
+import { ApiError } from './api-error.ts';
+import type { ClientCertificate, Credentials } from './cluster-access.ts';
+
+/** A credential plugin of a kubeconfig: `users[].user.exec`. */
+export interface ExecPlugin {
+  readonly apiVersion: string;
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly installHint: string | undefined;
+  /** Where the plugin runs: relative paths are relative to its kubeconfig. */
+  readonly folder: string;
+  /** What it is told of the cluster, where the kubeconfig says so. */
+  readonly cluster: Readonly<Record<string, unknown>> | undefined;
+}
+
+interface Credential {
+  readonly token: string | undefined;
+  readonly certificate: ClientCertificate | undefined;
+  /** Wall time; `undefined` for never. */
+  readonly expiresAt: number | undefined;
+}
+
+const TIMEOUT_MS = 60_000;
+const LARGEST_OUTPUT = 1024 * 1024;
+
+/**
+ * What a plugin says, kept until it expires or a server refuses it. Plugins that want to ask a person cannot: there is
+ * no terminal. One run serves all who wait.
+ */
+export class ExecCredentials implements Credentials {
+  readonly #plugin: ExecPlugin;
+  readonly #clock: Pick<Clock, 'wallTime'>;
+  #credential: Promise<Credential> | undefined;
+
+  constructor(plugin: ExecPlugin, clock: Pick<Clock, 'wallTime'>) {
+    this.#plugin = plugin;
+    this.#clock = clock;
+  }
+
+  async authorization(): Promise<string | undefined> {
+    const { token } = await this.#current();
+    return token === undefined ? undefined : `Bearer ${token}`;
+  }
+
+  async certificate(): Promise<ClientCertificate | undefined> {
+    return (await this.#current()).certificate;
+  }
+
+  refused(): void {
+    this.#credential = undefined;
+  }
+
+  async #current(): Promise<Credential> {
+    const known = this.#credential;
+    if (known !== undefined) {
+      const { expiresAt } = await known;
+      if (expiresAt === undefined || this.#clock.wallTime() < expiresAt) return known;
+      if (this.#credential === known) this.#credential = undefined;
+    }
+    // What a plugin gives now is used, even if clocks differ so much that it seems to have expired.
+    this.#credential ??= this.#ask();
+    return this.#credential;
+  }
+
+  async #ask(): Promise<Credential> {
+    try {
+      return readCredential(this.#plugin, await run(this.#plugin));
+    } catch (error) {
+      this.#credential = undefined;
+      throw error;
+    }
+  }
+}
+
+function run(plugin: ExecPlugin): Promise<string> {
+  const { apiVersion, command, args, env, installHint = '', folder, cluster } = plugin;
+  const spec = { interactive: false, ...(cluster === undefined ? {} : { cluster }) };
+  const info = JSON.stringify({ kind: 'ExecCredential', apiVersion, spec });
+  const options = {
+    cwd: folder,
+    env: { ...process.env, ...env, KUBERNETES_EXEC_INFO: info },
+    timeout: TIMEOUT_MS,
+    maxBuffer: LARGEST_OUTPUT,
+  };
+  return new Promise((resolve, reject) => {
+    // The message of the error has what the plugin wrote to stderr.
+    const child = execFile(command, [...args], options, (error, stdout) => {
+      if (error === null) resolve(stdout);
+      else reject(failed(plugin, `${messageOf(error)} ${installHint}`, error));
+    });
+    child.stdin?.end();
+  });
+}
+
+function failed({ command }: ExecPlugin, why: string, cause?: unknown): ApiError {
+  return new ApiError('credentials', `the plugin ${command} failed: ${cutText(why.trim(), 300)}`, { cause });
+}
+
+function readCredential(plugin: ExecPlugin, output: string): Credential {
+  let document: unknown;
+  try {
+    document = JSON.parse(output);
+  } catch {
+    // What it says is a secret, or may be: it is not shown.
+    throw failed(plugin, 'what it wrote is not JSON');
+  }
+  const { kind, apiVersion, status } = isObject(document) ? document : {};
+  if (kind !== 'ExecCredential') throw failed(plugin, 'what it wrote is no ExecCredential');
+  if (apiVersion !== plugin.apiVersion)
+    throw failed(plugin, `it answers in ${String(apiVersion)}, the kubeconfig says ${plugin.apiVersion}`);
+  const { token, clientCertificateData, clientKeyData, expirationTimestamp } = isObject(status) ? status : {};
+  const certificate =
+    typeof clientCertificateData === 'string' && typeof clientKeyData === 'string'
+      ? {
+          certificate: { data: Buffer.from(clientCertificateData) },
+          key: { data: Buffer.from(clientKeyData) },
+        }
+      : undefined;
+  const bearer = typeof token === 'string' && token !== '' ? token : undefined;
+  if (bearer === undefined && certificate === undefined)
+    throw failed(plugin, 'it gives neither a token nor a certificate with its key');
+  const expiresAt = typeof expirationTimestamp === 'string' ? Date.parse(expirationTimestamp) : undefined;
+  if (Number.isNaN(expiresAt)) throw failed(plugin, 'its expirationTimestamp is no time');
+  return { token: bearer, certificate, expiresAt };
+}

@@ -1,0 +1,245 @@
+import { Buffer } from 'node:buffer';
+import { readFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import { parse } from 'yaml';
+import type { Clock } from '../../base/clock.ts';
+import { messageOf } from '../../base/failure.ts';
+import { type Rejection, rejection } from '../../base/rejection.ts';
+import { systemClock } from '../../base/system-clock.ts';
+import { Fields } from '../../net/fields.ts';
+import {
+  type ClientCertificate,
+  type ClusterAccess,
+  type Credentials,
+  fixedCredentials,
+  type Pem,
+} from './cluster-access.ts';
+import { ExecCredentials, type ExecPlugin } from './exec-credentials.ts';
+import { TokenFile } from './token-file.ts';
+
+/** A configuration that cannot be used: a kubeconfig, or what a pod finds in its place. */
+export class KubeconfigError extends Error {
+  override readonly name = 'KubeconfigError';
+  /** What is wrong, field by field; empty where there are no fields. */
+  readonly rejections: readonly Rejection[];
+
+  constructor(message: string, rejections: readonly Rejection[] = [], options?: ErrorOptions) {
+    super(message, options);
+    this.rejections = rejections;
+  }
+}
+
+/** What a kubeconfig says of one context. */
+export interface Kubeconfig extends ClusterAccess {
+  readonly context: string;
+  /** The names that the context gives cluster and user. */
+  readonly cluster: string;
+  readonly user: string;
+  /** Where its user works if nothing else is said. */
+  readonly namespace: string;
+}
+
+/** Options of {@link readKubeconfig}. */
+export interface KubeconfigOptions {
+  /** Default: `current-context`. */
+  readonly context?: string | undefined;
+  readonly clock?: Clock | undefined;
+}
+
+type Section = Fields<undefined>;
+
+/** Shown instead of what must not be shown. */
+const SECRET = '(not shown)';
+const EXEC_VERSIONS = ['client.authentication.k8s.io/v1', 'client.authentication.k8s.io/v1beta1'] as const;
+
+/** What nobody here can do: ignored, it would send requests another way, or as somebody else. */
+const REFUSED_OF_CLUSTER: ReadonlyMap<string, string> = new Map([
+  ['proxy-url', 'proxies are not supported: the API server must be reached directly'],
+]);
+const REFUSED_OF_USER: ReadonlyMap<string, string> = new Map([
+  ['auth-provider', 'was removed from Kubernetes 1.26: use exec, a plugin'],
+  ['as', 'impersonation is not supported'],
+  ['as-uid', 'impersonation is not supported'],
+  ['as-groups', 'impersonation is not supported'],
+  ['as-user-extra', 'impersonation is not supported'],
+]);
+
+/** Reads a kubeconfig file. Rejects with a {@link KubeconfigError} that names every field that is wrong. */
+export async function readKubeconfig(path: string, options: KubeconfigOptions = {}): Promise<Kubeconfig> {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (cause) {
+    throw new KubeconfigError(`cannot read the kubeconfig ${path}: ${messageOf(cause)}`, [], { cause });
+  }
+  return parseKubeconfig(text, path, options);
+}
+
+/** Reads the text of a kubeconfig; what it calls relative paths is relative to the folder of `path`. */
+export function parseKubeconfig(text: string, path: string, options: KubeconfigOptions = {}): Kubeconfig {
+  let document: unknown;
+  try {
+    document = parse(text, { maxAliasCount: 0 });
+  } catch (cause) {
+    throw new KubeconfigError(`the kubeconfig ${path} is not YAML: ${messageOf(cause)}`, [], { cause });
+  }
+  const rejections: Rejection[] = [];
+  const reject = (reason: string, field: string, value: unknown, why: string): undefined => {
+    rejections.push(rejection(reason, field, value, why, path));
+  };
+  const fields = Fields.of(document, reject, 'kubeconfig');
+  const kubeconfig = fields && new Reader(fields, dirname(resolve(path)), options).read();
+  if (kubeconfig !== undefined && rejections.length === 0) return kubeconfig;
+  const count = rejections.length === 1 ? 'one field is wrong' : `${rejections.length} fields are wrong`;
+  throw new KubeconfigError(
+    `the kubeconfig ${path} cannot be used, ${count}:\n${rejections.map(({ message }) => `  ${message}`).join('\n')}`,
+    rejections,
+  );
+}
+
+class Reader {
+  readonly #root: Section;
+  readonly #folder: string;
+  readonly #options: KubeconfigOptions;
+
+  constructor(root: Section, folder: string, options: KubeconfigOptions) {
+    this.#root = root;
+    this.#folder = folder;
+    this.#options = options;
+  }
+
+  read(): Kubeconfig | undefined {
+    const context = this.#options.context ?? this.#root.text('current-context');
+    if (context === undefined) return undefined;
+    const section = this.#named('contexts', context, 'context');
+    const cluster = section?.text('cluster');
+    const user = section?.text('user');
+    if (cluster === undefined || user === undefined) return undefined;
+    const clusterSection = this.#named('clusters', cluster, 'cluster');
+    const userSection = this.#named('users', user, 'user');
+    if (clusterSection === undefined || userSection === undefined) return undefined;
+    const access = this.#access(clusterSection, userSection);
+    return (
+      access && { ...access, context, cluster, user, namespace: section?.string('namespace') ?? 'default' }
+    );
+  }
+
+  /** The section of the element of that name: `clusters[1].cluster`. */
+  #named(list: string, name: string, section: string): Section | undefined {
+    const elements = this.#root.list(list).items((all, index) => all.object(index));
+    const found = elements.find((element) => element.value('name') === name);
+    const names = elements.map((element) => String(element.value('name'))).join(', ');
+    if (found === undefined)
+      return this.#root.reject(list, 'unknown-name', `there is no "${name}" among: ${names || 'none'}`, name);
+    return found.object(section) ?? found.reject(section, 'missing-field', 'is missing');
+  }
+
+  #access(cluster: Section, user: Section): ClusterAccess | undefined {
+    refuse(cluster, REFUSED_OF_CLUSTER);
+    refuse(user, REFUSED_OF_USER);
+    const server = this.#server(cluster);
+    const credentials = this.#credentials(user, cluster);
+    const ca = this.#pem(cluster, 'certificate-authority');
+    const insecureSkipVerify = cluster.boolean('insecure-skip-tls-verify') ?? false;
+    if (insecureSkipVerify && ca !== undefined)
+      cluster.reject(
+        'insecure-skip-tls-verify',
+        'contradiction',
+        'cannot be true beside a certificate-authority',
+      );
+    const serverName = cluster.string('tls-server-name');
+    return server && credentials && { server, ca, serverName, insecureSkipVerify, credentials };
+  }
+
+  #server(cluster: Section): URL | undefined {
+    const text = cluster.text('server');
+    if (text === undefined) return undefined;
+    const whole = text.includes('://') ? text : `https://${text}`;
+    const url = URL.canParse(whole) ? new URL(whole) : undefined;
+    if (url?.protocol === 'https:' || url?.protocol === 'http:') return url;
+    return cluster.reject('server', 'invalid-url', 'must be a URL, https://host:port');
+  }
+
+  #credentials(user: Section, cluster: Section): Credentials | undefined {
+    const clock = this.#options.clock ?? systemClock;
+    const certificate = this.#certificate(user);
+    if (user.value('exec') !== undefined) {
+      const plugin = this.#exec(user.item('exec'), cluster);
+      return plugin && new ExecCredentials(plugin, clock);
+    }
+    const tokenFile = user.string('tokenFile');
+    if (tokenFile) return new TokenFile(resolve(this.#folder, tokenFile), clock, certificate);
+    return fixedCredentials(this.#authorization(user), certificate);
+  }
+
+  #authorization(user: Section): string | undefined {
+    const token = secret(user, 'token');
+    if (token) return `Bearer ${token}`;
+    const [name, password] = [user.string('username'), secret(user, 'password')];
+    if (!name) return undefined;
+    return `Basic ${Buffer.from(`${name}:${password ?? ''}`).toString('base64')}`;
+  }
+
+  #certificate(user: Section): ClientCertificate | undefined {
+    const certificate = this.#pem(user, 'client-certificate');
+    const key = this.#pem(user, 'client-key');
+    if (certificate !== undefined && key !== undefined) return { certificate, key };
+    if (certificate !== undefined)
+      user.reject('client-key', 'missing-field', 'is missing beside client-certificate');
+    if (key !== undefined) user.reject('client-certificate', 'missing-field', 'is missing beside client-key');
+    return undefined;
+  }
+
+  /** `x-data`, base64, before `x`, a file. */
+  #pem(section: Section, name: string): Pem | undefined {
+    const field = `${name}-data`;
+    const encoded = secret(section, field);
+    if (encoded) {
+      const data = Buffer.from(encoded, 'base64');
+      if (data.toString('latin1').includes('-----BEGIN ')) return { data };
+      return section.reject(field, 'invalid-pem', 'must be PEM, in base64', SECRET);
+    }
+    const file = section.string(name);
+    return file ? { file: resolve(this.#folder, file) } : undefined;
+  }
+
+  #exec(exec: Section | undefined, cluster: Section): ExecPlugin | undefined {
+    if (exec === undefined) return undefined;
+    const apiVersion =
+      exec.word('apiVersion', EXEC_VERSIONS) ?? exec.reject('apiVersion', 'missing-field', 'is missing');
+    const command = exec.text('command');
+    const args = exec.list('args').items((list, index) => list.string(index));
+    const env: Record<string, string> = {};
+    exec.list('env').items((list, index) => {
+      const entry = list.item(index);
+      const [name, value] = [entry?.text('name'), entry?.string('value')];
+      if (name !== undefined && value !== undefined) env[name] = value;
+    });
+    if (exec.string('interactiveMode') === 'Always')
+      exec.reject('interactiveMode', 'unsupported', 'there is nobody to be asked');
+    if (apiVersion === undefined || command === undefined) return undefined;
+    return {
+      ...{ apiVersion, args, env, folder: this.#folder, installHint: exec.string('installHint') },
+      // A path is relative to the kubeconfig, a bare name is looked for in PATH.
+      command: command.includes('/') ? resolve(this.#folder, command) : command,
+      cluster: exec.boolean('provideClusterInfo') === true ? clusterInfo(cluster) : undefined,
+    };
+  }
+}
+
+function refuse(section: Section, refused: ReadonlyMap<string, string>): void {
+  for (const [name, why] of refused)
+    if (section.value(name) !== undefined) section.reject(name, 'unsupported', why, SECRET);
+}
+
+/** A string that is never shown. */
+function secret(section: Section, name: string): string | undefined {
+  const value = section.value(name);
+  if (typeof value === 'string' || value === undefined) return value;
+  return section.reject(name, 'wrong-type', 'must be a string', SECRET);
+}
+
+function clusterInfo(cluster: Section): Readonly<Record<string, unknown>> {
+  const names = ['server', 'tls-server-name', 'insecure-skip-tls-verify', 'certificate-authority-data'];
+  return Object.fromEntries(names.map((name) => [name, cluster.value(name)]));
+}

@@ -1,0 +1,232 @@
+import { chmodSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { inClusterAccess, isInCluster } from '../../../src/k8s/client/in-cluster.ts';
+import { KubeconfigError, parseKubeconfig, readKubeconfig } from '../../../src/k8s/client/kubeconfig.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+
+const PEM = '-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n';
+const ENCODED = Buffer.from(PEM).toString('base64');
+
+let folder = '';
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'dpcache-kubeconfig-'));
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Parts {
+  readonly cluster?: object;
+  readonly user?: object;
+  readonly context?: object;
+}
+
+function text({ cluster = {}, user = {}, context = {} }: Parts = {}): string {
+  return JSON.stringify({
+    'current-context': 'here',
+    clusters: [
+      { name: 'other', cluster: { server: 'https://other' } },
+      { name: 'c', cluster: { server: 'https://api:6443', ...cluster } },
+    ],
+    users: [{ name: 'u', user }],
+    contexts: [{ name: 'here', context: { cluster: 'c', user: 'u', ...context } }],
+  });
+}
+
+function parse(parts: Parts, clock: ManualClock = new ManualClock()): ReturnType<typeof parseKubeconfig> {
+  return parseKubeconfig(text(parts), join(folder, 'config'), { clock });
+}
+
+function mistakes(parts: Parts | string): readonly string[] {
+  try {
+    parseKubeconfig(typeof parts === 'string' ? parts : text(parts), '/k/config');
+  } catch (error) {
+    if (error instanceof KubeconfigError)
+      return error.rejections.map(({ field, reason }) => `${field}: ${reason}`);
+    throw error;
+  }
+  return [];
+}
+
+describe('a kubeconfig', () => {
+  it('names server, namespace, authority and server name of its context', () => {
+    const cluster = { 'certificate-authority-data': ENCODED, 'tls-server-name': 'kube.test' };
+    const read = parse({ cluster, context: { namespace: 'shop' } });
+    expect(read.server.href).toBe('https://api:6443/');
+    expect(read).toMatchObject({
+      context: 'here',
+      cluster: 'c',
+      user: 'u',
+      namespace: 'shop',
+      serverName: 'kube.test',
+    });
+    expect(read.ca).toEqual({ data: Buffer.from(PEM) });
+  });
+
+  it('is read from a file, relative paths from its folder, and another context by name', async () => {
+    const path = join(folder, 'config');
+    writeFileSync(path, text({ cluster: { 'certificate-authority': 'pki/ca.crt' } }));
+    const read = await readKubeconfig(path);
+    expect(read.ca).toEqual({ file: join(folder, 'pki/ca.crt') });
+    await expect(readKubeconfig(path, { context: 'there' })).rejects.toThrow(
+      /there is no "there" among: here/,
+    );
+    await expect(readKubeconfig(join(folder, 'no'))).rejects.toThrow(/cannot read the kubeconfig .*ENOENT/);
+  });
+
+  it.each<[string, Parts, readonly string[]]>([
+    ['a proxy', { cluster: { 'proxy-url': 'http://p' } }, ['clusters[1].cluster.proxy-url: unsupported']],
+    ['impersonation', { user: { as: 'root' } }, ['users[0].user.as: unsupported']],
+    ['an old plugin', { user: { 'auth-provider': {} } }, ['users[0].user.auth-provider: unsupported']],
+    [
+      'a server of another scheme',
+      { cluster: { server: 'ftp://x' } },
+      ['clusters[1].cluster.server: invalid-url'],
+    ],
+    [
+      'a certificate alone',
+      { user: { 'client-certificate': 'c' } },
+      ['users[0].user.client-key: missing-field'],
+    ],
+    [
+      'what is no PEM',
+      { cluster: { 'certificate-authority-data': 'AAAA' } },
+      ['clusters[1].cluster.certificate-authority-data: invalid-pem'],
+    ],
+    [
+      'an authority that is not looked at',
+      { cluster: { 'certificate-authority': 'x', 'insecure-skip-tls-verify': true } },
+      ['clusters[1].cluster.insecure-skip-tls-verify: contradiction'],
+    ],
+    [
+      'several mistakes at once',
+      { cluster: { server: 7, 'proxy-url': 'p' }, user: { token: 5, exec: { command: '' } } },
+      [
+        'clusters[1].cluster.proxy-url: unsupported',
+        'clusters[1].cluster.server: wrong-type',
+        'users[0].user.exec.apiVersion: missing-field',
+        'users[0].user.exec.command: missing-field',
+      ],
+    ],
+    ['a user who is not there', { context: { user: 'nobody' } }, ['users: unknown-name']],
+  ])('is refused by field for %s', (_, parts, expected) => {
+    expect(mistakes(parts)).toEqual(expected);
+  });
+
+  it('that is no YAML, or empty, is refused with a sentence', () => {
+    expect(() => parseKubeconfig('{', '/k/config')).toThrow(/the kubeconfig \/k\/config is not YAML/);
+    expect(mistakes('')).toEqual(['kubeconfig: wrong-type']);
+    expect(mistakes('{}')).toEqual(['current-context: missing-field']);
+  });
+
+  it('never shows a secret in what it says', () => {
+    const user = { token: ['s3cret'], 'client-key-data': 's3cret', 'client-certificate-data': ENCODED };
+    expect(() => parse({ user })).toThrow(KubeconfigError);
+    expect(() => parse({ user })).not.toThrow(/s3cret/);
+  });
+});
+
+describe('credentials', () => {
+  it('are a token, or a name and password', async () => {
+    expect(await parse({ user: { token: 't' } }).credentials.authorization()).toBe('Bearer t');
+    const basic = await parse({ user: { username: 'u', password: 'p' } }).credentials.authorization();
+    expect(basic).toBe(`Basic ${Buffer.from('u:p').toString('base64')}`);
+    expect(await parse({}).credentials.authorization()).toBeUndefined();
+  });
+
+  it('follow a token file that is renewed, and survive it being empty or gone for a moment', async () => {
+    const clock = new ManualClock();
+    const file = join(folder, 'token');
+    const { credentials } = parse({ user: { tokenFile: 'token' } }, clock);
+    await expect(credentials.authorization()).rejects.toThrow(/no token in .*token: ENOENT/);
+    writeFileSync(file, 'one\n');
+    expect(await credentials.authorization()).toBe('Bearer one');
+    writeFileSync(file, 'two');
+    expect(await credentials.authorization()).toBe('Bearer one');
+    clock.advance(10_000);
+    expect(await credentials.authorization()).toBe('Bearer two');
+    writeFileSync(file, 'three');
+    credentials.refused();
+    expect(await credentials.authorization()).toBe('Bearer three');
+    for (const spoil of [() => writeFileSync(file, ''), () => renameSync(file, `${file}.gone`)]) {
+      spoil();
+      clock.advance(10_000);
+      expect(await credentials.authorization()).toBe('Bearer three');
+    }
+  });
+
+  function plugin(script: string): void {
+    writeFileSync(join(folder, 'plugin'), `#!/bin/sh\n${script}\n`);
+    chmodSync(join(folder, 'plugin'), 0o755);
+  }
+  const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: './plugin' };
+  const says = (status: object): string =>
+    `echo run >>runs; echo '${JSON.stringify({ kind: 'ExecCredential', apiVersion: exec.apiVersion, status })}'`;
+
+  it('come from a plugin, which is asked again when they expire or are refused', async () => {
+    const clock = new ManualClock();
+    const status = { token: 'tN', expirationTimestamp: '1970-01-01T00:01:00Z' };
+    plugin(`${says(status)} | sed "s/tN/t$(wc -l <runs | tr -d ' ')/"`);
+    const { credentials } = parse({ user: { exec } }, clock);
+    expect(await Promise.all([credentials.authorization(), credentials.authorization()])).toEqual([
+      'Bearer t1',
+      'Bearer t1',
+    ]);
+    clock.advance(60_000);
+    expect(await credentials.authorization()).toBe('Bearer t2');
+    credentials.refused();
+    expect(await credentials.authorization()).toBe('Bearer t3');
+  });
+
+  it('of a plugin may be a certificate; it is told of the cluster if the kubeconfig says so', async () => {
+    plugin(
+      `printf '%s' "$KUBERNETES_EXEC_INFO" >info; ${says({ clientCertificateData: PEM, clientKeyData: PEM })}`.replaceAll(
+        '\\n',
+        '\\\\n',
+      ),
+    );
+    const { credentials } = parse({ user: { exec: { ...exec, provideClusterInfo: true } } });
+    expect(await credentials.certificate()).toEqual({
+      certificate: { data: Buffer.from(PEM) },
+      key: { data: Buffer.from(PEM) },
+    });
+    expect(await credentials.authorization()).toBeUndefined();
+    const told = JSON.parse(readFileSync(join(folder, 'info'), 'utf8'));
+    expect(told.spec).toEqual({ interactive: false, cluster: { server: 'https://api:6443' } });
+  });
+
+  it.each([
+    ['fails', 'echo no access >&2; exit 3', /the plugin .*plugin failed: .*no access/s],
+    ['says nothing', 'true', /is not JSON/],
+    ['says something else', 'echo {}', /no ExecCredential/],
+    [
+      'answers in another version',
+      'echo \'{"kind":"ExecCredential","apiVersion":"x/v9"}\'',
+      /answers in x\/v9/,
+    ],
+    ['gives nothing', says({}), /neither a token nor a certificate/],
+    ['gives a time that is none', says({ token: 't', expirationTimestamp: 'soon' }), /no time/],
+  ])('of a plugin that %s are refused clearly', async (_, script, message) => {
+    plugin(script);
+    await expect(parse({ user: { exec } }).credentials.authorization()).rejects.toThrow(message);
+  });
+
+  it('of a plugin that is not installed come with its hint', async () => {
+    const user = { exec: { ...exec, command: 'no-such-plugin', installHint: 'get it' } };
+    await expect(parse({ user }).credentials.authorization()).rejects.toThrow(/ENOENT.*get it/);
+  });
+});
+
+describe('in a pod', () => {
+  it('the service account is used, which is read again as it is rotated', async () => {
+    const env = { KUBERNETES_SERVICE_HOST: 'fd00::1', KUBERNETES_SERVICE_PORT: '6443' };
+    expect(isInCluster({ folder, env })).toBe(false);
+    expect(() => inClusterAccess({ folder, env })).toThrow(/no pod with a service account/);
+    writeFileSync(join(folder, 'token'), 'pod');
+    expect(isInCluster({ folder, env: {} })).toBe(false);
+    const access = inClusterAccess({ folder, env });
+    expect(access.server.href).toBe('https://[fd00::1]:6443/');
+    expect(access.ca).toEqual({ file: join(folder, 'ca.crt') });
+    expect(await access.credentials.authorization()).toBe('Bearer pod');
+  });
+});
