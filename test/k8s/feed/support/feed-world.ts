@@ -8,24 +8,36 @@ import { FakeCluster } from './fake-cluster.ts';
 
 export const OWN_NODE = 'n1';
 
+/** How a world differs from others. */
+export interface WorldOptions extends Partial<KubernetesFeedOptions> {
+  /** The cache that is looked at, and fed unless the feed is given another. */
+  readonly cache?: IPCache;
+  /** Default: a `KubernetesFeed`. */
+  readonly makeFeed?: (options: KubernetesFeedOptions) => KubernetesFeed;
+}
+
 /** Engines, a feed, and the cluster that it follows. */
 export class FeedWorld {
   readonly clock: ManualClock = new ManualClock();
   readonly cluster: FakeCluster;
   readonly rejected: Rejection[] = [];
-  readonly ipcache: IPCache = new IPCache();
+  readonly ipcache: IPCache;
   readonly services: ServiceCache = new ServiceCache({ clusterName: 'atlantic' });
   readonly nodes: NodeManager;
   readonly feed: KubernetesFeed;
 
-  constructor(options: Partial<KubernetesFeedOptions> = {}, cluster: FakeCluster = new FakeCluster()) {
+  constructor(
+    { cache = new IPCache(), makeFeed = (made) => new KubernetesFeed(made), ...options }: WorldOptions = {},
+    cluster: FakeCluster = new FakeCluster(),
+  ) {
     this.cluster = cluster;
+    this.ipcache = cache;
     const { clock, ipcache, services } = this;
     const names = { clusterName: 'atlantic', clusterID: 1 };
     this.nodes = new NodeManager({ ipcache, clock, clusterName: 'atlantic', localNodeName: OWN_NODE });
     const onReject = (rejection: Rejection): void => void this.rejected.push(rejection);
     const engines = { ipcache, services, nodes: this.nodes, clock };
-    this.feed = new KubernetesFeed({
+    this.feed = makeFeed({
       ...{ source: cluster, nodeName: OWN_NODE, ...names, ...engines, onReject },
       ...options,
     });

@@ -1,0 +1,156 @@
+import { describe, expect, it } from 'vitest';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
+import { type HandoverEvent, type HandoverState, handover } from '../../../src/k8s/feed/kvstore-handover.ts';
+import { FeedWorld } from './support/feed-world.ts';
+import { ciliumEndpoint, ciliumNode, pod } from './support/objects.ts';
+
+const IP = '10.1.0.10';
+
+function kvstoreSays(world: FeedWorld, identity: number): void {
+  const k8s = { namespace: 'shop', podName: 'web' };
+  world.ipcache.upsert(IP, { source: 'kvstore', identity, hostIP: '192.0.2.1', k8s });
+}
+
+/** Whether an address was ever without entry while something went on. */
+function watchGaps(world: FeedWorld): readonly string[] {
+  const gaps: string[] = [];
+  world.ipcache.subscribe({
+    onChanges: (changes) => {
+      for (const { kind, prefix } of changes) if (kind === 'delete') gaps.push(prefix);
+    },
+  });
+  return gaps;
+}
+
+describe('the handover machine', () => {
+  it.each<[HandoverState, HandoverEvent, HandoverState, string | undefined]>([
+    ['following', 'complete', 'withdrawing', 'withdraw'],
+    ['following', 'lost', 'following', undefined],
+    ['following', 'withdrawn', 'following', undefined],
+    ['withdrawing', 'complete', 'withdrawing', undefined],
+    ['withdrawing', 'lost', 'following', 'follow'],
+    ['withdrawing', 'withdrawn', 'resting', undefined],
+    ['resting', 'complete', 'resting', undefined],
+    ['resting', 'lost', 'following', 'follow'],
+    ['resting', 'withdrawn', 'resting', undefined],
+  ])('%s, %s: %s', (state, event, next, action) => {
+    expect(handover(state, event)).toEqual({ state: next, action });
+  });
+});
+
+describe('beside a kvstore', () => {
+  it('a feed speaks until the kvstore is complete, not only connected (K 52)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('only-here', { ips: ['10.1.0.11'] }));
+    kvstoreSays(world, 1001); // it is listing
+    expect(world.at('10.1.0.11')).toBeDefined();
+    const gaps = watchGaps(world);
+    world.feed.kvstore('ip', 'complete');
+    expect(world.ipcache.explain(IP)?.claims.map(({ source }) => source)).toEqual(['kvstore']);
+    expect(world.at('10.1.0.11')).toBeUndefined();
+    expect(gaps).toEqual(['10.1.0.11/32']);
+    expect(world.cluster.following).not.toContain('ciliumendpoints');
+    expect(world.feed.status().handover).toEqual({
+      nodes: 'following',
+      ip: 'resting',
+      identities: 'following',
+    });
+  });
+
+  it('what is deleted while the kvstore is lost goes, and no address is free in between (K 52)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
+    kvstoreSays(world, 1001);
+    world.feed.kvstore('ip', 'complete');
+    const gaps = watchGaps(world);
+    world.feed.kvstore('ip', 'lost');
+    world.cluster.settle();
+    expect(world.ipcache.explain(IP)?.claims.map(({ source }) => source)).toEqual([
+      'kvstore',
+      'custom-resource',
+    ]);
+    world.cluster.delete('ciliumendpoints', 'web', 'shop');
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('new', { ips: ['10.1.0.12'] }));
+    expect(world.at('10.1.0.12')).toBeDefined();
+    expect(gaps).toEqual([]); // the kvstore's claim is kept
+    world.ipcache.delete(IP, { source: 'kvstore' }); // it is back, and lists
+    world.feed.kvstore('ip', 'complete');
+    expect([...world.ipcache.entries()]).toEqual([]);
+  });
+
+  it('a CiliumEndpoint that the kvstore has overruled is there when its entry goes (K 53)', async () => {
+    const world = await new FeedWorld().started();
+    kvstoreSays(world, 2000);
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
+    expect(world.at(IP)).toContain('2000 ');
+    world.ipcache.delete(IP, { source: 'kvstore' });
+    expect(world.at(IP)).toContain('1001 ');
+  });
+
+  it('nodes and identities are handed over, each by itself; mode crd keeps identities (K 52)', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('ciliumnodes', ciliumNode('n2'));
+    world.cluster.put('ciliumidentities', { metadata: { name: '1001' }, 'security-labels': { 'k8s:a': '' } });
+    world.feed.kvstore('nodes', 'complete');
+    expect([world.nodes.size, world.feed.identities.size]).toEqual([0, 1]);
+    world.feed.kvstore('identities', 'complete');
+    expect(world.feed.identities.size).toBe(0);
+    const crd = await new FeedWorld({ identities: 'crd' }).started();
+    crd.feed.kvstore('identities', 'complete');
+    expect(crd.cluster.following).toContain('ciliumidentities');
+    expect(crd.feed.status().handover.identities).toBe('resting');
+  });
+
+  it('pods of all nodes are asked for until the kvstore is complete, and again when it is lost (K 12)', async () => {
+    const world = await new FeedWorld({ endpoints: 'pods' }).started();
+    world.cluster.put('pods', pod('far', { nodeName: 'n2' }));
+    kvstoreSays(world, 1001);
+    world.feed.kvstore('ip', 'complete');
+    expect(world.cluster.following).toContain('pods spec.nodeName=n1');
+    world.cluster.settle();
+    expect(world.ipcache.explain(IP)?.claims.map(({ source }) => source)).toEqual(['kvstore']);
+    world.feed.kvstore('ip', 'lost');
+    expect(world.cluster.following).toContain('pods');
+  });
+
+  it('a kvstore that is complete before the start leaves nothing to follow', async () => {
+    const world = new FeedWorld();
+    world.feed.kvstore('ip', 'complete');
+    await world.started();
+    expect(world.cluster.following).not.toContain('ciliumendpoints');
+    world.feed.kvstore('ip', 'lost');
+    expect(world.cluster.following).toContain('ciliumendpoints');
+  });
+
+  it('a kvstore that is lost in the middle of the withdrawal: nothing is lost of what is there (K 52)', async () => {
+    const turns: (() => void)[] = [];
+    const gate = new TurnGate({
+      clock: { now: () => 0 },
+      nextTurn: (turn) => turns.push(turn),
+      weightPerTurn: 1,
+    });
+    const world = await new FeedWorld({ gate }).started();
+    const turn = async (): Promise<void> => {
+      turns.shift()?.();
+      for (let tick = 0; tick < 8; tick++) await Promise.resolve();
+    };
+    while (turns.length > 0) await turn();
+    for (let n = 0; n < 1_000; n++) {
+      const ips = [`10.2.${n >> 8}.${n & 255}`];
+      world.cluster.put('ciliumendpoints', ciliumEndpoint(`p${n}`, { ips }));
+    }
+    world.feed.kvstore('ip', 'complete');
+    await turn();
+    const left = [...world.ipcache.entries()].length;
+    expect(left).toBeGreaterThan(0);
+    expect(left).toBeLessThan(1_000);
+    world.feed.kvstore('ip', 'lost');
+    world.cluster.delete('ciliumendpoints', 'p999', 'shop');
+    world.cluster.settle();
+    for (let n = 0; n < 100; n++) await turn();
+    expect([...world.ipcache.entries()]).toHaveLength(999);
+    expect(world.feed.progressOf('ciliumendpoints')?.synced).toBe(true);
+    expect(world.feed.status().handover.ip).toBe('following');
+  });
+});

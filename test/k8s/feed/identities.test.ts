@@ -1,0 +1,175 @@
+import { describe, expect, it } from 'vitest';
+import { formatLabels, type Labels } from '../../../src/identity/labels.ts';
+import type { LabelledPod } from '../../../src/k8s/feed/endpoint-labels.ts';
+import type { KubernetesFeedOptions } from '../../../src/k8s/feed/kubernetes-feed.ts';
+import { FeedWorld } from './support/feed-world.ts';
+import { at, pod } from './support/objects.ts';
+
+const APP: Labels = [{ source: 'k8s', key: 'app', value: 'web' }];
+
+describe('CiliumIdentities', () => {
+  const identity = (name: string, labels: object, createdAt = 0, annotations = {}): object => ({
+    metadata: { name, creationTimestamp: at(createdAt), annotations },
+    'security-labels': labels,
+  });
+  const put = (world: FeedWorld, ...said: Parameters<typeof identity>): void =>
+    world.cluster.put('ciliumidentities', identity(...said) as Parameters<typeof world.cluster.put>[1]);
+
+  it('are labels by number, and the number of labels (K 44)', async () => {
+    const world = await new FeedWorld().started();
+    put(world, '1001', { 'k8s:app': 'web', 'k8s:io.kubernetes.pod.namespace': 'shop' });
+    expect(formatLabels(world.feed.identities.lookupByID(1001) ?? [])).toBe(
+      'k8s:app=web;k8s:io.kubernetes.pod.namespace=shop;',
+    );
+    put(world, '1001', { 'k8s:app': 'web' }); // an update arrives (K 47)
+    expect(world.feed.identities.lookupByLabels(APP)).toBe(1001);
+    world.cluster.delete('ciliumidentities', '1001');
+    expect(world.feed.identities.lookupByID(1001)).toBeUndefined();
+    expect(world.feed.identities.size).toBe(0);
+  });
+
+  it('of the same labels: the oldest is given, then the lower; each has its labels (K 45)', async () => {
+    const world = await new FeedWorld().started();
+    const labels = { 'k8s:app': 'web' };
+    put(world, '1003', labels, 5);
+    put(world, '1002', labels, 5);
+    expect(world.feed.identities.lookupByLabels(APP)).toBe(1002);
+    put(world, '1009', labels, 1);
+    expect(world.feed.identities.lookupByLabels(APP)).toBe(1009);
+    expect(world.feed.identities.lookupByID(1003)).toEqual(APP);
+    world.cluster.delete('ciliumidentities', '1009');
+    expect(world.feed.identities.lookupByLabels(APP)).toBe(1002);
+  });
+
+  it('that are not numbers, or have no labels, are ignored and counted (K 44)', async () => {
+    const world = await new FeedWorld().started();
+    put(world, 'x1', { 'k8s:app': 'web' });
+    put(world, '4294967296', { 'k8s:app': 'web' });
+    put(world, '1001', {});
+    put(world, '1002', { app: 'web', 'k8s:b': 7 });
+    expect(world.feed.identities.size).toBe(0);
+    expect(world.rejected.map(({ field }) => field)).toEqual(
+      ['metadata.name', 'metadata.name', 'security-labels', 'security-labels.app', 'security-labels.b'].map(
+        (field) => field.replace('.b', '.k8s:b'),
+      ),
+    );
+  });
+
+  it('marked for deletion are known as such (K 46)', async () => {
+    const world = await new FeedWorld().started();
+    put(world, '1001', { 'k8s:app': 'web' }, 0, { 'io.cilium.heartbeat': 'x' });
+    expect(world.feed.identities.isMarked(1001)).toBe(true);
+    put(world, '1001', { 'k8s:app': 'web' });
+    expect(world.feed.identities.isMarked(1001)).toBe(false);
+  });
+});
+
+/** A world with the labels that are applied to pods, `uid labels` by name. */
+async function labelWorld(options: Partial<KubernetesFeedOptions> = {}): Promise<{
+  readonly world: FeedWorld;
+  readonly applied: Map<string, string>;
+  readonly calls: string[];
+}> {
+  const applied = new Map<string, string>();
+  const calls: string[] = [];
+  const onLabels = ({ name, uid }: LabelledPod, labels: Labels | undefined): void => {
+    calls.push(name);
+    if (labels === undefined) applied.delete(name);
+    else applied.set(name, `${uid} ${formatLabels(labels)}`);
+  };
+  const world = await new FeedWorld({ onLabels, ...options }).started();
+  return { world, applied, calls };
+}
+
+function namespace(world: FeedWorld, labels: Readonly<Record<string, string>> = {}): void {
+  world.cluster.put('namespaces', { metadata: { name: 'shop', labels } });
+}
+
+const FIXED = 'k8s:io.cilium.k8s.policy.cluster=atlantic;';
+const OWN = 'k8s:io.kubernetes.pod.namespace=shop;';
+
+describe('identity labels', () => {
+  it('are the pod’s, its namespace’s, its account’s and the cluster’s, filtered (K 25)', async () => {
+    const { world, applied } = await labelWorld();
+    namespace(world, { team: 'a', 'kubernetes.io/metadata.name': 'shop' });
+    world.cluster.put(
+      'pods',
+      pod('web', { labels: { app: 'web', 'pod-template-hash': 'x' }, serviceAccount: 'sa' }),
+    );
+    expect(applied.get('web')).toBe(
+      'uid-web k8s:app=web;k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name=shop;' +
+        `k8s:io.cilium.k8s.namespace.labels.team=a;${FIXED}k8s:io.cilium.k8s.policy.serviceaccount=sa;${OWN}`,
+    );
+  });
+
+  it('of Cilium’s are not the pod’s to say: it would be in another namespace (K 26)', async () => {
+    const { world, applied } = await labelWorld();
+    namespace(world);
+    const labels = {
+      'io.cilium.k8s.namespace.labels.team': 'root',
+      'io.kubernetes.pod.namespace': 'kube-system',
+      'io.cilium.k8s.policy.serviceaccount': 'admin',
+    };
+    world.cluster.put('pods', pod('web', { labels }));
+    expect(applied.get('web')).toBe(`uid-web ${FIXED}${OWN}`);
+  });
+
+  it('wait for the namespace, and do not take it for one without labels (K 27, 54)', async () => {
+    const { world, applied } = await labelWorld();
+    world.cluster.put('pods', pod('web'));
+    expect(applied.size).toBe(0);
+    namespace(world, { team: 'a' });
+    expect(applied.get('web')).toContain('labels.team=a');
+    world.cluster.delete('namespaces', 'shop');
+    expect(applied.get('web')).toContain('labels.team=a');
+  });
+
+  it('are said again when they, the namespace’s, or the uid are others, and only then (K 27)', async () => {
+    const { world, applied, calls } = await labelWorld();
+    namespace(world);
+    world.cluster.put('pods', pod('web'));
+    world.cluster.put('pods', pod('web', { ips: ['10.1.0.99'], labels: { 'pod-template-hash': 'y' } }));
+    expect(calls).toHaveLength(1);
+    world.cluster.put('pods', pod('web', { uid: 'second' }));
+    expect(applied.get('web')).toContain('second ');
+    namespace(world, { team: 'b' });
+    expect(applied.get('web')).toContain('team=b');
+    namespace(world, { team: 'b' });
+    world.cluster.delete('pods', 'web', 'shop');
+    expect(applied.size).toBe(0);
+  });
+
+  it('are of this node’s pods alone', async () => {
+    const { world, applied } = await labelWorld({ endpoints: 'pods' });
+    namespace(world);
+    world.cluster.put('pods', pod('far', { nodeName: 'n2' }));
+    expect(applied.size).toBe(0);
+  });
+
+  it('that could not be applied are said again (K 27)', async () => {
+    let failing = true;
+    const said: string[] = [];
+    const onLabels = ({ name }: LabelledPod, labels: Labels | undefined): void => {
+      if (failing) throw new Error('no identity');
+      said.push(`${name} ${labels?.length ?? 0}`);
+    };
+    const { world } = await labelWorld({ onLabels, random: () => 1 });
+    namespace(world);
+    world.cluster.put('pods', pod('web'));
+    world.clock.advance(1_000);
+    failing = false;
+    world.clock.advance(2_000);
+    expect(said).toEqual(['web 2']);
+    await world.feed.stop();
+    expect(world.clock.pending).toBe(0);
+  });
+
+  it('are reserved:init where the filter leaves none (K 25)', async () => {
+    const { LabelFilter } = await import('../../../src/identity/label-filter.ts');
+    const labelFilter = new LabelFilter({ file: [{ prefix: 'nothing' }] });
+    const { world, applied } = await labelWorld({ labelFilter });
+    namespace(world);
+    world.cluster.put('pods', pod('web'));
+    expect(applied.get('web')).toBe('uid-web reserved:init=;');
+  });
+});

@@ -1,0 +1,141 @@
+import { describe, expect, it } from 'vitest';
+import { FakeCluster } from './support/fake-cluster.ts';
+import { FeedWorld } from './support/feed-world.ts';
+import { ciliumEndpoint, endpointSlice, service } from './support/objects.ts';
+import { RecordingMetadata } from './support/recording-metadata.ts';
+
+function selectors(world: FeedWorld): readonly string[] {
+  return world.cluster.followers.map(({ kind }) => {
+    const { group, version, plural, labelSelector = '-', fieldSelector = '-' } = kind;
+    return `${group === '' ? '' : `${group}/`}${version}/${plural} ${labelSelector} ${fieldSelector}`;
+  });
+}
+
+describe('a feed of Kubernetes', () => {
+  it('asks for what it needs, with these selectors', async () => {
+    const world = await new FeedWorld({ metadata: new RecordingMetadata(), onLabels: () => {} }).started();
+    expect([...selectors(world)].sort()).toEqual([
+      'cilium.io/v2/ciliumclusterwidenetworkpolicies - -',
+      'cilium.io/v2/ciliumendpoints - -',
+      'cilium.io/v2/ciliumidentities - -',
+      'cilium.io/v2/ciliumnetworkpolicies - -',
+      'cilium.io/v2/ciliumnodes - -',
+      'cilium.io/v2alpha1/ciliumcidrgroups - -',
+      'discovery.k8s.io/v1/endpointslices !service.kubernetes.io/headless,endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io -',
+      'networking.k8s.io/v1/networkpolicies - -',
+      'v1/namespaces - -',
+      'v1/nodes - metadata.name=n1',
+      'v1/pods - spec.nodeName=n1',
+      'v1/services !service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name -',
+    ]);
+  });
+
+  it('asks for headless services and those of a proxy where it is to (K 14)', async () => {
+    const selection = { headless: true, proxyName: 'mine' };
+    const world = await new FeedWorld({ selection }).started();
+    expect(selectors(world).filter((line) => line.includes('serv'))).toEqual([
+      'v1/services service.kubernetes.io/service-proxy-name=mine -',
+    ]);
+    expect(selectors(world).filter((line) => line.includes('slices'))).toEqual([
+      'discovery.k8s.io/v1/endpointslices endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io -',
+    ]);
+  });
+
+  it('asks for nothing that is for an engine which is left out', async () => {
+    const world = await new FeedWorld({
+      ...{ ipcache: undefined, services: undefined, nodes: undefined, identities: 'none' },
+    }).started();
+    expect(selectors(world)).toEqual([]);
+    expect(world.feed.synced).toBe(true);
+  });
+
+  it('is synced once all of it has been applied, but for the own Node (K 55)', async () => {
+    const world = new FeedWorld();
+    expect(world.feed.synced).toBe(false);
+    world.feed.start();
+    await Promise.resolve();
+    const before = [...world.feed.names].sort();
+    expect(before).toEqual([
+      'ciliumendpoints',
+      'ciliumidentities',
+      'ciliumnodes',
+      'endpointslices',
+      'pods',
+      'services',
+    ]);
+    const seen: string[] = [];
+    const off = world.feed.onChange((name) => seen.push(name));
+    for (const name of before) {
+      expect(world.feed.synced).toBe(false);
+      expect(world.feed.blockers()).toContain(`Kubernetes: ${name} not complete, listing`);
+      world.cluster.list(name);
+      expect(world.feed.progressOf(name)?.synced).toBe(true);
+    }
+    expect(world.feed.synced).toBe(true);
+    expect(new Set(seen)).toEqual(new Set(before));
+    off();
+    expect(world.feed.progressOf('nodes')).toBeUndefined();
+  });
+
+  it('does not wait for what the API server does not serve, and says so', async () => {
+    const world = new FeedWorld();
+    for (const plural of ['ciliumnodes', 'ciliumidentities']) world.cluster.missing.add(plural);
+    await world.started();
+    expect(world.feed.synced).toBe(true);
+    expect(world.feed.progressOf('ciliumnodes')).toMatchObject({ synced: false, settled: true });
+    const kind = world.feed.status().kinds.find(({ name }) => name === 'ciliumnodes');
+    expect(kind).toMatchObject({ state: 'missing', complete: false, objects: 0 });
+  });
+
+  it('goes by progress: each batch counts (K 55)', async () => {
+    const world = await new FeedWorld().started();
+    world.clock.advance(1_000);
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
+    expect(world.feed.progressOf('ciliumendpoints')?.progressAt).toBe(1_000);
+    expect(world.feed.progressOf('ciliumnodes')?.progressAt).toBe(0);
+  });
+
+  it('hands over nothing any more once it is stopped, and the engines keep what they know', async () => {
+    const world = await new FeedWorld().started();
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
+    await world.feed.stop();
+    world.cluster.delete('ciliumendpoints', 'web', 'shop');
+    expect(world.at('10.1.0.10')).toBeDefined();
+    expect(world.cluster.following).toEqual([]);
+  });
+
+  it('follows other slices when the API server serves another version of them (K 13)', async () => {
+    const world = new FeedWorld();
+    world.cluster.missing.add('endpointslices/v1');
+    await world.started();
+    world.cluster.put('services', service('checkout'));
+    world.cluster.put('endpointslices', endpointSlice('s1', 'checkout', ['10.1.0.1']));
+    world.cluster.missing.delete('endpointslices/v1');
+    world.cluster.followers.find(({ kind }) => kind.plural === 'endpointslices')?.say('missing');
+    for (let tick = 0; tick < 4; tick++) await Promise.resolve();
+    world.cluster.settle();
+    expect(selectors(world).at(-1)).toContain('discovery.k8s.io/v1/endpointslices');
+    const found = world.services.get({ namespace: 'shop', name: 'checkout' });
+    expect([...(found?.endpoints.backends.keys() ?? [])]).toEqual(['10.1.0.1']);
+  });
+
+  it('asks again while the API server cannot say what it serves', async () => {
+    class Unreachable extends FakeCluster {
+      down = true;
+      override firstServed(
+        ...args: Parameters<FakeCluster['firstServed']>
+      ): ReturnType<FakeCluster['firstServed']> {
+        return this.down ? Promise.reject(new Error('refused')) : super.firstServed(...args);
+      }
+    }
+    const cluster = new Unreachable();
+    const world = await new FeedWorld({ random: () => 1 }, cluster).started();
+    expect(world.feed.blockers()).toEqual(['Kubernetes: endpointslices not complete, listing']);
+    cluster.down = false;
+    for (let tick = 0; tick < 4; tick++) await Promise.resolve();
+    world.clock.advance(800);
+    for (let tick = 0; tick < 8; tick++) await Promise.resolve();
+    world.cluster.settle();
+    expect(world.feed.synced).toBe(true);
+  });
+});

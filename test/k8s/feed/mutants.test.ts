@@ -1,0 +1,299 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { RejectionLog } from '../../../src/base/rejection.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { type EndpointAddresses, sameAddresses } from '../../../src/k8s/endpoint-addresses.ts';
+import { AddressHolders, type AddressSink, type FedIPCache } from '../../../src/k8s/feed/address-holders.ts';
+import { SlicedEndpointReader } from '../../../src/k8s/feed/endpoint-readers.ts';
+import { KubernetesFeed } from '../../../src/k8s/feed/kubernetes-feed.ts';
+import { type AnyFeed, ObjectFeed, type ObjectReader } from '../../../src/k8s/feed/object-feed.ts';
+import type { EndpointSliceSays } from '../../../src/k8s/parse-cilium-endpoint.ts';
+import type { ResourceSink } from '../../../src/k8s/resource.ts';
+import { I9_anyLifeIsAColdStart, life, type MakeWorld, makeWorld } from './support/feed-laws.ts';
+import { FeedWorld, type WorldOptions } from './support/feed-world.ts';
+import {
+  K10_listsReplace,
+  K23_theYoungestHasIt,
+  K35_endpointsMove,
+  K38_nodesAreCompared,
+  K52_noGapBesideAKvstore,
+} from './support/rule-laws.ts';
+
+const newFeed = <T>(reader: ObjectReader<T>): ObjectFeed<T> =>
+  new ObjectFeed(reader, { rejections: new RejectionLog() });
+
+/** Takes an address away from whoever has it: a late delete hurts the pod that has it now (K 20, 22, 32). */
+class BySourceAlone implements AddressSink {
+  readonly #ipcache: FedIPCache;
+  constructor(ipcache: FedIPCache) {
+    this.#ipcache = ipcache;
+  }
+  change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
+    for (const ip of now?.ips ?? []) if (now !== undefined) this.#ipcache.upsert(ip, now.claim);
+    for (const ip of before?.ips ?? [])
+      if (now?.ips.includes(ip) !== true) this.#ipcache.delete(ip, { source: 'k8s' });
+  }
+}
+
+/** As 1.17: takes only what is the object's own, and the next holder is not written (K 23). */
+class ForgetsTheNext implements AddressSink {
+  readonly #ipcache: FedIPCache;
+  constructor(ipcache: FedIPCache) {
+    this.#ipcache = ipcache;
+  }
+  change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
+    for (const ip of now?.ips ?? []) if (now !== undefined) this.#ipcache.upsert(ip, now.claim);
+    for (const ip of before?.ips ?? [])
+      if (now?.ips.includes(ip) !== true)
+        this.#ipcache.delete(ip, { source: 'k8s', ifPod: before?.claim.k8s });
+  }
+}
+
+/** Compares host IPs the wrong way round: a changed one is ignored (K 21). */
+class InvertedHostIP extends AddressHolders {
+  override change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
+    const isOtherHost = now?.claim.hostIP !== before?.claim.hostIP;
+    if (now === undefined || before === undefined || !isOtherHost) super.change(now, before);
+    else super.change({ ...now, claim: { ...now.claim, hostIP: before.claim.hostIP } }, before);
+  }
+}
+
+/** The end of a list takes nothing away (K 10, #48050). */
+class NoSweep<T> extends ObjectFeed<T> {
+  override begin(onComplete?: () => void): ResourceSink {
+    return { ...super.begin(onComplete), onListed: () => {} };
+  }
+}
+
+/** A broken watch takes everything away (K 10). */
+class StartsEmpty<T> extends ObjectFeed<T> {
+  override begin(onComplete?: () => void): ResourceSink {
+    for (const _ of this.withdrawSteps());
+    return super.begin(onComplete);
+  }
+}
+
+type SliceReader = ObjectReader<EndpointSliceSays>;
+
+function sliceReader({ ipcache }: { readonly ipcache: FedIPCache }): SlicedEndpointReader {
+  return new SlicedEndpointReader({ ipcache, holders: new AddressHolders(ipcache) });
+}
+
+/** What a slice has lost goes before what it has gained comes (K 35, 1.17). */
+function removesFirst(engine: { readonly ipcache: FedIPCache }): SliceReader {
+  const reader = sliceReader(engine);
+  return {
+    kind: reader.kind,
+    read: (fields) => reader.read(fields),
+    change: (now, before) => {
+      if (before !== undefined) reader.change(undefined, before);
+      if (now !== undefined) reader.change(now, undefined);
+    },
+  };
+}
+
+/** What slices lose is ignored (K 35, #37347). */
+function ignoresRemovals(engine: { readonly ipcache: FedIPCache }): SliceReader {
+  const reader = sliceReader(engine);
+  const withBefore = (
+    now: EndpointSliceSays | undefined,
+    before: EndpointSliceSays | undefined,
+  ): EndpointSliceSays | undefined =>
+    now && { ...now, endpoints: new Map([...(before?.endpoints ?? []), ...now.endpoints]) };
+  return {
+    kind: reader.kind,
+    read: (fields) => reader.read(fields),
+    batch: (changes) => reader.batch(changes),
+    change: (now, before) => reader.change(withBefore(now, before), before),
+  };
+}
+
+/** A slice that an endpoint leaves takes it away, wherever it is else (K 35). */
+function anySliceTakesAway(engine: { readonly ipcache: FedIPCache }): SliceReader {
+  const reader = sliceReader(engine);
+  return {
+    kind: reader.kind,
+    read: (fields) => {
+      const slice = reader.read(fields);
+      return slice && { ...slice, name: 'the same' };
+    },
+    batch: (changes) => reader.batch(changes),
+    change: (now, before) => reader.change(now, before),
+  };
+}
+
+/** A feed that is deaf to what it is to take away while it hands over to the kvstore (K 52). */
+const leavesItsClaims = (options: WorldOptions): FeedWorld => {
+  let deaf = false;
+  const cache = new IPCache();
+  const ipcache: FedIPCache = {
+    upsert: (key, claim) => cache.upsert(key, claim),
+    delete: (key, by) => (deaf ? 'not-found' : cache.delete(key, by)),
+    batch: (write) => cache.batch(write),
+  };
+  class Leaving extends KubernetesFeed {
+    override kvstore(...args: Parameters<KubernetesFeed['kvstore']>): void {
+      deaf = true;
+      super.kvstore(...args);
+      deaf = false;
+    }
+  }
+  return new FeedWorld({ ...options, cache, ipcache, makeFeed: (made) => new Leaving(made) });
+};
+
+/** Stops for the kvstore and does not begin again (K 52). */
+class NeverBack extends KubernetesFeed {
+  override kvstore(...args: Parameters<KubernetesFeed['kvstore']>): void {
+    if (args[1] === 'complete') super.kvstore(...args);
+  }
+}
+
+/** Goes on beside the kvstore (K 52). */
+class NeverStops extends KubernetesFeed {
+  override kvstore(): void {
+    // says nothing of it
+  }
+}
+
+describe('a broken feed is caught', () => {
+  it('the laws of single rules hold for the feed itself', () => {
+    K10_listsReplace(newFeed);
+    K23_theYoungestHasIt((ipcache) => new AddressHolders(ipcache));
+    K35_endpointsMove(sliceReader);
+    K38_nodesAreCompared(new FeedWorld());
+    K52_noGapBesideAKvstore((options) => new FeedWorld(options));
+  });
+
+  it.each<[string, (ipcache: FedIPCache) => AddressSink]>([
+    [
+      'deletes by source alone (K 20, 22, 32: #16565, #19958, #19996, #29571)',
+      (ipcache) => new BySourceAlone(ipcache),
+    ],
+    ['does not write the next holder (K 23)', (ipcache) => new ForgetsTheNext(ipcache)],
+    ['ignores a changed host IP (K 21)', (ipcache) => new InvertedHostIP(ipcache)],
+  ])('one that %s', (_, make) => {
+    expect(() => K23_theYoungestHasIt(make)).toThrow();
+  });
+
+  it.each<[string, <T>(reader: ObjectReader<T>) => AnyFeed]>([
+    [
+      'takes nothing away at the end of a list (K 10, #48050)',
+      (reader) => new NoSweep(reader, { rejections: new RejectionLog() }),
+    ],
+    [
+      'takes all away when a watch breaks (K 10)',
+      (reader) => new StartsEmpty(reader, { rejections: new RejectionLog() }),
+    ],
+  ])('one that %s', (_, make) => {
+    expect(() => K10_listsReplace(make)).toThrow();
+  });
+
+  it.each([
+    ['removes before it adds (K 35)', removesFirst],
+    ['ignores what a slice has lost (K 35, #37347)', ignoresRemovals],
+    ['lets any slice take an endpoint away (K 35)', anySliceTakesAway],
+  ])('one that %s', (_, make) => {
+    expect(() => K35_endpointsMove(make)).toThrow();
+  });
+
+  it('one that says the own node by its CiliumNode (K 37)', () => {
+    expect(() => K38_nodesAreCompared(new FeedWorld({ nodeName: 'another' }))).toThrow();
+  });
+
+  it('one that misses changes of labels only (K 38)', () => {
+    const world = new FeedWorld();
+    const { nodes } = world;
+    const deaf = new FeedWorld({
+      nodes: {
+        nodeUpdated: (node) =>
+          nodes.exists(`atlantic/${node.name}`) ? 'unchanged' : nodes.nodeUpdated(node),
+        nodeDeleted: (node) => nodes.nodeDeleted(node),
+        withdraw: (by) => nodes.withdraw(by),
+      },
+    });
+    expect(() => K38_nodesAreCompared(Object.assign(deaf, { nodes }))).toThrow();
+  });
+
+  it.each<[string, (options: WorldOptions) => FeedWorld]>([
+    ['leaves its claims when it stops for the kvstore (K 52)', leavesItsClaims],
+    [
+      'does not come back when the kvstore is lost (K 52)',
+      (options) => new FeedWorld({ ...options, makeFeed: (made) => new NeverBack(made) }),
+    ],
+    [
+      'goes on beside a kvstore that is complete (K 52)',
+      (options) => new FeedWorld({ ...options, makeFeed: (made) => new NeverStops(made) }),
+    ],
+    [
+      'forgets what the kvstore overrules (K 53)',
+      (options) => new FeedWorld({ ...options, cache: new IPCache({ retainOverruled: false }) }),
+    ],
+  ])('one that %s', (_, make) => {
+    expect(() => K52_noGapBesideAKvstore(make)).toThrow();
+  });
+
+  it.each<[string, MakeWorld]>([
+    [
+      'does not compare the uid of a pod (K 27, #30409)',
+      (mode, cluster, onLabels) => {
+        const seen = new Set<string>();
+        return makeWorld(mode, cluster, (pod, labels) => {
+          const key = `${pod.namespace}/${pod.name} ${JSON.stringify(labels)}`;
+          if (labels === undefined || !seen.has(key)) onLabels(pod, labels);
+          seen.add(key);
+        });
+      },
+    ],
+    [
+      'forgets what is overruled (K 53)',
+      (mode, cluster, onLabels) =>
+        new FeedWorld({ endpoints: mode, onLabels, cache: new IPCache({ retainOverruled: false }) }, cluster),
+    ],
+    [
+      'compares an identity with itself (K 47)',
+      (mode, cluster, onLabels) => {
+        const world = makeWorld(mode, cluster, onLabels);
+        const { identities } = world.feed;
+        const first = new Map<number, ReturnType<typeof identities.lookupByID>>();
+        Object.assign(world.feed, {
+          identities: {
+            entries: function* () {
+              for (const [id, labels] of identities.entries()) {
+                if (!first.has(id)) first.set(id, labels);
+                yield [id, first.get(id)];
+              }
+            },
+            lookupByLabels: () => [...identities.entries()][0]?.[0],
+          },
+        });
+        return world;
+      },
+    ],
+  ])(
+    'one that %s',
+    async (_, make) => {
+      const law = fc.asyncProperty(life, (one) => I9_anyLifeIsAColdStart(make, one));
+      await expect(fc.assert(law, { numRuns: 300, endOnFailure: true })).rejects.toThrow();
+    },
+    60_000,
+  );
+
+  it('two compare what they say: nothing that is equal is written again (K 10)', () => {
+    const claim = { source: 'k8s', identity: 3, hostIP: '192.0.2.1' } as const;
+    const rank = { deleting: false, createdAt: 0, id: 'a' };
+    const one = { ips: ['10.1.0.1'], claim, rank };
+    expect(sameAddresses(one, { ...one })).toBe(true);
+    for (const other of [
+      { ...one, ips: ['10.1.0.2'] },
+      { ...one, ips: ['10.1.0.1', '10.1.0.2'] },
+      { ...one, claim: { ...claim, identity: 4 } },
+      { ...one, claim: { ...claim, hostIP: '192.0.2.2' } },
+      { ...one, claim: { ...claim, encryptKey: 1 } },
+      { ...one, claim: { ...claim, k8s: { namespace: 'a', podName: 'b' } } },
+      { ...one, rank: { ...rank, deleting: true } },
+      { ...one, rank: { ...rank, createdAt: 1 } },
+      { ...one, rank: { ...rank, id: 'b' } },
+    ])
+      expect(sameAddresses(one, other)).toBe(false);
+  });
+});

@@ -1,0 +1,167 @@
+import { describe, expect, it } from 'vitest';
+import { formatLabels } from '../../../src/identity/labels.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { OwnAddresses } from '../../../src/k8s/feed/own-addresses.ts';
+import { cidrLabels } from '../../../src/k8s/feed/prefix-metadata.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import type { SaidObject } from './support/fake-cluster.ts';
+import { FeedWorld } from './support/feed-world.ts';
+import { endpointSlice } from './support/objects.ts';
+import { RecordingMetadata } from './support/recording-metadata.ts';
+
+async function policyWorld(): Promise<{ readonly world: FeedWorld; readonly metadata: RecordingMetadata }> {
+  const metadata = new RecordingMetadata();
+  return { world: await new FeedWorld({ metadata }).started(), metadata };
+}
+
+function policy(name: string, spec: object, namespace: string | null = 'shop'): SaidObject {
+  return { metadata: namespace === null ? { name } : { name, namespace }, spec };
+}
+
+describe('the CIDRs of policies', () => {
+  it('are those of ipBlocks, without their exceptions, one resource each (K 48)', async () => {
+    const { world, metadata } = await policyWorld();
+    const spec = {
+      ingress: [
+        { from: [{ ipBlock: { cidr: '10.0.0.0/30', except: ['10.0.0.1/32'] } }, { podSelector: {} }] },
+      ],
+      egress: [{ to: [{ ipBlock: { cidr: '192.0.2.0/24' } }] }, {}],
+    };
+    world.cluster.put('networkpolicies', policy('np', spec));
+    expect(metadata.said).toEqual([
+      '10.0.0.0/32 networkpolicy/shop/np',
+      '10.0.0.2/31 networkpolicy/shop/np',
+      '192.0.2.0/24 networkpolicy/shop/np',
+    ]);
+    world.cluster.put('networkpolicies', policy('np', { egress: spec.egress }));
+    expect(metadata.said).toEqual(['192.0.2.0/24 networkpolicy/shop/np']);
+    world.cluster.delete('networkpolicies', 'np', 'shop');
+    expect(metadata.said).toEqual([]);
+    expect(metadata.idle).toBe(0);
+  });
+
+  it('are those of each direction and list of a policy of Cilium, denied ones too (K 48)', async () => {
+    const { world, metadata } = await policyWorld();
+    const rules = (n: number): object => ({
+      ingress: [{ fromCIDR: [`10.${n}.0.0/16`], fromCIDRSet: [{ cidr: `10.${n + 1}.0.0/16` }] }],
+      egress: [{ toCIDR: [`10.${n + 2}.0.1`], toCIDRSet: [{ cidr: `10.${n + 3}.0.0/16` }] }],
+      ingressDeny: [{ fromCIDR: [`10.${n + 4}.0.0/16`] }],
+      egressDeny: [{ toCIDRSet: [{ cidr: `10.${n + 5}.0.0/16` }] }],
+    });
+    world.cluster.put('ciliumnetworkpolicies', { ...policy('p', rules(0)), specs: [rules(10)] });
+    world.cluster.put('ciliumclusterwidenetworkpolicies', policy('p', rules(20), null));
+    const said = metadata.said.map((line) => line.split(' '));
+    const prefixes = (resource: string): readonly string[] =>
+      said.filter(([, by]) => by === resource).map(([cidr = '']) => cidr);
+    expect(prefixes('cnp/shop/p')).toHaveLength(12);
+    expect(prefixes('cnp/shop/p')).toContain('10.2.0.1/32');
+    expect(prefixes('ccnp/p')).toHaveLength(6);
+  });
+
+  it('of groups come and go with the group, which may be known later (K 48, 54)', async () => {
+    const { world, metadata } = await policyWorld();
+    const fromCIDRSet = [{ cidrGroupRef: 'office', except: ['10.0.0.0/25'] }];
+    world.cluster.put('ciliumnetworkpolicies', policy('p', { ingress: [{ fromCIDRSet }] }));
+    expect(metadata.said).toEqual([]);
+    const group = (...externalCIDRs: string[]): void =>
+      world.cluster.put('ciliumcidrgroups', { metadata: { name: 'office' }, spec: { externalCIDRs } });
+    group('10.0.0.0/24', '192.0.2.0/24');
+    expect(metadata.said).toEqual(['10.0.0.128/25 cnp/shop/p', '192.0.2.0/24 cnp/shop/p']);
+    group('192.0.2.0/24');
+    expect(metadata.said).toEqual(['192.0.2.0/24 cnp/shop/p']);
+    world.cluster.delete('ciliumcidrgroups', 'office');
+    expect(metadata.said).toEqual([]);
+    group('192.0.2.0/24');
+    world.cluster.delete('ciliumnetworkpolicies', 'p', 'shop');
+    expect(metadata.said).toEqual([]);
+  });
+
+  it('with an exception that is none are left out: without it more would be let in', async () => {
+    const { world, metadata } = await policyWorld();
+    const except = ['10.0.0.1/32', 'bad'];
+    const blocks = [
+      { cidr: '10.0.0.0/8', except },
+      { cidr: '10.1.0.0/16', except: 7 },
+      { cidr: '10.2.0.0/16' },
+    ];
+    world.cluster.put('ciliumnetworkpolicies', policy('p', { ingress: [{ fromCIDRSet: blocks }] }));
+    expect(metadata.said).toEqual(['10.2.0.0/16 cnp/shop/p']);
+    expect(world.rejected.map(({ field }) => field)).toEqual([
+      'spec.ingress[0].fromCIDRSet[0].except[1]',
+      'spec.ingress[0].fromCIDRSet[1].except',
+    ]);
+  });
+
+  it('have labels of themselves and of the world, and never beat a pod (K 49, 50)', async () => {
+    const { world, metadata } = await policyWorld();
+    world.cluster.put('ciliumnetworkpolicies', policy('p', { egress: [{ toCIDR: ['fd00::/8'] }] }));
+    expect(metadata.labels('fd00::/8', 'cnp/shop/p')).toBe('generated cidr:fd00--0/8=;reserved:world=;');
+  });
+
+  it.each([
+    ['10.0.0.0/8', 'single-stack', 'cidr:10.0.0.0/8=;reserved:world=;'],
+    ['10.0.0.0/8', 'dual-stack', 'cidr:10.0.0.0/8=;reserved:world-ipv4=;'],
+    ['::1/128', 'dual-stack', 'cidr:0--1/128=;reserved:world-ipv6=;'],
+    ['fd00::1:0/112', 'single-stack', 'cidr:fd00--1-0/112=;reserved:world=;'],
+    ['::/1', 'single-stack', 'cidr:0--0/1=;reserved:world=;'],
+    ['::/0', 'dual-stack', 'reserved:world-ipv6=;'],
+    ['0.0.0.0/0', 'single-stack', 'reserved:world=;'],
+  ] as const)('%s has in %s the labels %s (K 50)', (cidr, world, labels) => {
+    expect(formatLabels(cidrLabels(cidr, world))).toBe(labels);
+  });
+});
+
+describe('the addresses of the API server', () => {
+  const put = (world: FeedWorld, ...addresses: string[]): void =>
+    world.cluster.put('endpointslices', endpointSlice('kubernetes', 'kubernetes', addresses, 'default'));
+
+  it('are those of the slices of default/kubernetes, as they are now (K 43)', async () => {
+    const { world, metadata } = await policyWorld();
+    put(world, '192.0.2.10', '198.51.100.7');
+    world.cluster.put('endpointslices', endpointSlice('other', 'kubernetes', ['10.1.1.1']));
+    const resource = 'endpointslice/default/kubernetes';
+    expect(metadata.said).toEqual([`192.0.2.10/32 ${resource}`, `198.51.100.7/32 ${resource}`]);
+    expect(metadata.labels('192.0.2.10/32', resource)).toBe('kube-apiserver reserved:kube-apiserver=;');
+    put(world, '192.0.2.10');
+    expect(metadata.said).toEqual([`192.0.2.10/32 ${resource}`]);
+    expect(metadata.idle).toBe(0);
+  });
+
+  it('stay for 30 s after the slice is deleted, and for good when it comes back (K 43)', async () => {
+    const { world, metadata } = await policyWorld();
+    put(world, '192.0.2.10');
+    world.cluster.delete('endpointslices', 'kubernetes', 'default');
+    world.clock.advance(29_000);
+    put(world, '192.0.2.10');
+    world.clock.advance(60_000);
+    expect(metadata.said).toHaveLength(1);
+    world.cluster.delete('endpointslices', 'kubernetes', 'default');
+    world.clock.advance(30_000);
+    expect(metadata.said).toEqual([]);
+  });
+});
+
+describe('own addresses', () => {
+  it('are host, everything else is the world, looked at again every minute (K 51)', () => {
+    const clock = new ManualClock();
+    const ipcache = new IPCache();
+    let addresses = ['192.0.2.1', 'fd00:0::1', 'fe80::1%eth0'];
+    const own = new OwnAddresses({ ipcache, clock, addresses: () => addresses, world: 'single-stack' });
+    own.start();
+    const identities = (): unknown =>
+      Object.fromEntries([...ipcache.entries()].map((e) => [e.key, e.identity]));
+    expect(identities()).toEqual({ '0.0.0.0/0': 2, '::/0': 2, '192.0.2.1': 1, 'fd00::1': 1 });
+    addresses = ['192.0.2.2'];
+    clock.advance(60_000);
+    expect(identities()).toEqual({ '0.0.0.0/0': 2, '::/0': 2, '192.0.2.2': 1 });
+    expect(ipcache.get('192.0.2.2')).toMatchObject({ source: 'local', hostIP: undefined });
+    own.stop();
+    expect(clock.pending).toBe(0);
+  });
+
+  it('with both families the world has an identity for each (K 51)', () => {
+    const ipcache = new IPCache();
+    new OwnAddresses({ ipcache, clock: new ManualClock(), addresses: () => [], world: 'dual-stack' }).start();
+    expect([ipcache.lookup('8.8.8.8')?.identity, ipcache.lookup('fd00::1')?.identity]).toEqual([9, 10]);
+  });
+});

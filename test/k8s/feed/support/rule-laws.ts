@@ -1,0 +1,168 @@
+import fc from 'fast-check';
+import { expect } from 'vitest';
+import { RejectionLog } from '../../../../src/base/rejection.ts';
+import { IPCache } from '../../../../src/ipcache/ipcache.ts';
+import type { EndpointAddresses } from '../../../../src/k8s/endpoint-addresses.ts';
+import type { AddressSink, FedIPCache } from '../../../../src/k8s/feed/address-holders.ts';
+import { type AnyFeed, ObjectFeed, type ObjectReader } from '../../../../src/k8s/feed/object-feed.ts';
+import type { EndpointSliceSays } from '../../../../src/k8s/parse-cilium-endpoint.ts';
+import type { KubernetesObject } from '../../../../src/k8s/resource.ts';
+import type { NodeManager } from '../../../../src/nodemanager/node-manager.ts';
+import type { SaidObject } from './fake-cluster.ts';
+import type { FeedWorld, WorldOptions } from './feed-world.ts';
+import { ciliumEndpoint, ciliumEndpointSlice, ciliumNode, sliced } from './objects.ts';
+
+/** An object as a reflector hands it over. */
+export function stored(said: SaidObject): KubernetesObject {
+  return { ...said, metadata: { uid: 'u', resourceVersion: '1', ...said.metadata } };
+}
+
+function feedOf<T>(reader: ObjectReader<T>): ObjectFeed<T> {
+  return new ObjectFeed(reader, { rejections: new RejectionLog() });
+}
+
+/** Notes what goes, unless something else is in its place. */
+function deletions(ipcache: IPCache): string[] {
+  const gone: string[] = [];
+  ipcache.subscribe({
+    onChanges: (changes) => {
+      for (const { kind, prefix } of changes) if (kind === 'delete') gone.push(prefix);
+    },
+  });
+  return gone;
+}
+
+const IPS = ['10.1.0.1', '10.1.0.2', '10.1.0.3'];
+const said = fc.record({
+  name: fc.constantFrom('a', 'b', 'c'),
+  ips: fc.uniqueArray(fc.constantFrom(...IPS), { maxLength: 2 }),
+  hostIP: fc.constantFrom('192.0.2.1', '192.0.2.2'),
+  createdAt: fc.integer({ min: 0, max: 2 }),
+});
+
+/** K 20 to 23: an address is of the youngest of those that list it now, with what that one says now. */
+export function K23_theYoungestHasIt(make: (ipcache: FedIPCache) => AddressSink): void {
+  fc.assert(
+    fc.property(fc.array(said, { maxLength: 12 }), (changes) => {
+      const ipcache = new IPCache();
+      const sink = make(ipcache);
+      const now = new Map<string, EndpointAddresses>();
+      for (const { name, ips, hostIP, createdAt } of changes) {
+        const k8s = { namespace: 'shop', podName: name };
+        const claim = { source: 'k8s', identity: 3, hostIP, encryptKey: 0, k8s } as const;
+        const next =
+          ips.length === 0 ? undefined : { ips, claim, rank: { deleting: false, createdAt, id: name } };
+        const before = now.get(name);
+        if (next === undefined && before === undefined) continue;
+        sink.change(next, before);
+        if (next === undefined) now.delete(name);
+        else now.set(name, next);
+        for (const ip of IPS) {
+          const listing = [...now.values()].filter((one) => one.ips.includes(ip));
+          listing.sort((a, b) => b.rank.createdAt - a.rank.createdAt || (a.rank.id < b.rank.id ? 1 : -1));
+          const entry = ipcache.get(ip);
+          expect(entry?.k8s?.podName).toBe(listing[0]?.rank.id);
+          expect(entry?.hostIP).toBe(listing[0]?.claim.hostIP);
+        }
+      }
+    }),
+    { numRuns: 200 },
+  );
+}
+
+/** K 10: what was deleted while nothing was watched is gone once another reflector has listed. */
+export function K10_listsReplace(make: <T>(reader: ObjectReader<T>) => AnyFeed): void {
+  const names = new Set<string>();
+  const feed = make<string>({
+    kind: 'Thing',
+    read: (fields) => fields.map('metadata').string('name'),
+    change: (now, before) => {
+      if (before !== undefined) names.delete(before);
+      if (now !== undefined) names.add(now);
+    },
+  });
+  const put = (name: string): { readonly type: 'put'; readonly object: KubernetesObject } => ({
+    type: 'put',
+    object: stored({ metadata: { name } }),
+  });
+  const first = feed.begin();
+  first.apply([put('a'), put('b')]);
+  first.onListed();
+  const second = feed.begin();
+  second.apply([put('b'), put('c')]);
+  expect([...names].sort()).toEqual(['a', 'b', 'c']); // a broken watch deletes nothing
+  second.onListed();
+  expect([...names].sort()).toEqual(['b', 'c']);
+}
+
+/** K 35: an endpoint that moves is never gone, its last slice takes it away, and the latest of several counts. */
+export function K35_endpointsMove(
+  make: (engine: { readonly ipcache: FedIPCache }) => ObjectReader<EndpointSliceSays>,
+): void {
+  const ipcache = new IPCache();
+  const feed = feedOf(make({ ipcache }));
+  const sink = feed.begin();
+  sink.onListed();
+  const put = (slice: string, ...endpoints: object[]): void =>
+    sink.apply([{ type: 'put', object: stored(ciliumEndpointSlice(slice, endpoints)) }]);
+  const gone = deletions(ipcache);
+  const web = (identity: number): object => sliced('web', { ips: ['10.1.0.1'], identity });
+  put('s1', web(1001));
+  put('s2', web(1002));
+  expect(ipcache.get('10.1.0.1')?.identity).toBe(1002);
+  put('s1', sliced('other', { ips: ['10.1.0.2'] }));
+  expect(ipcache.get('10.1.0.1')?.identity).toBe(1002);
+  put('s2', sliced('heir', { ips: ['10.1.0.1'], identity: 1003 }));
+  expect(ipcache.get('10.1.0.1')?.identity).toBe(1003);
+  expect(gone).toEqual([]);
+  put('s2');
+  expect(gone).toEqual(['10.1.0.1/32']);
+  sink.apply([{ type: 'delete', object: stored(ciliumEndpointSlice('s1', [])) }]);
+  expect([...ipcache.entries()]).toEqual([]);
+}
+
+/** K 37, 38: CiliumNodes do not touch the own node, and a change of labels alone counts. */
+export function K38_nodesAreCompared(world: FeedWorld): void {
+  const { nodes, cluster } = world;
+  world.feed.start();
+  cluster.settle();
+  const own = { cluster: 'atlantic', name: 'n1', source: 'local' } as const;
+  nodes.nodeUpdated({ ...own, addresses: [] });
+  cluster.put('ciliumnodes', ciliumNode('n1', {}, { zone: 'x' }));
+  cluster.put('ciliumnodes', ciliumNode('n2', {}, { zone: 'a' }));
+  cluster.put('ciliumnodes', ciliumNode('n2', {}, { zone: 'b' }));
+  expect(sourcesOf(nodes, 'atlantic/n1')).toEqual(['local']);
+  expect(nodes.get('atlantic/n2')?.labels.get('zone')).toBe('b');
+}
+
+function sourcesOf(nodes: NodeManager, name: string): readonly string[] {
+  return nodes.explain(name)?.claims.map(({ source }) => source) ?? [];
+}
+
+/**
+ * K 52, 53: beside a kvstore that is complete, lost and back: no address that somebody has is ever free, what only the feed
+ * knew goes with it, and what was deleted meanwhile is not there for ever.
+ */
+export function K52_noGapBesideAKvstore(make: (options: WorldOptions) => FeedWorld): void {
+  const world = make({});
+  const { cluster, ipcache, feed } = world;
+  feed.start();
+  cluster.settle();
+  for (const [index, ip] of IPS.entries())
+    cluster.put('ciliumendpoints', ciliumEndpoint(`p${index}`, { ips: [ip] }));
+  const gone = deletions(ipcache);
+  const kvstore = (ip: string): unknown => ipcache.upsert(ip, { source: 'kvstore', identity: 1001 });
+  for (const ip of IPS.slice(0, 2)) kvstore(ip); // it is listing
+  feed.kvstore('ip', 'complete');
+  expect(gone.splice(0)).toEqual(['10.1.0.3/32']);
+  feed.kvstore('ip', 'lost');
+  cluster.settle();
+  cluster.delete('ciliumendpoints', 'p0', 'shop');
+  expect(gone).toEqual([]); // it has come back with the list, and p0 is the kvstore's still
+  ipcache.delete('10.1.0.1', { source: 'kvstore' }); // the kvstore is back, and says so
+  ipcache.delete('10.1.0.2', { source: 'kvstore' });
+  expect(ipcache.get('10.1.0.2')?.source).toBe('custom-resource');
+  kvstore('10.1.0.2');
+  feed.kvstore('ip', 'complete');
+  expect([...ipcache.entries()].map(({ key, source }) => `${key} ${source}`)).toEqual(['10.1.0.2 kvstore']);
+}
