@@ -84,6 +84,8 @@ class BenchModel implements ReadModel {
   });
   #written = 0;
   readonly labelsOf = (): Labels => LABELS;
+  readonly restoredOf = (): undefined => undefined;
+  readonly restoredIdentity = (): undefined => undefined;
   readonly identities = (): readonly [] => [];
   readonly rejections = (): RejectionStatus => ({
     ...{ total: 0, byReason: {}, recent: [] },

@@ -1,4 +1,9 @@
-import type { ClusterDocument, StatusDocument, StepDocument } from '../api/status-document.ts';
+import type {
+  CheckpointDocument,
+  ClusterDocument,
+  StatusDocument,
+  StepDocument,
+} from '../api/status-document.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import type { IdentityResolver } from '../clustermesh/identity-resolver.ts';
@@ -30,9 +35,11 @@ export interface StatusParts {
   readonly steps: readonly StepDocument[];
   readonly syncedMs: number | undefined;
   readonly configProblems: readonly string[];
+  readonly checkpoint: CheckpointDocument | undefined;
 }
 
-function isoTime(at: number | undefined): string | undefined {
+/** ISO 8601 of a wall time. */
+export function isoTime(at: number | undefined): string | undefined {
   return at === undefined ? undefined : new Date(at).toISOString();
 }
 
@@ -95,6 +102,7 @@ export function agentStatus({
   steps,
   syncedMs,
   configProblems,
+  checkpoint,
 }: StatusParts): StatusDocument {
   const ipcache = engines.ipcache.status();
   const nodes = engines.nodes.status();
@@ -107,6 +115,7 @@ export function agentStatus({
     syncedMs,
     clusters: followed === undefined ? [] : clusterStatuses(followed),
     configProblems,
+    ...(checkpoint && { checkpoint }),
     ipcache: {
       prefixes: ipcache.entries - ipcache.shadowed,
       shadowed: ipcache.shadowed,

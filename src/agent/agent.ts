@@ -1,4 +1,4 @@
-import type { KnownIdentity, ReadModel } from '../api/read-model.ts';
+import type { KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection, RejectionStatus } from '../base/rejection.ts';
@@ -26,6 +26,7 @@ import { RejectionReport } from './rejection-report.ts';
 import type { Step } from './start-step.ts';
 import { Startup } from './startup.ts';
 import type { EngineContents } from './state-document.ts';
+import { StateKeeper } from './state-keeper.ts';
 import { openSteps } from './step-text.ts';
 
 /** What an agent takes from its process. */
@@ -64,6 +65,7 @@ export class Agent implements ReadModel, PlayStage {
   readonly #manifests: FollowedManifests;
   readonly #mesh: MeshFeed;
   readonly #startup: Startup;
+  readonly #keeper: StateKeeper | undefined;
   #report: ClusterReport | undefined;
   #syncedMs: number | undefined;
 
@@ -96,6 +98,13 @@ export class Agent implements ReadModel, PlayStage {
       engines: { ipcache, services, nodes },
       count: (rejection) => this.#rejected.count(rejection),
     });
+    if (options.stateDir === undefined) return;
+    this.#keeper = new StateKeeper({
+      ...{ path: options.stateDir, clusterName, clock, gate, log, onReject },
+      engines: { ipcache, services, nodes },
+      identities: () => this.#saidIdentities(),
+      identityChanges: () => this.#identityChanges(),
+    });
   }
 
   /**
@@ -118,10 +127,11 @@ export class Agent implements ReadModel, PlayStage {
     const mesh = this.#mesh;
     return [
       [this.#engines()],
+      ...(this.#keeper === undefined ? [] : [[this.#keeper.step()]]),
       [mesh.recordedMesh()],
       [this.#firstManifests()],
       [mesh.ownKvstore(timeout)],
-      [mesh.clusters()],
+      [mesh.clusters(), ...(this.#keeper === undefined ? [] : [this.#lettingGo()])],
       [mesh.ownSync(timeout), mesh.remoteSync(timeout)],
       [this.#complete()],
     ];
@@ -136,6 +146,36 @@ export class Agent implements ReadModel, PlayStage {
         this.#rejected.flush();
       },
     };
+  }
+
+  /** Lets go of what a checkpoint has said of a cluster once its sources are complete, or it is not followed any more. */
+  #lettingGo(): Step {
+    let ends: (() => void) | undefined;
+    return {
+      name: 'restored clusters',
+      start: () => {
+        const { followed } = this.#mesh;
+        if (followed !== undefined) ends = reported(followed).onChange((cluster) => this.#look(cluster));
+      },
+      stop: () => ends?.(),
+    };
+  }
+
+  #letGoAll(): void {
+    for (const cluster of this.#keeper?.clusters ?? []) this.#look(cluster);
+  }
+
+  /** Before the first sync is over nothing is let go of: what a cluster lacks may yet be said by another source. */
+  #look(cluster: string): void {
+    const { followed } = this.#mesh;
+    if (this.#keeper === undefined || this.#syncedMs === undefined || followed === undefined) return;
+    const { own, mesh } = followed;
+    const isOwn = own.names.includes(cluster);
+    const progress = isOwn ? own.progressOf(cluster) : mesh.progressOf(cluster);
+    // A kvstore in this process that is empty has been read; an etcd that is empty may have lost what it had.
+    const isEmpty = isOwn && this.#options.kvstore === 'memory' && progress?.settled === true;
+    if (progress === undefined || progress.synced || isEmpty) this.#keeper.letGo(cluster);
+    else if (mesh.statusOf(cluster)?.servicesExpired === true) this.#keeper.letGoOffers(cluster);
   }
 
   #firstManifests(): Step {
@@ -161,6 +201,7 @@ export class Agent implements ReadModel, PlayStage {
         const { followed } = this.#mesh;
         this.#report = followed && new ClusterReport(reported(followed), log, clock);
         this.#report?.start();
+        this.#letGoAll();
       },
       stop: () => this.#report?.stop(),
     };
@@ -188,9 +229,25 @@ export class Agent implements ReadModel, PlayStage {
 
   /** As the cluster that the number names has them. */
   readonly labelsOf = (identity: number): Labels | undefined =>
-    this.#mesh.followed?.identities.resolve(identity);
+    this.#mesh.followed?.identities.resolve(identity) ?? this.#keeper?.labelsOf(identity);
+
+  readonly restoredOf = (cluster: string): RestoredDocument | undefined =>
+    this.#keeper?.restored(cluster || this.#options.clusterName);
+
+  readonly restoredIdentity = (identity: number): RestoredDocument | undefined => {
+    if (this.#mesh.followed?.identities.resolve(identity) !== undefined) return undefined;
+    const cluster = this.#keeper?.clusterOf(identity);
+    return cluster === undefined ? undefined : this.restoredOf(cluster);
+  };
 
   *identities(): Generator<KnownIdentity, void, void> {
+    yield* this.#saidIdentities();
+    for (const known of this.#keeper?.identities() ?? []) {
+      if (this.#mesh.followed?.identities.resolve(known.identity) === undefined) yield known;
+    }
+  }
+
+  *#saidIdentities(): Generator<KnownIdentity, void, void> {
     if (this.#mesh.followed === undefined) return;
     const { own, mesh } = this.#mesh.followed;
     const { clusterName } = this.#options;
@@ -200,6 +257,12 @@ export class Agent implements ReadModel, PlayStage {
       for (const [identity, labels] of mesh.identitiesOf(cluster)?.entries() ?? [])
         yield { identity, labels, cluster };
     }
+  }
+
+  #identityChanges(): number {
+    const { own, mesh } = this.#mesh.followed ?? {};
+    const remote = mesh?.names.map((name) => mesh.identitiesOf(name)?.changes ?? 0) ?? [];
+    return remote.reduce((sum, changes) => sum + 1 + changes, own?.identities.changes ?? 0);
   }
 
   rejections(): RejectionStatus {
@@ -239,6 +302,7 @@ export class Agent implements ReadModel, PlayStage {
       steps: this.#startup.status(),
       syncedMs: this.#syncedMs,
       configProblems: this.#mesh.problems(),
+      checkpoint: this.#keeper?.status(),
     });
   }
 

@@ -7,6 +7,7 @@ import type {
   NodeDocument,
   ServiceDocument,
 } from '../api/documents.ts';
+import type { RestoredDocument } from '../api/read-model.ts';
 import type { ExplainedNodeDocument, ExplainedServiceDocument } from '../api/schemas.ts';
 import { cutText } from '../base/show-value.ts';
 import { reservedIdentityName } from '../identity/numeric-identity.ts';
@@ -118,12 +119,31 @@ function labelOfText(text: string): { source: string; key: string; value: string
   return { source, key, value };
 }
 
+/** `5 min old`; `''` for what a source has said. */
+function ageText(restored: RestoredDocument | undefined): string {
+  if (restored === undefined) return '';
+  const { ageSeconds } = restored;
+  if (ageSeconds < 120) return `${ageSeconds} s old`;
+  return ageSeconds < 7200
+    ? `${Math.round(ageSeconds / 60)} min old`
+    : `${Math.round(ageSeconds / 3600)} h old`;
+}
+
+/** `restored, 5 min old`. */
+function restoredText(restored: RestoredDocument | undefined): string {
+  return restored === undefined ? '' : `restored, ${ageText(restored)}`;
+}
+
 const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
   { title: 'PREFIX', cell: ({ prefix }) => prefix },
   { title: 'IDENTITY', cell: ({ identity, labels }) => identityCell(identity, labels) },
   { title: 'HOST', cell: ({ hostIP }) => hostIP ?? '-' },
   { title: 'KEY', cell: ({ encryptKey }) => String(encryptKey) },
-  { title: 'SOURCE', cell: ({ source, owner }) => (owner === undefined ? source : `${source} (${owner})`) },
+  {
+    title: 'SOURCE',
+    cell: ({ source, owner, restored }) =>
+      [owner === undefined ? source : `${source} (${owner})`, ageText(restored)].filter(Boolean).join(', '),
+  },
   {
     title: 'POD',
     cell: ({ namespace, podName }) =>
@@ -204,7 +224,10 @@ export function explainPrefix(key: string): Question {
 
 const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
   { title: 'IDENTITY', cell: ({ identity }) => reservedIdentityName(identity) ?? String(identity) },
-  { title: 'CLUSTER', cell: ({ cluster }) => cluster ?? '-' },
+  {
+    title: 'CLUSTER',
+    cell: ({ cluster, restored }) => [cluster ?? '-', restoredText(restored)].filter(Boolean).join(', '),
+  },
   { title: 'PREFIXES', cell: ({ prefixes }) => String(prefixes) },
   { title: 'LABELS', cell: ({ labels }) => labels.join(' ') || '-' },
 ];
@@ -253,8 +276,9 @@ const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
   { title: 'PORTS', cell: ({ ports }) => portsCell(ports) },
   {
     title: 'MESH',
-    cell: ({ global, shared }) =>
-      [global ? 'global' : '', shared ? 'shared' : ''].filter(Boolean).join(' ') || '-',
+    cell: ({ global, shared, restored }) =>
+      [global ? 'global' : '', shared ? 'shared' : '', restoredText(restored)].filter(Boolean).join(' ') ||
+      '-',
   },
   { title: 'AFFINITY', cell: ({ affinity }) => affinity || '-', wide: true },
   { title: 'BACKENDS', cell: ({ backends }) => backendsText(backends) },
@@ -352,7 +376,10 @@ function nodeName({ cluster, name }: NodeDocument): string {
 
 const NODE_COLUMNS: readonly Column<NodeDocument>[] = [
   { title: 'NODE', cell: nodeName },
-  { title: 'SOURCE', cell: ({ source }) => source },
+  {
+    title: 'SOURCE',
+    cell: ({ source, restored }) => [source, ageText(restored)].filter(Boolean).join(', '),
+  },
   {
     title: 'ADDRESSES',
     cell: ({ addresses }) => addresses.map(({ type, ip }) => `${type}=${ip}`).join(' ') || '-',

@@ -32,6 +32,8 @@ export interface AgentOptions {
   readonly failStatic?: boolean | undefined;
   /** The first sync is waited for no longer than this; default: as long as it goes on. */
   readonly timeoutMs?: number | undefined;
+  /** Folder of checkpoints: what the agent knew before it was restarted. Default: none. */
+  readonly stateDir?: string | undefined;
   /** Recorded meshes, read in order; for kvstore `memory` only. */
   readonly load: readonly string[];
   /** Kubernetes manifests, files or folders, read in order. */

@@ -56,6 +56,7 @@ export const askStatus: Question = async (ask) => {
   const failed = clusters.filter(({ lastFailure }) => lastFailure !== undefined);
   const counts = `${ipcache.prefixes} prefixes, ${nodes.nodes} nodes, ${services.announced} services with ${services.backends} backends`;
   const sentence = rejectedText(rejected);
+  const restored = status.checkpoint?.restored ?? [];
   const open = openSteps(steps).flatMap(({ text, waitsFor }) => [
     `${text[0]?.toUpperCase()}${text.slice(1)}`,
     ...waitsFor.map((what) => `  ${what}`),
@@ -66,6 +67,9 @@ export const askStatus: Question = async (ask) => {
     ...clusterLines(clusters),
     ...failed.map(({ name, lastFailure }) => `${name}: ${lastFailure}`).map(printable),
     ...configProblems.map(printable),
+    ...restored.map(({ cluster, knownAt }) =>
+      printable(`${cluster}: restored, what was known at ${knownAt}`),
+    ),
     '',
     `${counts}; ${ipcache.overruled} claims overruled, ${ipcache.shadowed} CIDRs hidden by an IP.`,
     `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.`,
@@ -119,9 +123,9 @@ function nodeLines({ nodes }: Knowledge): readonly string[] {
   return alignColumns([['NODE', 'REACHED AT', 'PODS', 'KEY'], ...rows].map((row) => row.map(printable)));
 }
 
-function sortedServices({ services }: Knowledge): readonly ServiceDocument[] {
-  const held = [...services.snapshot()].sort(([a], [b]) => ascending(a, b));
-  return held.map(([, announced]) => serviceDocument(announced));
+function sortedServices(knowledge: Knowledge): readonly ServiceDocument[] {
+  const held = [...knowledge.services.snapshot()].sort(([a], [b]) => ascending(a, b));
+  return held.map(([, announced]) => serviceDocument(announced, knowledge));
 }
 
 /** Shows a person what is known, without going through all of it. */

@@ -5,7 +5,7 @@ import type { Node } from '../nodemanager/node.ts';
 import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import type { BackendVerdict, ServiceExplanation } from '../servicecache/explain.ts';
-import type { KnownIdentity, ReadModel } from './read-model.ts';
+import type { KnownIdentity, ReadModel, RestoredDocument } from './read-model.ts';
 
 /** What stands behind a prefix. Fields that have nothing to say are left out. */
 export interface EntryDocument {
@@ -22,6 +22,8 @@ export interface EntryDocument {
   readonly namedPorts?: Readonly<Record<string, string>> | undefined;
   readonly source: string;
   readonly owner?: string | undefined;
+  /** Of an entry that only a checkpoint has said. */
+  readonly restored?: RestoredDocument | undefined;
 }
 
 /** One claim on a prefix. */
@@ -48,6 +50,8 @@ export interface IdentityDocument {
   readonly cluster?: string | undefined;
   /** Prefixes that have it, shadowed ones included. */
   readonly prefixes: number;
+  /** Of labels that only a checkpoint has said. */
+  readonly restored?: RestoredDocument | undefined;
 }
 
 /** A backend of a service. */
@@ -73,6 +77,8 @@ export interface ServiceDocument {
   readonly shared: boolean;
   readonly affinity: string;
   readonly backends: readonly BackendDocument[];
+  /** Of a service of which at least a part only a checkpoint has said: of the oldest part. */
+  readonly restored?: RestoredDocument | undefined;
 }
 
 /** Who offers backends to a service, and what became of each. */
@@ -105,6 +111,8 @@ export interface NodeDocument {
   readonly ipv6HealthIP?: string | undefined;
   readonly encryptionKey: number;
   readonly labels: Readonly<Record<string, string>>;
+  /** Of a node that only a checkpoint has said. */
+  readonly restored?: RestoredDocument | undefined;
 }
 
 /** What each source says of a node, strongest first, and how handlers stand with it. */
@@ -158,9 +166,14 @@ export function labelTexts(labels: Labels): readonly string[] {
 }
 
 /** An entry, with the labels of its identity. */
-export function entryDocument(entry: KeyedEntry, { labelsOf }: Pick<ReadModel, 'labelsOf'>): EntryDocument {
+export function entryDocument(
+  entry: KeyedEntry,
+  { labelsOf, restoredOf }: Pick<ReadModel, 'labelsOf' | 'restoredOf'>,
+): EntryDocument {
   const { key, identity, hostIP, encryptKey, source, owner, k8s } = entry;
   const labels = labelsOf(identity);
+  // The owner is the cluster, or a node of it.
+  const restored = source === 'restored' ? restoredOf(owner.split('/', 1)[0] ?? '') : undefined;
   return {
     prefix: prefixOfKey(key),
     identity,
@@ -172,6 +185,7 @@ export function entryDocument(entry: KeyedEntry, { labelsOf }: Pick<ReadModel, '
     ...(k8s?.namedPorts?.size && { namedPorts: sortedRecord(k8s.namedPorts, portText) }),
     source,
     ...(owner && { owner }),
+    ...(restored && { restored }),
   };
 }
 
@@ -193,13 +207,15 @@ export function explanationDocument(
 /** An identity, and how many prefixes have it. */
 export function identityDocument(
   { identity, labels, cluster }: KnownIdentity,
-  { ipcache }: Pick<ReadModel, 'ipcache'>,
+  { ipcache, restoredIdentity }: Pick<ReadModel, 'ipcache' | 'restoredIdentity'>,
 ): IdentityDocument {
+  const restored = restoredIdentity(identity);
   return {
     identity,
     labels: labelTexts(labels),
     ...(cluster && { cluster }),
     prefixes: ipcache.lookupByIdentity(identity).length,
+    ...(restored && { restored }),
   };
 }
 
@@ -224,7 +240,12 @@ function backendDocument({ address, ports, cluster, nodeName, zone, state }: Bac
 }
 
 /** A service with its effective backends, by address. */
-export function serviceDocument({ service, endpoints }: AnnouncedService): ServiceDocument {
+export function serviceDocument(
+  { service, endpoints }: AnnouncedService,
+  { services, restoredOf }: Pick<ReadModel, 'services' | 'restoredOf'>,
+): ServiceDocument {
+  const ages = services.restoredFrom(service.id).flatMap((cluster) => restoredOf(cluster) ?? []);
+  const [restored] = ages.sort((a, b) => b.ageSeconds - a.ageSeconds);
   const { id, type, clusterIPs, ports, global, shared, affinity } = service;
   return {
     namespace: id.namespace,
@@ -238,6 +259,7 @@ export function serviceDocument({ service, endpoints }: AnnouncedService): Servi
     backends: [...endpoints.backends.values()]
       .sort((a, b) => ascending(a.address, b.address))
       .map(backendDocument),
+    ...(restored && { restored }),
   };
 }
 
@@ -257,9 +279,10 @@ export function serviceExplanationDocument(explanation: ServiceExplanation): Ser
 }
 
 /** A node. */
-export function nodeDocument({ fields }: Node): NodeDocument {
+export function nodeDocument({ fields }: Node, { restoredOf }: Pick<ReadModel, 'restoredOf'>): NodeDocument {
   const { cluster, name, clusterID, source, addresses, encryptionKey, labels } = fields;
   const { ipv4AllocCIDR, ipv6AllocCIDR, ipv4HealthIP, ipv6HealthIP } = fields;
+  const restored = source === 'restored' ? restoredOf(cluster) : undefined;
   return {
     ...{ cluster, name, clusterID, source },
     addresses: addresses.map(({ type, ip }) => ({ type, ip })),
@@ -269,17 +292,17 @@ export function nodeDocument({ fields }: Node): NodeDocument {
     ...(ipv6HealthIP !== undefined && { ipv6HealthIP }),
     encryptionKey,
     labels: sortedRecord(labels, String),
+    ...(restored && { restored }),
   };
 }
 
 /** What each source says of a node. */
-export function nodeExplanationDocument({
-  claims,
-  heldBack,
-  lostAddresses,
-}: NodeExplanation): NodeExplanationDocument {
+export function nodeExplanationDocument(
+  { claims, heldBack, lostAddresses }: NodeExplanation,
+  model: Pick<ReadModel, 'restoredOf'>,
+): NodeExplanationDocument {
   return {
-    claims: claims.map(nodeDocument),
+    claims: claims.map((claim) => nodeDocument(claim, model)),
     heldBack,
     lostAddresses: lostAddresses.map(({ ip, holder, stronger }) => ({
       ip,

@@ -109,7 +109,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
       const wanted =
         (namespace === undefined || service.id.namespace === namespace) &&
         (cluster === undefined || endpoints.backends.some((backend) => backend.cluster === cluster));
-      return wanted ? serviceDocument({ service, endpoints }) : undefined;
+      return wanted ? serviceDocument({ service, endpoints }, model) : undefined;
     };
     const page = readPage(servicePages, query, () =>
       listing(filtered(sorted(services.snapshot()), documentOf)),
@@ -126,14 +126,17 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
         field: 'name',
         value: `${id.namespace}/${id.name}`,
       });
-    return answerJSON(c, { ...serviceDocument(announced), explain: serviceExplanationDocument(explanation) });
+    return answerJSON(c, {
+      ...serviceDocument(announced, model),
+      explain: serviceExplanationDocument(explanation),
+    });
   });
 
   app.openapi(LIST_NODES, (c) => {
     const query = c.req.valid('query');
     const { cluster } = query;
     const documentOf = (node: Node): NodeDocument | undefined =>
-      cluster === undefined || node.cluster === cluster ? nodeDocument(node) : undefined;
+      cluster === undefined || node.cluster === cluster ? nodeDocument(node, model) : undefined;
     const page = readPage(nodePages, query, () => listing(filtered(sorted(nodes.snapshot()), documentOf)));
     return answerJSON(c, page);
   });
@@ -148,7 +151,10 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
         field: 'name',
         value: fullName,
       });
-    return answerJSON(c, { ...nodeDocument(node), explain: nodeExplanationDocument(explanation) });
+    return answerJSON(c, {
+      ...nodeDocument(node, model),
+      explain: nodeExplanationDocument(explanation, model),
+    });
   });
 
   app.openapi(LIST_IDENTITIES, (c) => {

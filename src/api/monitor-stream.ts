@@ -160,12 +160,12 @@ function currentValue(model: ReadModel, type: ChangeType, key: string): ChangeDo
     }
     case 'node': {
       const node = model.nodes.get(key);
-      return node && nodeDocument(node);
+      return node && nodeDocument(node, model);
     }
     case 'service': {
       const slash = key.indexOf('/');
       const announced = model.services.get({ namespace: key.slice(0, slash), name: key.slice(slash + 1) });
-      return announced && serviceDocument(announced);
+      return announced && serviceDocument(announced, model);
     }
   }
 }

@@ -12,10 +12,21 @@ import type {
   ServiceExplanationDocument,
 } from './documents.ts';
 import type { ProblemDocument } from './problem.ts';
-import type { ClusterDocument, StatusDocument, StepDocument } from './status-document.ts';
+import type { RestoredDocument } from './read-model.ts';
+import type { CheckpointDocument, ClusterDocument, StatusDocument, StepDocument } from './status-document.ts';
 
 /** Texts by name. */
 const TEXTS = z.record(z.string(), z.string());
+
+const RESTORED: z.ZodType<RestoredDocument> = z
+  .object({
+    knownAt: z.string().openapi({ description: 'When it was known' }),
+    ageSeconds: z.int().openapi({ description: 'How long ago that is' }),
+  })
+  .openapi('Restored');
+
+/** Of what only a checkpoint has said. */
+const RESTORED_FIELD = { restored: RESTORED.optional() };
 
 const ENTRY_FIELDS = {
   prefix: z.string().openapi({ description: 'Canonical CIDR', example: '10.10.0.12/32' }),
@@ -34,6 +45,7 @@ const ENTRY_FIELDS = {
   }),
   source: z.string().openapi({ description: 'Who says so', example: 'clustermesh' }),
   owner: z.string().optional().openapi({ description: 'Which one, where there are several of a source' }),
+  ...RESTORED_FIELD,
 };
 
 /** See {@link EntryDocument}. */
@@ -59,6 +71,7 @@ export const IDENTITY: z.ZodType<IdentityDocument> = z
     labels: z.array(z.string()),
     cluster: z.string().optional(),
     prefixes: z.int().openapi({ description: 'How many prefixes have it' }),
+    ...RESTORED_FIELD,
   })
   .openapi('Identity');
 
@@ -83,6 +96,7 @@ const SERVICE_FIELDS = {
   shared: z.boolean(),
   affinity: z.string(),
   backends: z.array(BACKEND),
+  ...RESTORED_FIELD,
 };
 
 /** See {@link ServiceDocument}. */
@@ -125,6 +139,7 @@ const NODE_FIELDS = {
   ipv6HealthIP: z.string().optional(),
   encryptionKey: z.int(),
   labels: TEXTS,
+  ...RESTORED_FIELD,
 };
 
 /** See {@link NodeDocument}. */
@@ -222,11 +237,25 @@ const STEP: z.ZodType<StepDocument> = z
   })
   .openapi('Step');
 
+const CHECKPOINT: z.ZodType<CheckpointDocument> = z
+  .object({
+    folder: z.string(),
+    restored: z
+      .array(z.object({ cluster: z.string(), knownAt: z.string(), ageSeconds: z.int() }))
+      .openapi({ description: 'Clusters of which something is only restored' }),
+    written: z.int().openapi({ description: 'Checkpoints since the start' }),
+    bytes: z.int().optional(),
+    writtenAt: z.string().optional(),
+    failure: z.string().optional().openapi({ description: 'Why the last attempt has failed' }),
+  })
+  .openapi('Checkpoint');
+
 /** See {@link StatusDocument}. */
 export const STATUS: z.ZodType<StatusDocument> = z
   .object({
     ...CLUSTERMESH_FIELDS,
     kvstore: z.string(),
+    checkpoint: CHECKPOINT.optional().openapi({ description: 'With --state-dir' }),
     steps: z.array(STEP).openapi({ description: 'Of the start, in order' }),
     syncedMs: z
       .int()

@@ -44,6 +44,25 @@ export interface StepDocument {
   readonly failure?: string | undefined;
 }
 
+/** What an agent keeps of what it knows, for after a restart. */
+export interface CheckpointDocument {
+  readonly folder: string;
+  /** Clusters of which something is only restored, and when that was known. */
+  readonly restored: readonly {
+    readonly cluster: string;
+    readonly knownAt: string;
+    readonly ageSeconds: number;
+  }[];
+  /** Checkpoints since the agent was started. */
+  readonly written: number;
+  /** Of the last one. */
+  readonly bytes?: number | undefined;
+  /** ISO 8601. */
+  readonly writtenAt?: string | undefined;
+  /** Why the last attempt has failed. */
+  readonly failure?: string | undefined;
+}
+
 /** How an agent stands, as plain data: fit for JSON. */
 export interface StatusDocument {
   readonly cluster: string;
@@ -57,6 +76,8 @@ export interface StatusDocument {
   readonly clusters: readonly ClusterDocument[];
   /** What is wrong with the files of `--kvstore-config` and `--clustermesh-config` now, a sentence for each. */
   readonly configProblems: readonly string[];
+  /** With `--state-dir`. */
+  readonly checkpoint?: CheckpointDocument | undefined;
   readonly ipcache: {
     readonly prefixes: number;
     readonly shadowed: number;

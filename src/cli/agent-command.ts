@@ -3,9 +3,15 @@ import type { ReloadedSettings } from '../agent/reload.ts';
 import { addConfiguration, reloadConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
-import { addServeOptions, type ServeFlags, serveOptions } from './serve-options.ts';
+import {
+  addServeOptions,
+  addStateOptions,
+  type ServeFlags,
+  type StateFlags,
+  serveOptions,
+} from './serve-options.ts';
 
-interface AgentFlags extends MeshFlags, ServeFlags {
+interface AgentFlags extends MeshFlags, ServeFlags, StateFlags {
   readonly once?: true;
   readonly output: 'text' | 'json';
   readonly play?: string;
@@ -36,7 +42,7 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           const outcome = await printState(agentOptions(flags), flags.output, context);
           return outcome === 'complete' ? EXIT.ok : EXIT.failed;
         }
-        const { play: script, all = false } = flags;
+        const { play: script, all = false, stateDir } = flags;
         const serve = await serveOptions(flags, io.env);
         const reload = io.onHangup && {
           subscribe: io.onHangup,
@@ -46,11 +52,12 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
             return { logLevel, manifests, fixed };
           },
         };
-        await followMesh(agentOptions(flags), { script, all, serve, reload }, context);
+        await followMesh({ ...agentOptions(flags), stateDir }, { script, all, serve, reload }, context);
         return EXIT.ok;
       }),
     );
   addServeOptions(command);
+  addStateOptions(command);
   addMeshOptions(command);
   addConfiguration(command, io);
 }

@@ -4,7 +4,7 @@ import { InputError } from '../agent/input-error.ts';
 import { showValue } from '../base/show-value.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, contradiction, type MeshFlags, parsePath } from './mesh-options.ts';
-import { addServeOptions } from './serve-options.ts';
+import { addServeOptions, addStateOptions } from './serve-options.ts';
 import { environmentValue, misspelt, type Setting, settingsOf } from './settings.ts';
 
 /** Everything that a file and the environment can say: the options of `dpcache agent`, but for those of the moment. */
@@ -13,7 +13,7 @@ export function agentSettings(): readonly Setting[] {
 }
 
 function agentCommand(): Command {
-  return addMeshOptions(addServeOptions(new Command()));
+  return addMeshOptions(addStateOptions(addServeOptions(new Command())));
 }
 
 /** The file that is named, if one is. */

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { ServeOptions } from '../agent/agent-api.ts';
 import { defaultSocketPath } from '../api/socket-path.ts';
 import type { CommandIO } from './io.ts';
@@ -32,6 +32,26 @@ function parseListen(text: string): ListenAddress {
   const port = digits === '' ? Number.NaN : Number(digits);
   if (port <= 65_535) return { host: six || four || '127.0.0.1', port };
   throw new InvalidArgumentError('It must be a port, or address:port, such as 127.0.0.1:8080 or [::1]:8080.');
+}
+
+/** What an agent keeps on a disk. */
+export interface StateFlags {
+  readonly stateDir?: string;
+}
+
+/** Adds the options of {@link StateFlags}. */
+export function addStateOptions(command: Command): Command {
+  return command
+    .optionsGroup('What it keeps:')
+    .addOption(
+      new Option(
+        '--state-dir <folder>',
+        'write what it knows there now and then, and answer from it after a restart until its sources are complete',
+      )
+        .argParser(parsePath)
+        .conflicts('once'),
+    )
+    .optionsGroup('Options:');
 }
 
 /** Adds `--socket` to a command that asks. */

@@ -10,9 +10,15 @@ import type { NumericIdentity } from './numeric-identity.ts';
 export class RemoteIdentityCache {
   readonly #byID = new Map<number, { readonly key: string; readonly labels: Labels }>();
   readonly #byLabels = new Map<string, NumericIdentity[]>();
+  #changes = 0;
 
   get size(): number {
     return this.#byID.size;
+  }
+
+  /** Goes up with every change. */
+  get changes(): number {
+    return this.#changes;
   }
 
   /** The labels behind an identity. */
@@ -34,6 +40,7 @@ export class RemoteIdentityCache {
     const key = formatLabels(labels);
     if (this.#byID.get(id)?.key === key) return;
     this.delete(id);
+    this.#changes++;
     this.#byID.set(id, { key, labels });
     const ids = this.#byLabels.get(key) ?? [];
     this.#byLabels.set(
@@ -46,6 +53,7 @@ export class RemoteIdentityCache {
   delete(id: number): boolean {
     const entry = this.#byID.get(id);
     if (entry === undefined) return false;
+    this.#changes++;
     this.#byID.delete(id);
     const rest = (this.#byLabels.get(entry.key) ?? []).filter((other) => other !== id);
     if (rest.length > 0) this.#byLabels.set(entry.key, rest);
@@ -54,6 +62,7 @@ export class RemoteIdentityCache {
   }
 
   clear(): void {
+    this.#changes++;
     this.#byID.clear();
     this.#byLabels.clear();
   }

@@ -58,7 +58,9 @@ export type RestoreOutcome =
       readonly writtenAt: number;
     }
   | { readonly kind: 'set-aside'; readonly fault: CheckpointFault; readonly message: string }
-  | { readonly kind: 'unreadable'; readonly message: string };
+  | { readonly kind: 'unreadable'; readonly message: string }
+  /** The signal has fired: some of it was taken. */
+  | { readonly kind: 'interrupted' };
 
 const MAX_BYTES: number = 2 ** 31;
 
@@ -90,16 +92,16 @@ export class Restoration {
 
   /**
    * Takes the checkpoint of the folder, if there is one to start from, into the engines. Once, and before any source is
-   * followed. Rejects for a bug only. Works in slices; it ends early when `signal` fires, with what it has taken so far.
+   * followed. Rejects for a bug only. Works in slices, and calls `onProgress` after each; ends early when `signal` fires.
    */
-  async read(signal?: AbortSignal): Promise<RestoreOutcome> {
+  async read(signal?: AbortSignal, onProgress: () => void = () => {}): Promise<RestoreOutcome> {
     const { folder, maxBytes = MAX_BYTES } = this.#options;
     try {
       await removeUnfinished(folder);
       const opened = await openCheckpoint(folder, maxBytes);
       if (opened === undefined) return { kind: 'none' };
       try {
-        return await this.#take(opened.file, this.#checkHeader(opened.header), signal);
+        return await this.#take(opened.file, this.#checkHeader(opened.header), { signal, onProgress });
       } finally {
         await opened.file.close();
       }
@@ -129,6 +131,11 @@ export class Restoration {
   /** The labels of an identity that a checkpoint had. */
   labelsOf(identity: number): Labels | undefined {
     return this.#identities.get(identity)?.labels;
+  }
+
+  /** The cluster whose identity that is, of one that a checkpoint had. */
+  clusterOf(identity: number): string | undefined {
+    return this.#identities.get(identity)?.cluster;
   }
 
   /** Identities that are restored. Identities may be let go of meanwhile. */
@@ -184,7 +191,7 @@ export class Restoration {
   async #take(
     file: StateFile,
     header: CheckpointHeader,
-    signal: AbortSignal | undefined,
+    { signal, onProgress }: { readonly signal: AbortSignal | undefined; readonly onProgress: () => void },
   ): Promise<RestoreOutcome> {
     const { gate } = this.#options;
     const counts = { entries: 0, nodes: 0, services: 0, identities: 0 };
@@ -192,7 +199,8 @@ export class Restoration {
     const parts = new ServicePartReader(this.#reject);
     for await (const section of readSections(file)) {
       const take = (): void => this.#takeSection(section, { header, counts, texts, parts });
-      if (!(await gate.run(gate.slice, take, signal))) break;
+      if (!(await gate.run(gate.slice, take, signal))) return { kind: 'interrupted' };
+      onProgress();
     }
     return { kind: 'restored', ...counts, writtenAt: header.writtenAt };
   }
@@ -226,7 +234,7 @@ export class Restoration {
     const keys: string[] = [];
     const claims: Claim[] = [];
     for (const { key, identity, source, owner, hostIP, encryptKey, k8s } of entries) {
-      const cluster = this.#clusterOf(source, owner);
+      const cluster = this.#saidBy(source, owner);
       this.#note(cluster, header);
       keys.push(key);
       claims.push({ identity, source: 'restored', owner: this.#ownerOf(cluster), hostIP, encryptKey, k8s });
@@ -247,7 +255,7 @@ export class Restoration {
   }
 
   /** Whose word an entry was. */
-  #clusterOf(source: CheckpointEntry['source'], owner: string): string {
+  #saidBy(source: CheckpointEntry['source'], owner: string): string {
     const isRemote = source === 'clustermesh' || source === 'restored';
     return (isRemote && owner.split('/', 1)[0]) || this.#options.clusterName;
   }

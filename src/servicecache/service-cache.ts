@@ -212,6 +212,11 @@ export class ServiceCache {
     return offering.length > 0 ? 'applied' : 'not-found';
   }
 
+  /** Goes up with everything that changes what is known, announced or not. */
+  get revision(): number {
+    return this.#table.changes;
+  }
+
   /**
    * Everything that is known, in parts of services: what {@link ServiceCache.restorePart} takes after a restart. A walk that
    * may be as slow as its reader: each service is as it was when the walk came to it.

@@ -26,6 +26,7 @@ export class ServiceTable {
   /** The innermost batch under way. */
   #undo: Undo | undefined;
   #synced = false;
+  #changes = 0;
   readonly #forSnapshot = new TouchedKeys();
   #snapshot: ImmutableMap<string, AnnouncedService> = ImmutableMap();
   readonly #forFrontends = new TouchedKeys();
@@ -36,6 +37,11 @@ export class ServiceTable {
 
   get synced(): boolean {
     return this.#synced;
+  }
+
+  /** Goes up with every write of a state. */
+  get changes(): number {
+    return this.#changes;
   }
 
   /** Whether a batch is under way, so that what is here may yet be taken back. */
@@ -131,6 +137,7 @@ export class ServiceTable {
 
   /** Puts a state in place, or nothing where nothing is known any more. */
   #write(key: string, state: ServiceState | undefined): void {
+    this.#changes++;
     if (state === undefined || isEmptyState(state)) this.#states.delete(key);
     else this.#states.set(key, state);
     this.#forSnapshot.touch(key);

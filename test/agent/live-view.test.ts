@@ -34,7 +34,13 @@ function viewOf(isTTY: boolean, options?: LiveViewOptions): View {
     },
     write: (text: string): number => written.push(text),
   };
-  const knowledge = { ipcache, services, nodes, labelsOf: (): undefined => undefined };
+  const knowledge = {
+    ipcache,
+    services,
+    nodes,
+    restoredOf: () => undefined,
+    labelsOf: (): undefined => undefined,
+  };
   const view = new LiveView(knowledge, new Terminal(output, {}), clock, options);
   return { ipcache, clock, view, reader, printed: () => written.join('') };
 }

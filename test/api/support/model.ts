@@ -28,6 +28,9 @@ export class TestModel implements ReadModel {
 
   readonly labelsOf = (identity: number): Labels | undefined => (identity === 1234 ? CHECKOUT : undefined);
 
+  readonly restoredOf = (): undefined => undefined;
+  readonly restoredIdentity = (): undefined => undefined;
+
   identities(): readonly KnownIdentity[] {
     return [{ identity: 1234, labels: CHECKOUT, cluster: 'own' }];
   }

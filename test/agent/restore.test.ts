@@ -1,0 +1,170 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { Agent } from '../../src/agent/agent.ts';
+import { AgentApi } from '../../src/agent/agent-api.ts';
+import { createLog } from '../../src/agent/log.ts';
+import { systemClock } from '../../src/base/system-clock.ts';
+import { startAgent, type TestKey } from './support/agent-under-test.ts';
+import { temporaryFolder } from './support/temporary-folder.ts';
+
+const config = (cluster: string, id: number): TestKey => [
+  cluster,
+  `cilium/cluster-config/${cluster}`,
+  { id, capabilities: {} },
+];
+const ip = (cluster: string, address: string, identity: number): TestKey => [
+  cluster,
+  `cilium/state/ip/v1/default/${address}`,
+  { IP: address, Mask: null, HostIP: '192.168.0.1', ID: identity, Key: 0, Metadata: '' },
+];
+const node = (cluster: string, name: string, address: string): TestKey => [
+  cluster,
+  `cilium/state/nodes/v1/${cluster}/${name}`,
+  { Name: name, Cluster: cluster, IPAddresses: [{ Type: 'InternalIP', IP: address }] },
+];
+const identity = (cluster: string, number: number): TestKey => [
+  cluster,
+  `cilium/state/identities/v1/id/${number}`,
+  `k8s:app=${cluster};`,
+];
+const offer = (cluster: string): TestKey => [
+  cluster,
+  `cilium/state/services/v1/${cluster}/shop/cart`,
+  {
+    ...{ cluster, namespace: 'shop', name: 'cart', clusterID: 2, shared: true, includeExternal: true },
+    ...{ frontends: {}, labels: {}, selector: {} },
+    backends: { '10.2.0.1': { http: { Port: 8080, Protocol: 'TCP' } } },
+  },
+];
+
+const OWN: readonly TestKey[] = [
+  config('own', 1),
+  ip('own', '10.1.0.1', 66_000),
+  identity('own', 66_000),
+  node('own', 'n1', '192.168.0.1'),
+];
+const BALTIC: readonly TestKey[] = [
+  config('baltic', 2),
+  ip('baltic', '10.2.0.1', 131_500),
+  identity('baltic', 131_500),
+  node('baltic', 'n1', '192.168.2.1'),
+  offer('baltic'),
+];
+const CART = `
+apiVersion: v1
+kind: Service
+metadata: { namespace: shop, name: cart, annotations: { service.cilium.io/global: 'true' } }
+spec: { clusterIP: 172.16.0.10, ports: [{ name: http, port: 80 }] }
+`;
+
+/** A folder of a mesh whose one remote cluster is out of reach. */
+function unreachable(): string {
+  return temporaryFolder({ baltic: 'endpoints:\n- http://127.0.0.1:1\n' });
+}
+
+async function ask(agent: Agent, path: string): Promise<unknown> {
+  const log = createLog('error', 'text', { write: () => {} });
+  const api = new AgentApi(agent, { log, clock: systemClock });
+  try {
+    return await api.ask(path);
+  } finally {
+    await api.stop();
+  }
+}
+
+/** An agent that has seen both clusters, and was stopped. */
+async function firstRun(stateDir: string): Promise<void> {
+  const { agent, missing } = await startAgent([...OWN, ...BALTIC], CART, { stateDir });
+  expect(missing).toEqual([]);
+  await agent.stop();
+  expect(readdirSync(stateDir)).toEqual(['checkpoint']);
+}
+
+describe('an agent that is restarted', () => {
+  it('answers from what it knew of a cluster that is out of reach, and says how old it is', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const { agent, missing } = await startAgent(OWN, CART, { stateDir, clustermeshConfig: unreachable() });
+    expect(missing.join(' ')).toContain('cluster baltic is not complete');
+    const restored = { knownAt: expect.any(String), ageSeconds: expect.any(Number) };
+    const entry = {
+      identity: 131_500,
+      labels: ['k8s:app=baltic'],
+      source: 'restored',
+      owner: 'baltic',
+      restored,
+    };
+    expect(await ask(agent, '/v1/ipcache/lookup/10.2.0.1')).toMatchObject(entry);
+    expect(await ask(agent, '/v1/ipcache/explain/10.2.0.1')).toMatchObject({ claims: [{ restored }] });
+    expect(await ask(agent, '/v1/ipcache/lookup/192.168.2.1')).toMatchObject({
+      ...{ owner: 'baltic/n1', restored },
+    });
+    expect(await ask(agent, '/v1/nodes/baltic/n1')).toMatchObject({ source: 'restored', restored });
+    expect(await ask(agent, '/v1/identities/131500')).toMatchObject({ restored });
+    expect(await ask(agent, '/v1/services/shop/cart')).toMatchObject({
+      ...{ backends: [{ address: '10.2.0.1', cluster: 'baltic' }], restored },
+    });
+    const own = await ask(agent, '/v1/ipcache/lookup/10.1.0.1');
+    expect(own).toMatchObject({ source: 'kvstore' });
+    expect(own).not.toHaveProperty('restored');
+    const awaited = [{ cluster: 'baltic', ...restored }];
+    await expect.poll(() => agent.status().checkpoint?.restored).toEqual(awaited);
+  });
+
+  it('holds what a cluster does not say any more until the cluster is complete, and no longer', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const changed = [config('own', 1), ip('own', '10.1.0.9', 66_000), ...BALTIC.slice(0, 2)];
+    const { agent, missing, state } = await startAgent(changed, '', { stateDir });
+    expect(missing).toEqual([]);
+    await expect.poll(() => agent.status().checkpoint?.restored).toEqual([]);
+    expect(Object.keys(state().ipcache)).toEqual(['10.1.0.9/32', '10.2.0.1/32']);
+    expect(state()).toMatchObject({ nodes: [], services: {} });
+    expect([...agent.identities()]).toEqual([]);
+    expect(Array.from(agent.ipcache.entries(), ({ source }) => source)).not.toContain('restored');
+  });
+
+  it('lets go of a cluster that is not in the mesh any more', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const { agent, state } = await startAgent(OWN, CART, { stateDir });
+    await expect.poll(() => agent.status().checkpoint?.restored).toEqual([]);
+    expect(Object.keys(state().ipcache)).toEqual(['10.1.0.1/32', '192.168.0.1/32']);
+    expect(state().services).toEqual({ 'shop/cart': {} });
+  });
+
+  it('keeps what is restored over the next restart, with its age', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const clustermeshConfig = unreachable();
+    const second = await startAgent(OWN, CART, { stateDir, clustermeshConfig });
+    await expect.poll(() => second.agent.status().checkpoint?.restored).toHaveLength(1);
+    const age = second.agent.status().checkpoint?.restored[0]?.knownAt;
+    await second.agent.stop();
+    const third = await startAgent(OWN, CART, { stateDir, clustermeshConfig });
+    expect(third.agent.ipcache.lookup('10.2.0.1')).toMatchObject({ source: 'restored', owner: 'baltic' });
+    const kept = [{ cluster: 'baltic', knownAt: age }];
+    await expect.poll(() => third.agent.status().checkpoint?.restored).toMatchObject(kept);
+  });
+
+  it('starts without a checkpoint that is torn, and says so', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const path = join(stateDir, 'checkpoint');
+    writeFileSync(path, readFileSync(path).subarray(0, 100));
+    const { agent, logged } = await startAgent(OWN, CART, { stateDir, clustermeshConfig: unreachable() });
+    expect(agent.ipcache.lookup('10.2.0.1')).toBeUndefined();
+    expect(logged.join('\n')).toContain('the checkpoint is torn, and the agent starts without it');
+    expect(readdirSync(stateDir)).toEqual(['checkpoint.torn']);
+  });
+
+  it('goes on where the folder cannot be written, and says so', async () => {
+    const stateDir = join(temporaryFolder({ file: '' }), 'file');
+    const { agent, missing, logged } = await startAgent(OWN, CART, { stateDir });
+    expect(missing).toEqual([]);
+    await agent.stop();
+    expect(logged.join('\n')).toContain('no checkpoint can be written');
+    expect(agent.status().checkpoint?.failure).toContain('EEXIST');
+  });
+});
