@@ -1,14 +1,24 @@
-import { describe, expect, it } from 'vitest';
-import { isReplaced, readHandshake } from '../../src/clustermesh/follow-cluster.ts';
-import type { KeyRead, KvstoreBackend } from '../../src/kvstore/backend.ts';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { ClusterFollow } from '../../src/clustermesh/cluster-state.ts';
+import type { ClusterStores, FollowEnd, FollowRequest } from '../../src/clustermesh/cluster-stores.ts';
+import {
+  awaitConfig,
+  type FollowedCluster,
+  followCluster,
+  isReplaced,
+  readHandshake,
+} from '../../src/clustermesh/follow-cluster.ts';
+import type { KeyRead, KvstoreBackend, Watch, WatchEvent, WatchOptions } from '../../src/kvstore/backend.ts';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { settle } from '../kvstore/support/settle.ts';
 
-function read(clusterID: string, revision: number, createRevision?: number): KeyRead {
+function read(clusterID: string, revision: number, createRevision?: number, value = 'v'): KeyRead {
   const kv =
     createRevision === undefined
       ? undefined
-      : { key: 'k', value: bytesOfText('v'), createRevision, modRevision: createRevision };
+      : { key: 'k', value: bytesOfText(value), createRevision, modRevision: createRevision };
   return { header: { clusterID, revision, raftTerm: 1 }, kv } as unknown as KeyRead;
 }
 
@@ -66,5 +76,230 @@ describe('a handshake', () => {
     const { others } = await readHandshake(late as unknown as KvstoreBackend, 'a', signal);
     expect(others).toEqual([]);
     await backend.close();
+  });
+});
+
+/** A watch whose events the test makes. */
+class ScriptedWatch implements Watch {
+  readonly options: WatchOptions;
+  readonly #batches: (readonly WatchEvent[])[] = [];
+  #state = 'watching';
+  #wake = (): void => {};
+
+  constructor(options: WatchOptions = {}) {
+    this.options = options;
+    options.signal?.addEventListener('abort', () => this.end('ended'));
+  }
+
+  /** Each event as `type key value`. */
+  async tell(...events: readonly string[]): Promise<void> {
+    this.#batches.push(
+      events.map((text) => {
+        const [type = '', key = '', value = ''] = text.split(' ');
+        return { type, key, value: bytesOfText(value), modRevision: 1 } as WatchEvent;
+      }),
+    );
+    this.#wake();
+    await settle();
+  }
+
+  end(state: string): void {
+    this.#state = state;
+    this.#wake();
+  }
+
+  status(): ReturnType<Watch['status']> {
+    return { state: this.#state, lastFailure: { message: 'as it is' } } as unknown as ReturnType<
+      Watch['status']
+    >;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[], void, void> {
+    for (;;) {
+      const batch = this.#batches.shift();
+      if (batch !== undefined) yield batch;
+      else if (this.#state !== 'watching') return;
+      else
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+    }
+  }
+}
+
+const KEY = 'cilium/cluster-config/a';
+const canary = (resource: string): string => `cilium/synced/a/cilium/state/${resource}/v1`;
+
+describe('a cluster that is followed', () => {
+  let watches: Map<string, ScriptedWatch>;
+  let told: unknown[];
+  let followed: Map<string, { request: FollowRequest; end(how: FollowEnd): void; fail(error: Error): void }>;
+  let ended: AbortController;
+
+  beforeEach(() => {
+    watches = new Map();
+    told = [];
+    followed = new Map();
+    ended = new AbortController();
+  });
+
+  const watchOf = (prefix: string): ScriptedWatch =>
+    watches.get(prefix) ?? expect.fail(`no watch of ${prefix}`);
+  const configs = (): ScriptedWatch => watchOf('cilium/cluster-config/');
+  const canaries = (): ScriptedWatch => watchOf('cilium/synced/a/');
+
+  function cluster(
+    how: Partial<ClusterFollow> = {},
+    seen: KeyRead = read('one', 5, 3, 'old'),
+  ): FollowedCluster {
+    const backend = {
+      watch: (prefix: string, options: WatchOptions) => {
+        const watch = new ScriptedWatch(options);
+        watches.set(prefix, watch);
+        return watch;
+      },
+    };
+    const follow = (resource: string, request: FollowRequest): Promise<FollowEnd> =>
+      new Promise((resolve, reject) => {
+        expect(followed.has(resource)).toBe(false);
+        request.signal.addEventListener('abort', () => resolve('ended'));
+        followed.set(resource, { request, end: resolve, fail: reject });
+      });
+    const stores = { resources: ['nodes', 'ip'], follow };
+    return {
+      ...{ name: 'a', read: seen, clock: new ManualClock(), random: () => 0.5 },
+      backend: backend as unknown as KvstoreBackend,
+      stores: stores as unknown as ClusterStores,
+      how: { config: undefined, canaries: false, deletes: 'all', refill: false, ...how },
+      onReading: (...reading) => void told.push(reading),
+      onComplete: () => void told.push('complete'),
+    };
+  }
+
+  /** How it ends, once it has. */
+  function follow(of: FollowedCluster): { end: unknown } {
+    const state: { end: unknown } = { end: undefined };
+    const ending = (end: unknown): void => {
+      state.end = end;
+    };
+    void followCluster(of, ended.signal).then(ending, ending);
+    return state;
+  }
+
+  it('is followed until its configuration is another one, which only a complete list tells', async () => {
+    const state = follow(cluster());
+    await configs().tell(`create ${KEY}b new`, `create ${KEY} new`);
+    await configs().tell(`modify ${KEY} old`, 'list-done');
+    await configs().tell(`modify ${KEY}b newer`, `delete ${KEY}b`);
+    expect(state.end).toBeUndefined();
+    await configs().tell(`modify ${KEY} new`);
+    expect([state.end, followed.get('ip')?.request.signal.aborted]).toEqual(['ended', true]);
+  });
+
+  it.each<readonly [string, readonly string[]]>([
+    ['goes', [`create ${KEY} old`, 'list-done', `delete ${KEY}`]],
+    ['is not in the list', ['list-done']],
+    ['is another one in the list', [`create ${KEY} new`, 'list-done']],
+  ])('is left when its configuration %s', async (_, events) => {
+    const state = follow(cluster());
+    await configs().tell(...events.slice(0, -1));
+    expect(state.end).toBeUndefined();
+    await configs().tell(...events.slice(-1));
+    expect(state.end).toBe('ended');
+  });
+
+  it('has no configuration until one comes', async () => {
+    let end: FollowEnd | undefined;
+    void awaitConfig(cluster({}, read('one', 5)), ended.signal).then((how) => {
+      end = how;
+    });
+    await configs().tell(`create ${KEY}b new`, 'list-done');
+    expect(end).toBeUndefined();
+    await configs().tell(`create ${KEY} new`);
+    expect(end).toBe('ended');
+  });
+
+  it.each(['ended', 'diverged'] as const)('is %s as the watch for its configuration', async (how) => {
+    const state = follow(cluster());
+    configs().end(how);
+    await settle();
+    expect(state.end).toBe(how);
+  });
+
+  it('says how the watches are doing, which end when the kvstore is another one', async () => {
+    follow(cluster({ canaries: true }));
+    for (const watch of [configs(), canaries()]) {
+      expect(watch.options.endOnDivergence).toBe(true);
+      watch.options.onState?.('waiting');
+    }
+    const failure = { message: 'as it is' };
+    expect(told).toEqual([
+      ['config', 'waiting', failure],
+      ['canaries', 'waiting', failure],
+    ]);
+  });
+
+  it('is complete once every resource was listed, and says so once', async () => {
+    follow(cluster());
+    const [nodes, ip] = [followed.get('nodes'), followed.get('ip')];
+    nodes?.request.onListed('nodes');
+    nodes?.request.onListed('nodes');
+    expect(told).toEqual([]);
+    ip?.request.onListed('ip');
+    ip?.request.onListed('ip');
+    expect(told).toEqual(['complete']);
+  });
+
+  it.each(['ended', 'diverged'] as const)(
+    'is %s as one of its resources, which takes the others along',
+    async (how) => {
+      const state = follow(cluster());
+      followed.get('nodes')?.end(how);
+      await settle();
+      expect([state.end, followed.get('ip')?.request.signal.aborted]).toEqual([how, true]);
+    },
+  );
+
+  it('has deletes believed as it is said', async () => {
+    follow(cluster({ deletes: 'none' }));
+    expect(await followed.get('ip')?.request.mayDelete?.(7)).toBe(false);
+    followed.clear();
+    follow(cluster({ deletes: 'all' }));
+    expect(followed.get('ip')?.request.mayDelete).toBeUndefined();
+  });
+
+  describe('by its canaries', () => {
+    it('has each resource read once its canary is there', async () => {
+      follow(cluster({ canaries: true }));
+      await canaries().tell(`delete ${canary('ip')}`, `create ${canary('other')} x`, 'list-done');
+      expect([...followed.keys()]).toEqual([]);
+      await canaries().tell(`create ${canary('ip')} x`, `modify ${canary('ip')} y`);
+      await canaries().tell(`create ${canary('nodes')} x`, `modify ${canary('ip')} z`);
+      expect([...followed.keys()]).toEqual(['ip', 'nodes']);
+    });
+
+    it.each(['ended', 'diverged'] as const)('is %s as the watch for them', async (how) => {
+      const state = follow(cluster({ canaries: true }));
+      canaries().end(how);
+      await settle();
+      expect(state.end).toBe(how);
+    });
+
+    it.each(['ended', 'diverged'] as const)('is %s as a resource that is read', async (how) => {
+      const state = follow(cluster({ canaries: true }));
+      await canaries().tell(`create ${canary('ip')} x`);
+      followed.get('ip')?.end(how);
+      await settle();
+      expect(state.end).toBe(how);
+    });
+
+    it('fails as a resource does, once all others have ended', async () => {
+      const state = follow(cluster({ canaries: true }));
+      await canaries().tell(`create ${canary('ip')} x`, `create ${canary('nodes')} x`);
+      const fault = new Error('a broken engine');
+      followed.get('ip')?.fail(fault);
+      await settle();
+      expect([state.end, followed.get('nodes')?.request.signal.aborted]).toEqual([fault, true]);
+    });
   });
 });
