@@ -50,6 +50,14 @@ describe('a watch under faults', () => {
     },
   );
 
+  it('nor is it taken for the same where its history was compacted (regression: as many keys were enough)', async () => {
+    const neither = [write([1, false]), write([3, false])];
+    const before: readonly Happening[] = [...neither, same([1, true]), same([2, true])];
+    const after: readonly Happening[] = [...neither, same([3, true]), same([2, true])];
+    const compacted: readonly Happening[] = [{ do: 'write-elsewhere', times: 1 }, { do: 'compact' }];
+    await I9_nothingLostNothingInvented(rewritten(before, [...after, ...compacted]));
+  });
+
   const pass = (ms: number): Happening => ({ do: 'pass', ms });
 
   it('a store that had deleted a key before the watch came is not taken for one that deletes another instead (regression: a phantom, and a key that was lost)', async () => {

@@ -100,6 +100,8 @@ class Sync {
   readonly #cursor: Cursor;
   /** Everything is read as of the revision of the first answer. */
   #revision = 0;
+  /** Whether each of the puts that are compared before a stream goes on is shown: the last one alone proves less. */
+  #showsLatest = false;
 
   constructor(options: SyncOptions) {
     this.#options = options;
@@ -126,10 +128,13 @@ class Sync {
 
   /** The revision up to which the server provably has the history that was followed; 0 when nothing is proven. */
   async #trusted(): Promise<number> {
-    const [latest, ...older] = this.#cursor.known.anchors.newestFirst;
-    if (latest === undefined) return 0;
-    const first = await this.#shown(latest); // as of whose revision the others are read
-    return Math.max(first, ...(await Promise.all(older.map((anchor) => this.#shown(anchor)))));
+    const { anchors } = this.#cursor.known;
+    const [newest, ...others] = anchors.newestFirst;
+    if (newest === undefined) return 0;
+    const first = await this.#shown(newest); // as of whose revision the others are read
+    const shown = [first, ...(await Promise.all(others.map((anchor) => this.#shown(anchor))))];
+    this.#showsLatest = shown.slice(0, anchors.latest.length).every((revision) => revision > 0);
+    return Math.max(...shown);
   }
 
   /** The revision of a key that is as it was put; 0 for one that was written since. */
@@ -146,7 +151,7 @@ class Sync {
     const cursor = this.#cursor;
     const { known, covered } = cursor;
     // Then nothing in the prefix can have been written in between that was not seen: the keys are those that were known.
-    const isExact = trusted === cursor.next - 1 && !thorough;
+    const isExact = trusted === cursor.next - 1 && this.#showsLatest && !thorough;
     const delta = await this.#delta(trusted);
     if (delta === undefined) return false;
     await this.#takeIn(delta.kvs, trusted);
