@@ -58,6 +58,15 @@ describe('stale identities', () => {
     ];
     expect([...staleIdentities(listing, { min: 256, max: 65_535 })]).toEqual([[identityKey(302), 7]]);
   });
+
+  it('are the first and the last of the range, too, and none beside it or with labels that are no text', () => {
+    const listing = [255, 256, 65_535, 65_536].map((id) => kv(identityKey(id), `k8s:of=${id};`));
+    const spoilt = { ...kv(identityKey(300), ''), value: Uint8Array.of(0xff) };
+    expect([...staleIdentities([...listing, spoilt], { min: 256, max: 65_535 }).keys()]).toEqual([
+      identityKey(256),
+      identityKey(65_535),
+    ]);
+  });
 });
 
 describe('a collector', () => {
@@ -82,6 +91,28 @@ describe('a collector', () => {
     await running;
     expect(collector.status()).toMatchObject({ removed: 1, failures: 0 });
     await Promise.all([holder.close(), operator.close()]);
+  });
+
+  it('takes no other keys for locks, and twenty a second unless it is told otherwise', async () => {
+    const clock = new ManualClock();
+    const backend = new FaultyMemory({ clock, random: () => 0.5 });
+    const locks = ['a', 'b', 'c'].map((name) => `cilium/state/identities/v1/locks/k8s:${name}=1;/1f`);
+    for (const key of [identityKey(300), ...locks]) await backend.update(key, bytesOfText('x'));
+    const collector = new GarbageCollector({ collection: lockCollection(backend), clock, intervalMs: 1000 });
+    const { signal } = new AbortController();
+    await collector.round(signal);
+    expect(collector.status()).toMatchObject({ rounds: 1, removed: 0, stale: 3 });
+    const round = collector.round(signal);
+    const removed: number[] = [];
+    for (let i = 0; i < 4; i++) {
+      await advance(clock, 49);
+      removed.push(collector.status().removed);
+      await advance(clock, 1);
+    }
+    await round;
+    expect(removed).toEqual([1, 2, 3, 3]);
+    expect((await backend.listPrefix('cilium/')).map(({ key }) => key)).toEqual([identityKey(300)]);
+    await backend.close();
   });
 
   it('shows a round that has failed, and goes on with the next', async () => {
