@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -8,18 +8,36 @@ import { temporaryFolder } from './agent/support/temporary-folder.ts';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
 
-function block(language: string): string {
-  return new RegExp(`\`\`\`${language}\n([^]*?)\`\`\``).exec(README)?.[1] ?? '';
+const GUIDE = readFileSync(join(ROOT, 'docs/GUIDE.md'), 'utf8');
+
+/** All blocks of a language, joined. */
+function blocks(document: string, language: string): string {
+  const found = document.matchAll(new RegExp(`\`\`\`${language}\n([^]*?)\`\`\``, 'g'));
+  return Array.from(found, ([, text = '']) => text).join('');
 }
+
+/** What a program prints that imports the package. */
+function run(program: string): { readonly stdout: string; readonly stderr: string } {
+  const imported = program.replaceAll(/'datapath-cache(\/\w+)?'/g, (_, entry = '/index') =>
+    JSON.stringify(join(ROOT, `src${entry}.ts`)),
+  );
+  const file = join(temporaryFolder({ 'program.mts': imported }), 'program.mts');
+  const { stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', file], {
+    cwd: ROOT,
+    encoding: 'utf8',
+  });
+  return { stdout, stderr };
+}
+
+describe('the guide', () => {
+  it('is a program that prints what it says', () => {
+    expect(run(blocks(GUIDE, 'ts'))).toEqual({ stdout: blocks(GUIDE, 'text'), stderr: '' });
+  });
+});
 
 describe('the README', () => {
   it('shows a program that prints what it says', () => {
-    const program = block('ts').replace("'datapath-cache'", JSON.stringify(join(ROOT, 'src/index.ts')));
-    const file = join(temporaryFolder({}), 'program.mts');
-    writeFileSync(file, program);
-    const run = spawnSync(process.execPath, ['--import', 'tsx', file], { cwd: ROOT, encoding: 'utf8' });
-    expect(run.stderr).toBe('');
-    expect(run.stdout).toBe(block('text'));
+    expect(run(blocks(README, 'ts'))).toEqual({ stdout: blocks(README, 'text'), stderr: '' });
   });
 
   it('links to files that are there', () => {

@@ -79,7 +79,9 @@ export class Agent implements ReadModel, PlayStage {
     this.#rejected = new RejectionReport(log, clock);
     const onReject = (rejection: Rejection): void => this.#rejected.add(rejection);
     const onListenerFault = (error: unknown): void => log.error({ err: error }, 'a listener has failed');
-    this.ipcache = new IPCache({ onReject, onListenerFault });
+    // Peers choose keys, and must not be able to choose ones that collide.
+    const hashSeed = Math.floor(random() * 2 ** 32);
+    this.ipcache = new IPCache({ hashSeed, onReject, onListenerFault });
     this.services = new ServiceCache({ clusterName, onReject, onListenerFault });
     this.nodes = new NodeManager({
       ...network,
