@@ -1,9 +1,10 @@
 import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import { sameMetadata } from '../ipcache/k8s-metadata.ts';
 import type { Claim, NamedPorts } from '../ipcache/types.ts';
+import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, readTime } from './parse-object.ts';
-import { type NamedPort, readNamedPort } from './ports.ts';
+import { readNamedPort } from './ports.ts';
 
 /** Addresses of a pod: one a family, and as many again for networks of its own. More are an attack. */
 export const MOST_ADDRESSES = 64;
@@ -78,7 +79,7 @@ export function readListedIPs(list: ObjectFields, names: readonly string[]): rea
 
 /** Named ports of lists, the last of equal names (K 19); those without a name are not meant. */
 export function readPortsByName(lists: Iterable<ObjectFields>, number: string): NamedPorts | undefined {
-  let ports: Map<string, NamedPort> | undefined;
+  let ports: Map<string, PortProtocol> | undefined;
   for (const list of lists) {
     for (let index = 0; index < list.size; index++) {
       const item = list.item(index);
@@ -89,7 +90,7 @@ export function readPortsByName(lists: Iterable<ObjectFields>, number: string): 
         return ports;
       }
       ports ??= new Map();
-      ports.set(port.name, port);
+      ports.set(port.name, { port: port.port, protocol: port.protocol });
     }
   }
   return ports;

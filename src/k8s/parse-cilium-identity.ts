@@ -18,13 +18,12 @@ export interface CiliumIdentitySays {
   readonly marked: boolean;
 }
 
+/** A label by its name, `source:key`; without a source it is of none that is known, as upstream has it. */
 function readLabel(labels: ObjectFields, name: string): Label | undefined {
   const colon = name.indexOf(':');
   const value = labels.string(name);
-  if (colon > 0 && colon < name.length - 1) {
-    if (value === undefined) return undefined;
-    return { source: name.slice(0, colon), key: name.slice(colon + 1), value };
-  }
+  const [source, key] = colon < 0 ? ['unspec', name] : [name.slice(0, colon), name.slice(colon + 1)];
+  if (source !== '' && key !== '') return value === undefined ? undefined : { source, key, value };
   labels.reject(name, 'invalid-labels', 'must be source:key', name);
   return undefined;
 }

@@ -142,7 +142,7 @@ describe('Pods', () => {
     world.cluster.put('pods', pod('web', { ports, ips: [IP, IP, 'fd00::10', ''] }));
     expect(world.at(IP)).toBe('3 shop/web 192.0.2.1 4 k8s');
     expect([...(world.ipcache.get(IP)?.k8s?.namedPorts ?? [])]).toEqual([
-      ['http', { name: 'http', port: 8080, protocol: 17 }],
+      ['http', { port: 8080, protocol: 17 }],
     ]);
   });
 
