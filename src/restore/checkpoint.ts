@@ -33,8 +33,8 @@ export interface CheckpointHeader {
   readonly knownAt: ReadonlyMap<string, number>;
 }
 
-/** Keys of one section: about a ms of work. */
-const ENTRIES_PER_SECTION = 512;
+/** Entries of one section: half a ms of work to write, a whole one to read. */
+const ENTRIES_PER_SECTION = 256;
 /** Records of one section of JSON, each of a node, an identity or at most some hundred backends. */
 const RECORDS_PER_SECTION = 64;
 /** A section of JSON ends soon after so many characters. */

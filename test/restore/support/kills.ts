@@ -1,0 +1,74 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { expect } from 'vitest';
+import { StateFiles } from '../../../src/agent/state-files.ts';
+import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { restart } from './world.ts';
+
+const WRITER = fileURLToPath(new URL('checkpoint-writer.ts', import.meta.url));
+const ENTRIES = 3_000;
+/** A checkpoint takes some ms: kills are spread over several of them. */
+const SPREAD_MS = 60;
+
+/** The writer as one file that node runs as it is: it is started often. */
+async function bundled(folder: string): Promise<string> {
+  const outfile = join(folder, 'writer.mjs');
+  await build({
+    entryPoints: [WRITER],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    logLevel: 'error',
+  });
+  return outfile;
+}
+
+/** Runs the writer from a generation on, kills it at some moment, and gives the last generation that it has written. */
+async function killed(script: string, path: string, first: number, afterMs: number): Promise<number> {
+  const writer = spawn(process.execPath, [script, path, String(first), String(ENTRIES)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let written = '';
+  writer.stdout.on('data', (chunk: Buffer) => {
+    written += chunk.toString();
+  });
+  const exit = once(writer, 'close');
+  await Promise.race([once(writer.stdout, 'data'), exit]);
+  await new Promise((resolve) => setTimeout(resolve, afterMs));
+  writer.kill('SIGKILL');
+  const [, signal] = await exit;
+  expect(signal).toBe('SIGKILL');
+  return Number(written.trim().split('\n').at(-1));
+}
+
+/**
+ * Kills a process that writes checkpoints, again and again, each time at another moment. After each kill there must be a
+ * whole checkpoint, and not one from before the last that was written. Gives how many kills came while one was being written.
+ */
+export async function killWriters(kills: number): Promise<number> {
+  const folder = temporaryFolder({});
+  const script = await bundled(folder);
+  const path = join(folder, 'state');
+  let generation = 1;
+  let unfinished = 0;
+  for (let kill = 0; kill < kills; kill++) {
+    const written = await killed(script, path, generation, (kill * 7.3) % SPREAD_MS);
+    const files = new StateFiles(path);
+    const left = await files.open('checkpoint.unfinished');
+    await left?.close();
+    if (left !== undefined) unfinished++;
+    const { next, restoration } = restart(files);
+    const outcome = await restoration.read();
+    expect(outcome).toMatchObject({ kind: 'restored', entries: ENTRIES });
+    const generations = new Set(Array.from(next.ipcache.entries(), (entry) => entry.identity));
+    expect(generations.size).toBe(1);
+    const [found = 0] = generations;
+    expect([written, written + 1]).toContain(found);
+    generation = found + 1;
+  }
+  return unfinished;
+}
