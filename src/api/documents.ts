@@ -214,7 +214,7 @@ export function identityDocument(
     identity,
     labels: labelTexts(labels),
     ...(cluster && { cluster }),
-    prefixes: ipcache.lookupByIdentity(identity).length,
+    prefixes: ipcache.countByIdentity(identity),
     ...(restored && { restored }),
   };
 }

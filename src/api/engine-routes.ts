@@ -172,7 +172,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
   app.openapi(GET_IDENTITY, (c) => {
     const { identity } = c.req.valid('param');
     const labels = isNumericIdentity(identity) ? model.labelsOf(identity) : undefined;
-    const prefixes = ipcache.lookupByIdentity(identity).length;
+    const prefixes = ipcache.countByIdentity(identity);
     if (labels === undefined && prefixes === 0)
       throw new ProblemError('not-found', 'No cluster has allocated this identity.', {
         field: 'identity',

@@ -145,6 +145,12 @@ export class EntryReader {
     return this.#allLists().of(identity);
   }
 
+  /** How many slots that are. Costs the first call the same. */
+  countOfIdentity(identity: number): number {
+    this.#wanted.lists = true;
+    return this.#allLists().count(identity);
+  }
+
   #allLists(): IdentityLists {
     if (this.lists !== undefined) return this.lists;
     const lists = new IdentityLists();

@@ -94,6 +94,11 @@ export class EntryView {
     return Array.from(this.rows.slotsOfIdentity(identity), (slot) => this.keyAt(slot));
   }
 
+  /** How many keys {@link EntryView.lookupByIdentity} would give. O(1) but for its first call. */
+  countByIdentity(identity: number): number {
+    return this.rows.countOfIdentity(identity);
+  }
+
   /**
    * The visible entries whose prefixes lie in `prefix` (a CIDR; an IP stands for itself), in order: by address, a prefix
    * before what it contains. Empty for what is neither. Costs a look at each of them and at

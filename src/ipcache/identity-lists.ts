@@ -13,20 +13,27 @@ const PREVIOUS = 1;
 export class IdentityLists {
   /** For each identity the first slot of its list. */
   readonly #heads: Int32Map;
+  /** For each identity the length of its list. */
+  readonly #counts: Int32Map;
   readonly #links: Int32Rows;
 
-  constructor(heads: Int32Map = new Int32Map(), links: Int32Rows = new Int32Rows(2)) {
+  constructor(
+    heads: Int32Map = new Int32Map(),
+    counts: Int32Map = new Int32Map(),
+    links: Int32Rows = new Int32Rows(2),
+  ) {
     this.#heads = heads;
+    this.#counts = counts;
     this.#links = links;
   }
 
   get bytes(): number {
-    return this.#heads.bytes + this.#links.bytes;
+    return this.#heads.bytes + this.#counts.bytes + this.#links.bytes;
   }
 
   /** The lists as they are now; later writes do not show. */
   fork(): IdentityLists {
-    return new IdentityLists(this.#heads.fork(), this.#links.fork());
+    return new IdentityLists(this.#heads.fork(), this.#counts.fork(), this.#links.fork());
   }
 
   /** The slots of an identity. */
@@ -38,11 +45,17 @@ export class IdentityLists {
     }
   }
 
+  /** How many slots they are. */
+  count(identity: number): number {
+    return this.#counts.get(identity | 0);
+  }
+
   /** Puts a slot that is in no list at the front of one. */
   add(slot: number, identity: number): void {
     const links = this.#links;
     links.reserve(slot);
     const first = this.#heads.exchange(identity | 0, slot + 1);
+    this.#counts.exchange(identity | 0, this.count(identity) + 1);
     if (first !== 0) links.set(first - 1, PREVIOUS, slot + 1);
     links.set(slot, NEXT, first);
     links.set(slot, PREVIOUS, 0);
@@ -53,6 +66,7 @@ export class IdentityLists {
     const links = this.#links;
     const next = links.get(slot, NEXT);
     const previous = links.get(slot, PREVIOUS);
+    this.#counts.exchange(identity | 0, this.count(identity) - 1);
     if (next !== 0) links.set(next - 1, PREVIOUS, previous);
     if (previous !== 0) links.set(previous - 1, NEXT, next);
     else this.#heads.exchange(identity | 0, next);

@@ -16,7 +16,11 @@ const write = fc.record({
 function inverse(view: IPCache | IPCacheSnapshot): { lists: unknown; entries: unknown } {
   const entries = [...view.entries({ includeShadowed: true })];
   return {
-    lists: IDENTITIES.map((identity) => [...view.lookupByIdentity(identity)].sort()),
+    lists: IDENTITIES.map((identity) => {
+      const keys = [...view.lookupByIdentity(identity)].sort();
+      expect(view.countByIdentity(identity)).toBe(keys.length);
+      return keys;
+    }),
     entries: IDENTITIES.map((identity) =>
       entries.flatMap((entry) => (entry.identity === identity ? [entry.key] : [])).sort(),
     ),

@@ -163,6 +163,7 @@ export const I5_identityIsInverse: Law = (make, retain) =>
       for (const id of [100, 200, 300]) {
         const held = KEYS.filter((key) => model.on(key)[0]?.claim.identity === id).sort();
         expectEqual(`I5 identity ${id}`, [...cache.lookupByIdentity(id)].sort(), held);
+        expectEqual(`I5 count of identity ${id}`, cache.countByIdentity(id), held.length);
       }
     });
   });
