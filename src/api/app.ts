@@ -2,6 +2,7 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import { bodyLimit } from 'hono/body-limit';
 import { HTTPException } from 'hono/http-exception';
 import { routePath } from 'hono/route';
+import { TurnGate } from '../base/turn-gate.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import { addEngineRoutes } from './engine-routes.ts';
 import { addIPRoutes } from './ip-routes.ts';
@@ -51,8 +52,9 @@ export function createApp(options: AppOptions): ApiApp {
       },
     }),
   );
-  addIPRoutes(app, options);
-  addEngineRoutes(app, options);
+  const gate = new TurnGate({ clock: options.clock, nextTurn: setImmediate });
+  addIPRoutes(app, { ...options, gate });
+  addEngineRoutes(app, { ...options, gate });
   addStatusRoutes(app, options);
   if (options.page !== undefined) addPageRoutes(app, options.page);
   app.doc31('/openapi.json', {

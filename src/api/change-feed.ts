@@ -66,6 +66,7 @@ export class ChangeFeed {
    */
   readonly #generations: Readonly<Record<ChangeType, Map<string, number>>>[] = [];
   readonly #generation: number;
+  readonly #lastOf: Record<ChangeType, number> = { ip: 0, service: 0, node: 0 };
   readonly #waiting = new Set<() => void>();
   readonly #end = new AbortController();
   #gathering: Timer | undefined;
@@ -85,6 +86,11 @@ export class ChangeFeed {
   /** The revision of the latest change. */
   get revision(): number {
     return this.#revision;
+  }
+
+  /** The revision of the latest change of this type. */
+  lastOf(type: ChangeType): number {
+    return this.#lastOf[type];
   }
 
   /** Begins to follow the engines: what they hold now is no change. Ends every wait when it is unsubscribed. */
@@ -174,6 +180,7 @@ export class ChangeFeed {
     this.#types[slot] = CHANGE_TYPES.indexOf(type);
     this.#times[slot] = this.#clock.wallTime();
     this.#keys[slot] = key;
+    this.#lastOf[type] = revision;
     this.#youngest(revision)[type].set(key, revision);
     if (this.#waiting.size > 0) this.#gathering ??= this.#clock.after(GATHERED_MS, () => this.#wake());
   }

@@ -1,9 +1,10 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import type { TurnGate } from '../base/turn-gate.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import { answerJSON } from './answer.ts';
-import type { ApiApp, ApiContext } from './api-context.ts';
+import type { ApiApp, RouteContext } from './api-context.ts';
 import {
   type IdentityDocument,
   identityDocument,
@@ -15,11 +16,12 @@ import {
   serviceDocument,
   serviceExplanationDocument,
 } from './documents.ts';
-import { type Listing, ListPages } from './list-pages.ts';
+import { ListPages } from './list-pages.ts';
 import { ProblemError } from './problem.ts';
 import type { KnownIdentity } from './read-model.ts';
-import { answers, filterParameter, PAGE_PARAMETERS, pageOf, readPage } from './route-parts.ts';
+import { answers, filterParameter, listName, PAGE_PARAMETERS, pageOf, readPage } from './route-parts.ts';
 import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from './schemas.ts';
+import { SortedView } from './sorted-view.ts';
 
 const NAME = z.string().min(1).max(253);
 
@@ -94,15 +96,17 @@ const GET_IDENTITY = createRoute({
 });
 
 /** Adds what is asked of services, nodes and identities. */
-export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext): void {
+export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
   const { services, nodes, ipcache } = model;
   const servicePages = new ListPages<ServiceDocument>(clock, feed.end, ({ backends }) => 1 + backends.length);
   const nodePages = new ListPages<NodeDocument>(clock, feed.end);
   const identityPages = new ListPages<IdentityDocument>(clock, feed.end);
 
-  const listing = <T>(items: Iterator<T | undefined>): Listing<T> => ({ revision: feed.revision, items });
+  const sortedServices = new SortedView<AnnouncedService>(gate);
+  const sortedNodes = new SortedView<Node>(gate);
+  const identities = new IdentityView(gate);
 
-  app.openapi(LIST_SERVICES, (c) => {
+  app.openapi(LIST_SERVICES, async (c) => {
     const query = c.req.valid('query');
     const { namespace, cluster } = query;
     const documentOf = ({ service, endpoints }: AnnouncedService): ServiceDocument | undefined => {
@@ -111,9 +115,13 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
         (cluster === undefined || endpoints.backends.some((backend) => backend.cluster === cluster));
       return wanted ? serviceDocument({ service, endpoints }, model) : undefined;
     };
-    const page = readPage(servicePages, query, () =>
-      listing(filtered(sorted(services.snapshot()), documentOf)),
-    );
+    const page = await readPage(servicePages, gate, query, async () => {
+      const revision = feed.revision;
+      const name = listName(instance, 'services', feed.lastOf('service'), query);
+      const view = services.snapshot();
+      const held = await sortedServices.of(view, () => view);
+      return { name, revision, items: filtered(held, ([, announced]) => documentOf(announced)) };
+    });
     return answerJSON(c, page);
   });
 
@@ -132,12 +140,20 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
     });
   });
 
-  app.openapi(LIST_NODES, (c) => {
+  app.openapi(LIST_NODES, async (c) => {
     const query = c.req.valid('query');
     const { cluster } = query;
     const documentOf = (node: Node): NodeDocument | undefined =>
       cluster === undefined || node.cluster === cluster ? nodeDocument(node, model) : undefined;
-    const page = readPage(nodePages, query, () => listing(filtered(sorted(nodes.snapshot()), documentOf)));
+    const page = await readPage(nodePages, gate, query, async () => {
+      const revision = feed.revision;
+      const version = feed.lastOf('node');
+      const name = listName(instance, 'nodes', version, query);
+      const held = await sortedNodes.of(version, () =>
+        Array.from(nodes.nodes(), (node) => [node.fullName, node] as const),
+      );
+      return { name, revision, items: filtered(held, ([, node]) => documentOf(node)) };
+    });
     return answerJSON(c, page);
   });
 
@@ -157,7 +173,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
     });
   });
 
-  app.openapi(LIST_IDENTITIES, (c) => {
+  app.openapi(LIST_IDENTITIES, async (c) => {
     const query = c.req.valid('query');
     const { cluster, label } = query;
     const documentOf = (known: KnownIdentity): IdentityDocument | undefined => {
@@ -165,7 +181,12 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
       if (label !== undefined && !labelTexts(known.labels).includes(label)) return undefined;
       return identityDocument(known, model);
     };
-    const page = readPage(identityPages, query, () => listing(filtered([...model.identities()], documentOf)));
+    const page = await readPage(identityPages, gate, query, async () => {
+      const revision = feed.revision;
+      const { version, known } = await identities.of(model.identities());
+      const name = listName(instance, 'identities', version, query);
+      return { name, revision, items: filtered(known, documentOf) };
+    });
     return answerJSON(c, page);
   });
 
@@ -182,14 +203,38 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock }: ApiContext)
   });
 }
 
-/** The values of a map by the order of its keys. Costs a sort of all keys. */
-function* sorted<V>(held: {
-  keys(): Iterable<string>;
-  get(key: string): V | undefined;
-}): Generator<V, void, void> {
-  for (const key of [...held.keys()].sort()) {
-    const value = held.get(key);
-    if (value !== undefined) yield value;
+/** All identities, gathered in turns of the event loop; a number says which of them are the same as before. */
+class IdentityView {
+  readonly #gate: TurnGate;
+  #last: { readonly version: number; readonly known: readonly KnownIdentity[] } = { version: 0, known: [] };
+
+  constructor(gate: TurnGate) {
+    this.#gate = gate;
+  }
+
+  async of(identities: Iterable<KnownIdentity>): Promise<{
+    readonly version: number;
+    readonly known: readonly KnownIdentity[];
+  }> {
+    const known: KnownIdentity[] = [];
+    await this.#gate.runSteps(gather(identities, known));
+    const { version, known: before } = this.#last;
+    const isSame =
+      known.length === before.length &&
+      known.every(({ identity, labels, cluster }, at) => {
+        const was = before[at];
+        return identity === was?.identity && labels === was.labels && cluster === was.cluster;
+      });
+    if (!isSame) this.#last = { version: version + 1, known };
+    return this.#last;
+  }
+}
+
+/** Adds what there is to a list, some of it a step. */
+function* gather<T>(from: Iterable<T>, list: T[]): Generator<void, void, void> {
+  for (const item of from) {
+    list.push(item);
+    if (list.length % 2_048 === 0) yield;
   }
 }
 

@@ -1,10 +1,13 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import type { Clock } from '../base/clock.ts';
+import type { IPCache } from '../ipcache/ipcache.ts';
 import type { IPCacheSnapshot } from '../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { addressBits } from '../net/address-words.ts';
 import { Prefix } from '../net/prefix.ts';
 import { answerJSON } from './answer.ts';
-import type { ApiApp, ApiContext } from './api-context.ts';
+import type { ApiApp, RouteContext } from './api-context.ts';
+import type { ChangeFeed } from './change-feed.ts';
 import {
   type EntryDocument,
   type ExplanationDocument,
@@ -18,6 +21,7 @@ import {
   addressParameter,
   answers,
   filterParameter,
+  listName,
   PAGE_PARAMETERS,
   pageOf,
   prefixParameter,
@@ -27,6 +31,9 @@ import { ENTRY, EXPLANATION } from './schemas.ts';
 
 /** Most IPs of one look-up. */
 const LOOKED_UP = 10_000;
+
+/** So many of them at once, in less than a millisecond. */
+const AT_ONCE = 512;
 
 /** CIDRs with fewer host bits than this are looked up, not searched for. */
 const FEW_HOST_BITS = 12;
@@ -115,15 +122,24 @@ const LOOKUP_MANY = createRoute({
 });
 
 /** Adds what is asked of the IPCache. */
-export function addIPRoutes(app: ApiApp, { model, feed, clock }: ApiContext): void {
+export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
   const { ipcache } = model;
   const pages = new ListPages<EntryDocument>(clock, feed.end);
-  app.openapi(LIST, (c) => {
+  const views = new SnapshotViews(model, feed, clock);
+  // The indices are kept from the first call on, which walks all entries: there are none yet.
+  ipcache.lookupByPod('', '');
+  ipcache.lookupByHost('');
+  app.openapi(LIST, async (c) => {
     const query = c.req.valid('query');
-    const page = readPage(pages, query, () => ({
-      revision: feed.revision,
-      items: listing(model, ipcache.snapshot(), parseFilters(query)),
-    }));
+    const page = await readPage(pages, gate, query, () => {
+      const filters = parseFilters(query);
+      // Indices are of now, and so must be what is read by them.
+      const isOfNow = filters.pod !== undefined || filters.host !== undefined;
+      const view = views.take(pages.isFull && !isOfNow);
+      const { snapshot, revision } = view;
+      const name = listName(instance, 'ipcache', snapshot.revision, query);
+      return { name, revision, view, items: listing(model, snapshot, filters) };
+    });
     return answerJSON(c, page);
   });
   app.openapi(LOOKUP, (c) => {
@@ -141,13 +157,65 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock }: ApiContext): vo
     const cidr = prefixParameter('ip', `${ip}/${length}`).toString();
     return answerJSON(c, explained(model, cidr, ipcache.lookupByPrefix(cidr)));
   });
-  app.openapi(LOOKUP_MANY, (c) => {
-    const entries = c.req.valid('json').ips.map((ip) => {
-      const entry = ipcache.lookup(ip);
-      return entry === undefined ? null : entryDocument(entry, model);
-    });
-    return c.json({ revision: feed.revision, entries }, 200);
+  app.openapi(LOOKUP_MANY, async (c) => {
+    const { ips } = c.req.valid('json');
+    const revision = feed.revision;
+    const entries: (EntryDocument | null)[] = [];
+    await gate.runSteps(lookUp(model, ips.length > AT_ONCE ? ipcache.snapshot() : ipcache, ips, entries));
+    return c.json({ revision, entries }, 200);
   });
+}
+
+/** Looks up IPs, some of them a step. */
+function* lookUp(
+  model: ReadModel,
+  view: Pick<IPCacheSnapshot, 'lookup'>,
+  ips: readonly string[],
+  entries: (EntryDocument | null)[],
+): Generator<void, void, void> {
+  for (const ip of ips) {
+    const entry = view.lookup(ip);
+    entries.push(entry === undefined ? null : entryDocument(entry, model));
+    if (entries.length % AT_ONCE === 0) yield;
+  }
+}
+
+/** A snapshot, and the revision of the change feed that it shows. */
+interface SnapshotView {
+  readonly snapshot: IPCacheSnapshot;
+  readonly revision: number;
+}
+
+/** While many snapshots are held a younger one than this is shared by all that ask. */
+const SHARED_MS = 10_000;
+
+/** What lists of the IPCache are made of. Those of one revision share a snapshot as long as one of them is held. */
+class SnapshotViews {
+  readonly #model: ReadModel;
+  readonly #feed: ChangeFeed;
+  readonly #clock: Clock;
+  #last: WeakRef<SnapshotView> | undefined;
+  #takenAt = 0;
+
+  constructor(model: ReadModel, feed: ChangeFeed, clock: Clock) {
+    this.#model = model;
+    this.#feed = feed;
+    this.#clock = clock;
+  }
+
+  /** What there is now; while there are many views what there was some seconds ago. */
+  take(many: boolean): SnapshotView {
+    const { ipcache } = this.#model;
+    const { revision } = this.#feed;
+    const last = this.#last?.deref();
+    const isNow = last?.revision === revision && last.snapshot.revision === ipcache.revision;
+    const isShared = many && this.#clock.now() - this.#takenAt < SHARED_MS;
+    if (last !== undefined && (isNow || isShared)) return last;
+    const view = { snapshot: ipcache.snapshot(), revision };
+    this.#last = new WeakRef(view);
+    this.#takenAt = this.#clock.now();
+    return view;
+  }
 }
 
 /** The problem of an IP or CIDR of which nothing is known. */
@@ -167,23 +235,27 @@ interface Query {
   readonly exact: Prefix | undefined;
   readonly within: Prefix | undefined;
   readonly identity: number | undefined;
+  readonly pod: readonly [namespace: string, name: string] | undefined;
+  readonly host: string | undefined;
   readonly matches: (entry: KeyedEntry) => boolean;
 }
 
 function parseFilters({ prefix, within, identity, source, cluster, pod, node }: Filters): Query {
   const around = within === undefined ? undefined : prefixParameter('within', within);
   const host = node === undefined ? undefined : addressParameter('node', node);
-  const [namespace, podName] = pod === undefined ? [] : podParameter(pod);
+  const named = pod === undefined ? undefined : podParameter(pod);
   return {
     exact: prefix === undefined ? undefined : prefixParameter('prefix', prefix),
     within: around,
     identity,
+    pod: named,
+    host,
     matches: (entry) =>
       (identity === undefined || entry.identity === identity) &&
       (source === undefined || entry.source === source) &&
       (cluster === undefined || entry.owner === cluster) &&
       (host === undefined || entry.hostIP === host) &&
-      (podName === undefined || (entry.k8s?.podName === podName && entry.k8s.namespace === namespace)) &&
+      (named === undefined || (entry.k8s?.namespace === named[0] && entry.k8s.podName === named[1])) &&
       (around === undefined || contains(around, entry.key)),
   };
 }
@@ -209,26 +281,26 @@ function* listing(
   snapshot: IPCacheSnapshot,
   query: Query,
 ): Generator<EntryDocument | undefined, void, void> {
-  for (const entry of candidates(snapshot, query))
+  for (const entry of candidates(model.ipcache, snapshot, query))
     yield query.matches(entry) ? entryDocument(entry, model) : undefined;
 }
 
 /** By the index that leaves the fewest to look at. */
-function* candidates(
-  snapshot: IPCacheSnapshot,
-  { exact, within, identity }: Query,
-): Generator<KeyedEntry, void, void> {
-  if (exact !== undefined) {
-    const entry = snapshot.lookupByPrefix(exact.toString());
-    if (entry !== undefined) yield entry;
-  } else if (within !== undefined && addressBits(within.family) - within.length <= FEW_HOST_BITS) {
-    yield* snapshot.within(within.toString());
-  } else if (identity !== undefined) {
-    for (const key of snapshot.lookupByIdentity(identity)) {
-      const entry = snapshot.get(key);
-      if (entry?.shadowed === false) yield entry;
-    }
-  } else {
-    yield* snapshot.entries();
+function candidates(ipcache: IPCache, snapshot: IPCacheSnapshot, query: Query): Iterable<KeyedEntry> {
+  const { exact, within, identity, pod, host } = query;
+  if (exact !== undefined)
+    return [snapshot.lookupByPrefix(exact.toString())].filter((entry) => entry !== undefined);
+  if (within !== undefined && addressBits(within.family) - within.length <= FEW_HOST_BITS)
+    return snapshot.within(within.toString());
+  if (pod !== undefined) return visible(snapshot, ipcache.lookupByPod(...pod));
+  if (identity !== undefined) return visible(snapshot, snapshot.lookupByIdentity(identity));
+  if (host !== undefined) return visible(snapshot, ipcache.lookupByHost(host));
+  return snapshot.entries();
+}
+
+function* visible(snapshot: IPCacheSnapshot, keys: Iterable<string>): Generator<KeyedEntry, void, void> {
+  for (const key of keys) {
+    const entry = snapshot.get(key);
+    if (entry?.shadowed === false) yield entry;
   }
 }

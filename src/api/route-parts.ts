@@ -1,4 +1,7 @@
+import { hash } from 'node:crypto';
 import { z } from '@hono/zod-openapi';
+import { assert } from '../base/assert.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import { canonicalAddress, Prefix } from '../net/prefix.ts';
 import type { Listing, ListPages, Page } from './list-pages.ts';
 import { PROBLEM_TYPE, ProblemError } from './problem.ts';
@@ -94,15 +97,22 @@ export function addressParameter(field: string, text: string): string {
   });
 }
 
-/** A page of a list: the first one, or that which `continue` asks for, with the filters that its list began with. */
-export function readPage<T>(
+/**
+ * A page of a list, read in its turn: the first one, or that which `continue` asks for, with the filters that its list began
+ * with.
+ */
+export async function readPage<T>(
   pages: ListPages<T>,
+  gate: TurnGate,
   { limit, continue: token, ...filters }: PageQuery,
-  begin: () => Listing<T>,
-): Page<T> {
-  if (token === undefined) return pages.begin(begin(), limit);
+  begin: () => Listing<T> | Promise<Listing<T>>,
+): Promise<Page<T>> {
+  if (token === undefined) {
+    const listing = await begin();
+    return inTurn(gate, limit, () => pages.begin(listing, limit));
+  }
   const [given] = Object.entries(filters).filter(([, value]) => value !== undefined);
-  if (given === undefined) return pages.next(token, limit);
+  if (given === undefined) return inTurn(gate, limit, () => pages.next(token, limit));
   throw new ProblemError(
     'invalid-parameter',
     'continue goes on with the filters of its list: leave the others out.',
@@ -111,6 +121,20 @@ export function readPage<T>(
       value: String(given[1]).slice(0, 120),
     },
   );
+}
+
+async function inTurn<T>(gate: TurnGate, weight: number, read: () => T): Promise<T> {
+  const results: T[] = [];
+  await gate.run(weight, () => results.push(read()));
+  const [result] = results;
+  assert(result !== undefined, 'it has run: nothing could end it before');
+  return result;
+}
+
+/** The name of a list: of this run of the agent, of what is listed as it was then, and of the filters. */
+export function listName(instance: string, what: string, version: number, query: PageQuery): string {
+  const { limit: _, continue: _token, ...filters } = query;
+  return hash('sha1', JSON.stringify([instance, what, version, filters]), 'base64url').slice(0, 16);
 }
 
 /** A text that a filter compares with. */

@@ -1,6 +1,8 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { createService } from '../../src/servicecache/service.ts';
+import { TestModel } from './support/model.ts';
 import { testApp } from './support/test-app.ts';
 
 /** What is looked at of answers. */
@@ -21,6 +23,20 @@ async function get(
     status: answer.status,
     type: answer.headers.get('content-type'),
     body: (await answer.json()) as Json,
+  };
+}
+
+/** Counts turns of the event loop until it is asked how many there were. */
+function setTurns(): () => number {
+  let turns = 0;
+  const count = (): void => {
+    turns++;
+    timer = setImmediate(count);
+  };
+  let timer = setImmediate(count);
+  return () => {
+    clearImmediate(timer);
+    return turns;
   };
 }
 
@@ -88,6 +104,104 @@ describe('GET /v1/ipcache', () => {
   });
 });
 
+describe('a list of several pages', () => {
+  const NAMES = Array.from({ length: 5_000 }, (_, at) => `s-${(at * 7919) % 5_000}`);
+
+  it.each(['ipcache', 'services', 'nodes', 'identities'])(
+    'of %s is answered with 304 until it changes',
+    async (list) => {
+      const { app, model } = testApp();
+      model.ipcache.upsert('10.0.0.3', { identity: 1234, source: 'k8s' });
+      model.services.updateService(
+        createService({
+          id: { namespace: 'a', name: 'b' },
+          clusterIPs: ['172.16.0.11'],
+          addressing: 'assigned',
+        }),
+      );
+      model.nodes.nodeUpdated({ cluster: 'a', name: 'b', source: 'clustermesh' });
+      let known = [1, 2].map((identity) => ({ identity, labels: [], cluster: 'own' }));
+      Object.assign(model, { identities: () => known });
+      const path = `/v1/${list}?limit=1`;
+      const first = await app.request(path);
+      const page = (await first.json()) as Json;
+      const tags = { 'if-none-match': first.headers.get('etag') ?? '' };
+      expect(page.continue).toEqual(expect.any(String));
+      expect((await app.request(path, { headers: tags })).status).toBe(304);
+      expect((await get(`${path}&continue=${page.continue}`, app)).body.items).toHaveLength(1);
+      await model.clock.advance(120_000); // nothing is held any more
+      expect((await app.request(path, { headers: tags })).status).toBe(304);
+      expect((await app.request(`/v1/${list}?limit=2`, { headers: tags })).status).toBe(200);
+      model.ipcache.upsert('10.0.0.4', { identity: 1234, source: 'k8s' });
+      known = [...known, { identity: 3, labels: [], cluster: 'own' }];
+      expect((await app.request(path, { headers: tags })).status).toBe(200);
+    },
+  );
+
+  it('is in order, however many there are, and sorted once', async () => {
+    const { app, model } = testApp(new TestModel());
+    for (const name of NAMES) model.nodes.nodeUpdated({ cluster: 'a', name, source: 'clustermesh' });
+    let walks = 0;
+    const nodes = model.nodes.nodes.bind(model.nodes);
+    model.nodes.nodes = () => {
+      walks++;
+      return nodes();
+    };
+    const seen: string[] = [];
+    let path = '/v1/nodes?limit=1000';
+    for (;;) {
+      const { body } = await get(path, app);
+      for (const { name } of body.items as readonly { name: string }[]) seen.push(name);
+      if (body.continue === undefined) break;
+      path = `/v1/nodes?limit=1000&continue=${body.continue}`;
+    }
+    expect(seen).toEqual([...NAMES].sort());
+    await get('/v1/nodes?limit=1000', app);
+    expect(walks).toBe(1);
+    model.nodes.nodeUpdated({ cluster: 'a', name: 'a-first', source: 'clustermesh' });
+    expect((await get('/v1/nodes', app)).body.items).toContainEqual(
+      expect.objectContaining({ name: 'a-first' }),
+    );
+    expect(walks).toBe(2);
+  });
+
+  it('holds no more than eight snapshots, and shows what was some seconds ago when it would', async () => {
+    const { app, model } = testApp();
+    let [snapshots, changes] = [0, 0];
+    const snapshot = model.ipcache.snapshot.bind(model.ipcache);
+    model.ipcache.snapshot = () => {
+      snapshots++;
+      return snapshot();
+    };
+    const begin = async (): Promise<Json> => {
+      model.ipcache.upsert('10.0.0.5', { identity: ++changes, source: 'k8s' });
+      return (await get('/v1/ipcache?limit=1', app)).body;
+    };
+    const lists: Json[] = [];
+    for (let i = 0; i < 20; i++) lists.push(await begin());
+    expect(snapshots).toBe(8);
+    expect(lists[19]?.revision).toBe(lists[7]?.revision);
+    await model.clock.advance(10_000);
+    expect((await begin()).revision).toBe(21);
+    expect((await get(`/v1/ipcache?limit=1&continue=${lists[1]?.continue}`, app)).status).toBe(200);
+    expect((await get(`/v1/ipcache?limit=1&continue=${lists[0]?.continue}`, app)).status).toBe(410);
+  });
+
+  it('looks at what the indices name, and at nothing else', async () => {
+    const { app, model } = testApp();
+    for (let i = 0; i < 30_000; i++)
+      model.ipcache.upsert(`11.0.${i >> 8}.${i & 255}`, {
+        identity: 5,
+        source: 'k8s',
+        hostIP: '192.168.9.9',
+      });
+    for (const query of ['pod=shop/checkout-1', 'node=192.168.0.1']) {
+      const { body } = await get(`/v1/ipcache?${query}`, app);
+      expect([query, body.items, body.continue]).toEqual([query, [CHECKOUT], undefined]);
+    }
+  });
+});
+
 describe('look-ups', () => {
   it('find the longest prefix, and explain who won', async () => {
     expect((await get('/v1/ipcache/lookup/::ffff:10.0.0.1')).body).toEqual(CHECKOUT);
@@ -109,6 +223,16 @@ describe('look-ups', () => {
       app.request('/v1/lookup', { method: 'POST', body, headers: { 'content-type': 'application/json' } });
     const answer = await ask(JSON.stringify({ ips: ['10.9.9.9', 'nonsense', '11.0.0.1', '10.0.0.1'] }));
     expect(await answer.json()).toEqual({ revision: 0, entries: [EIGHT, null, null, CHECKOUT] });
+    const many = Array.from({ length: 10_000 }, (_, at) =>
+      at % 2 === 0 ? '10.0.0.1' : `10.1.${at & 255}.1`,
+    );
+    let turns = setTurns();
+    await ask(JSON.stringify({ ips: many.slice(0, 10) }));
+    const few = turns();
+    turns = setTurns();
+    const found = (await (await ask(JSON.stringify({ ips: many }))).json()) as { entries: unknown };
+    expect(found.entries).toEqual(many.map((_, at) => (at % 2 === 0 ? CHECKOUT : EIGHT)));
+    expect(turns()).toBeGreaterThan(few);
     expect((await ask(JSON.stringify({ ips: new Array(10_001).fill('10.0.0.1') }))).status).toBe(400);
     expect((await ask('{')).status).toBe(400);
     for (const body of ['null', '[]', '1', '"x"', '{}', '{"ips":[1]}', '{"ips":[],"x":1}'])

@@ -1,14 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ListPages, type Page } from '../../src/api/list-pages.ts';
+import { type Listing, ListPages, type Page } from '../../src/api/list-pages.ts';
 import { ProblemError } from '../../src/api/problem.ts';
 import { FakeClock } from '../agent/support/fake-clock.ts';
 
-function listing(items: readonly (number | undefined)[]): {
-  revision: number;
-  items: Iterator<number | undefined>;
-} {
-  return { revision: 7, items: items[Symbol.iterator]() };
+function listing(items: readonly (number | undefined)[], name = 'list', view?: object): Listing<number> {
+  return { name, revision: 7, ...(view && { view }), items: items[Symbol.iterator]() };
 }
 
 const NEVER = new AbortController().signal;
@@ -47,6 +44,50 @@ describe('a list in pages', () => {
     );
   });
 
+  it('that has not changed begins with the same page, and leads each of several who read it to its end', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.option(fc.nat(), { nil: undefined })),
+        fc.array(fc.nat({ max: 3 }), { maxLength: 60, size: 'max' }),
+        fc.integer({ min: 1, max: 3 }),
+        (items, turns, limit) => {
+          const pages = new ListPages<number>(new FakeClock(), NEVER);
+          const readers = Array.from({ length: 4 }, () => ({ read: [] as number[], token: '' }));
+          const firsts: Page<number>[] = [];
+          const turn = (reader: { read: number[]; token: string | undefined }): void => {
+            if (reader.token === undefined) return;
+            const page =
+              reader.token === '' ? pages.begin(listing(items), limit) : pages.next(reader.token, limit);
+            if (reader.token === '') firsts.push(page);
+            reader.read.push(...page.items);
+            reader.token = page.continue;
+          };
+          for (const at of turns) for (const reader of readers.slice(at, at + 1)) turn(reader);
+          for (const reader of readers) while (reader.token !== undefined) turn(reader);
+          for (const { read } of readers) expect(read).toEqual(items.filter((item) => item !== undefined));
+          for (const first of firsts) expect(first).toEqual(firsts[0]);
+        },
+      ),
+    );
+  });
+
+  it('is held with seven views beside its own', () => {
+    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const begin = (name: string, view: object): string =>
+      pages.begin(listing([1, 2, 3], name, view), 1).continue ?? '';
+    const shared = {};
+    const [first, second] = [begin('a', shared), begin('b', shared)];
+    const others = Array.from({ length: 7 }, (_, at) => begin(`other-${at}`, {}));
+    expect([pages.size, pages.isFull]).toEqual([9, true]);
+    pages.next(first, 1); // what `second` needs is in use
+    begin('another', {});
+    expect(pages.next(second, 1).items).toEqual([2]);
+    const [gone = '', ...kept] = others;
+    expect(problemOf(() => pages.next(gone, 1))).toMatchObject({ status: 410 });
+    for (const token of kept) expect(pages.next(token, 1).items).toEqual([2]);
+    expect(pages.isFull).toBe(true);
+  });
+
   it('looks at no more than 10,000 items for a page, and goes on from there', () => {
     const pages = new ListPages<number>(new FakeClock(), NEVER);
     const page = pages.begin(listing([...new Array<undefined>(10_000).fill(undefined), 5]), 10);
@@ -58,7 +99,10 @@ describe('a list in pages', () => {
     const clock = new FakeClock();
     const pages = new ListPages<number>(clock, NEVER);
     const first = pages.begin(listing([1, 2]), 1).continue ?? '';
-    const rest = Array.from({ length: 32 }, () => pages.begin(listing([1, 2]), 1).continue ?? '');
+    const rest = Array.from(
+      { length: 32 },
+      (_, at) => pages.begin(listing([1, 2], `list-${at}`), 1).continue ?? '',
+    );
     expect(problemOf(() => pages.next(first, 1))).toMatchObject({
       status: 410,
       field: 'continue',
@@ -75,7 +119,7 @@ describe('a list in pages', () => {
     const pages = new ListPages<number>(clock, ended.signal);
     pages.begin(listing([1, 2]), 1);
     await clock.advance(30_000);
-    const later = pages.begin(listing([1, 2, 3]), 1).continue ?? '';
+    const later = pages.begin(listing([1, 2, 3], 'later'), 1).continue ?? '';
     await clock.advance(30_000);
     expect(pages.size).toBe(1);
     expect(pages.next(later, 1).items).toEqual([2]);
@@ -103,7 +147,7 @@ describe('a list in pages', () => {
       yield 1;
       throw new Error('bug');
     })();
-    const token = pages.begin({ revision: 7, items }, 1).continue ?? '';
+    const token = pages.begin({ name: 'list', revision: 7, items }, 1).continue ?? '';
     expect(() => pages.next(token, 1)).toThrow('bug');
     expect(problemOf(() => pages.next(token, 1))).toMatchObject({ status: 410 });
   });
