@@ -126,7 +126,8 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   const { ipcache } = model;
   const pages = new ListPages<EntryDocument>(clock, feed.end);
   const views = new SnapshotViews(model, feed, clock);
-  // The indices are kept from the first call on, which walks all entries: there are none yet.
+  // Indices and lists are kept from the first call on, which walks all entries: there are none yet.
+  ipcache.countByIdentity(0);
   ipcache.lookupByPod('', '');
   ipcache.lookupByHost('');
   app.openapi(LIST, async (c) => {
