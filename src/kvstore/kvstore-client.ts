@@ -183,25 +183,25 @@ export class KvstoreClient implements KvstoreBackend {
   async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
     const { ifModRevision } = options;
     const binding = this.#leases.bindingOf(key);
-    const { succeeded, deleted } = await this.#txn(
+    const { header, succeeded, deleted } = await this.#txn(
       {
         compare: ifModRevision === undefined ? [] : [{ key, target: 'mod-revision', equals: ifModRevision }],
         writes: [{ op: 'delete', range: keyRange(key) }],
       },
       options,
     );
-    if (succeeded) this.#leases.unbind(binding);
+    if (succeeded) this.#leases.unbind(binding, header.revision);
     return deleted > 0;
   }
 
   async deletePrefix(prefix: string, options?: CallOptions): Promise<number> {
     const bindings = this.#leases.bindingsBelow(prefix);
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
-    const { deleted } = await this.#call(
+    const { header, deleted } = await this.#call(
       () => this.#transport.txn({ compare: [], writes }, options),
       options,
     );
-    for (const binding of bindings) this.#leases.unbind(binding);
+    for (const binding of bindings) this.#leases.unbind(binding, header.revision);
     return deleted;
   }
 
@@ -278,7 +278,7 @@ export class KvstoreClient implements KvstoreBackend {
   async #writeUnleased(key: string, options: WriteOptions, request: TxnRequest): Promise<TxnResponse> {
     const binding = this.#leases.bindingOf(key);
     const answer = await this.#txn(request, options);
-    if (hasWritten(request, answer)) this.#leases.unbind(binding);
+    if (hasWritten(request, answer)) this.#leases.unbind(binding, answer.header.revision);
     return answer;
   }
 
@@ -296,7 +296,7 @@ export class KvstoreClient implements KvstoreBackend {
       const answer = await this.#txn(leased, options);
       const isForeign = before === undefined && !answer.succeeded && !hasWritten(leased, answer);
       if (isForeign) this.#leases.unbind(binding);
-      else this.#leases.confirm(binding);
+      else this.#leases.confirm(binding, answer.header.revision);
       return answer;
     } catch (thrown) {
       this.#leases.confirm(binding);

@@ -23,6 +23,8 @@ export interface LeaseKeeperOptions extends LeaseTerms {
 export interface Binding {
   readonly key: string;
   readonly lease: LeaseID;
+  /** The store's revision when the write had been made; 0 while that is not known. */
+  writtenAt: number;
 }
 
 // etcd revokes a lease in one transaction over all of its keys; upstream keeps these transactions small too.
@@ -91,9 +93,14 @@ export class LeaseKeeper {
     return [...this.#bindings.values()].filter(({ key }) => key.startsWith(prefix));
   }
 
-  /** The key is not bound any more, unless it was bound again since: it was deleted, or written without a lease. */
-  unbind(binding: Binding | undefined): void {
+  /**
+   * The key is not bound any more, unless it was bound again since: it was deleted, or written without a lease.
+   *
+   * @param revision of that; a write that is known to be later counts. Answers may come in another order.
+   */
+  unbind(binding: Binding | undefined, revision: number = Number.POSITIVE_INFINITY): void {
     if (binding === undefined || this.#bindings.get(binding.key) !== binding) return;
+    if (binding.writtenAt > revision) return;
     this.#bindings.delete(binding.key);
     this.#leases.get(binding.lease)?.keys.delete(binding.key);
   }
@@ -101,8 +108,11 @@ export class LeaseKeeper {
   /**
    * A write under this binding has been sent: if a delete that was called meanwhile has unbound the key, it is bound
    * again, because the write may have come after it.
+   *
+   * @param revision as of which it has been made, if that is known
    */
-  confirm(binding: Binding): void {
+  confirm(binding: Binding, revision: number = 0): void {
+    binding.writtenAt = revision;
     const lease = this.#leases.get(binding.lease);
     if (lease === undefined || this.#bindings.has(binding.key)) return;
     lease.keys.add(binding.key);
@@ -151,7 +161,7 @@ export class LeaseKeeper {
   }
 
   #bindTo(lease: HeldLease, key: string): Binding {
-    const binding = { key, lease: lease.id };
+    const binding: Binding = { key, lease: lease.id, writtenAt: 0 };
     if (lease.keys.size === 0) this.#wake(); // from now on it is looked at more often
     lease.keys.add(key);
     this.#bindings.set(key, binding);

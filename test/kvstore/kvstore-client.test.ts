@@ -115,6 +115,38 @@ describe('a key that is deleted and written under a lease at the same time', () 
     expect(lost).toContain('k');
   });
 
+  it.each([
+    ['delete', () => backend.delete('k')],
+    ['deletePrefix', () => backend.deletePrefix('k')],
+    ['update without a lease', () => put('k', {})],
+  ])(
+    'is told lost when the server took the write last, and the answer to %s came last (regression: that counted)',
+    async (_, act) => {
+      await put('other');
+      const txn = backend.link.txn.bind(backend.link);
+      const [taken, answered] = [latch(), latch()];
+      vi.spyOn(backend.link, 'txn')
+        .mockImplementationOnce(async (...call) => {
+          await taken.isOpen;
+          return txn(...call);
+        })
+        .mockImplementationOnce(async (...call) => {
+          const answer = await txn(...call);
+          taken.open();
+          await answered.isOpen;
+          return answer;
+        });
+      const written = put('k');
+      await settle();
+      const acted = act();
+      await written;
+      answered.open();
+      await acted;
+      await expire();
+      expect(lost).toContain('k');
+    },
+  );
+
   it('is not told lost when it was deleted last', async () => {
     await Promise.all([put('k'), put('p/k'), put('other')]);
     await backend.delete('k');
