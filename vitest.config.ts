@@ -3,7 +3,7 @@ import { defineConfig, type ViteUserConfig } from 'vitest/config';
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
-    exclude: ['test/long/**'],
+    exclude: ['test/long/**', 'test/apiserver/**'],
     setupFiles: ['test/property-runs.ts'],
     testTimeout: 300_000,
     // Vitest would leave a core free; what talks to a real etcd mostly waits.

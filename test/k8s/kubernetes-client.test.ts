@@ -59,4 +59,20 @@ describe('a client over HTTP', () => {
     });
     expect(sink.breaches).toEqual([]);
   });
+
+  it('says that nobody listens, and finds the server once it does (regression: waited for ever)', async () => {
+    const { user, client, http } = await serve();
+    await user.create('one');
+    const address = new URL(client.status().server);
+    await http.close();
+    const sink = new RecordingSink();
+    const followed = client.follow(CONFIG_MAPS, sink);
+    await until('it has failed', () => followed.status().failures > 0);
+    expect(followed.status().lastFailure).toMatchObject({
+      code: 'unreachable',
+      message: expect.stringContaining('ECONNREFUSED'),
+    });
+    await http.listen({ host: address.hostname, port: Number(address.port) });
+    await until('it has listed', () => sink.objects.size === 1);
+  });
 });

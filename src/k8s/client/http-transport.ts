@@ -86,17 +86,15 @@ export class HttpTransport implements ApiTransport {
       timeout: CONNECT_MS,
       maxCachedSessions: 0,
       rejectUnauthorized: !insecureSkipVerify,
-      ...(serverName === undefined ? {} : { servername: serverName }),
       ...(ca === undefined ? {} : { ca: await readPem(ca) }),
       ...(shown === undefined
         ? {}
         : { cert: await readPem(shown.certificate), key: await readPem(shown.key) }),
     });
+    const named = serverName === undefined ? options : { ...options, servername: serverName };
     return new Promise((resolve, reject) => {
-      connector(
-        { ...options, ...(serverName === undefined ? {} : { servername: serverName }) },
-        (error, socket) => (socket === null ? reject(error) : resolve(socket)),
-      );
+      // Where there is an error, the socket is null or undefined.
+      connector(named, (...[error, socket]) => (error === null ? resolve(socket) : reject(error)));
     });
   }
 }

@@ -25,6 +25,7 @@ export interface MemoryApiServerOptions {
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 const ITEMS_PER_CHUNK = 200;
+const ANYBODY = '*';
 const HEALTH: ReadonlySet<string> = new Set(['/healthz', '/livez', '/readyz']);
 
 const VERBS: Readonly<Record<string, string>> = {
@@ -89,13 +90,13 @@ export class MemoryApiServer {
     this.#types.delete(type);
   }
 
-  /** Refuses a verb on a resource, as RBAC does; for `undefined` allows it again. */
-  deny(verb: string, plural: string): void {
-    this.#denied.add(`${verb} ${plural}`);
+  /** Refuses a verb on a resource, as RBAC does: to who shows this token, or to all. */
+  deny(verb: string, plural: string, token: string = ANYBODY): void {
+    this.#denied.add(`${token} ${verb} ${plural}`);
   }
 
-  allow(verb: string, plural: string): void {
-    this.#denied.delete(`${verb} ${plural}`);
+  allow(verb: string, plural: string, token: string = ANYBODY): void {
+    this.#denied.delete(`${token} ${verb} ${plural}`);
   }
 
   /** Forgets history: continue tokens expire, and watches can begin from now on only. Open ones go on. */
@@ -177,7 +178,7 @@ export class MemoryApiServer {
   async #serve(request: ServedRequest): Promise<ServedAnswer> {
     const { pathname, searchParams } = new URL(request.path, 'http://server');
     if (HEALTH.has(pathname)) return { status: 200, headers: {}, body: bodyOf('ok'), isStream: false };
-    this.#enter(request.authorization);
+    const token = this.#enter(request.authorization);
     const parts = pathname.split('/').slice(1).map(decodeURIComponent);
     if (pathname === '/version') return answer(200, { major: '1', minor: '20', gitVersion: 'v1.20.2' });
     const [group, version, rest] =
@@ -188,7 +189,7 @@ export class MemoryApiServer {
       return answer(200, resourceList(group === '' ? version : `${group}/${version}`, types));
     const route = routeOf(types, rest);
     const verb = verbOf(request.method, route, searchParams);
-    if (this.#denied.has(`${verb} ${route.type.plural}`))
+    if ([ANYBODY, token].some((who) => this.#denied.has(`${who} ${verb} ${route.type.plural}`)))
       throw new StatusError(
         'Forbidden',
         `${route.type.plural} is forbidden: User "agent" cannot ${verb} resource "${route.type.plural}" in API group "${route.type.group}" at the cluster scope`,
@@ -198,9 +199,10 @@ export class MemoryApiServer {
     return this.#object(request, verb, route);
   }
 
-  #enter(authorization: string): void {
-    if (this.tokens.size > 0 && !this.tokens.has(authorization.replace(/^Bearer /, '')))
-      throw new StatusError('Unauthorized', 'Unauthorized');
+  #enter(authorization: string): string {
+    const token = authorization.replace(/^Bearer /, '');
+    if (this.tokens.size === 0 || this.tokens.has(token)) return token;
+    throw new StatusError('Unauthorized', 'Unauthorized');
   }
 
   #list(route: Route, query: URLSearchParams): Promise<ObjectList> {

@@ -1,0 +1,130 @@
+import { execFile, execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { listen } from '../../../src/api/listen.ts';
+import {
+  type ClientCertificate,
+  type ClusterAccess,
+  fixedCredentials,
+} from '../../../src/k8s/client/cluster-access.ts';
+import { HttpTransport } from '../../../src/k8s/client/http-transport.ts';
+import { resourcePath } from '../../../src/k8s/client/resource-path.ts';
+import type { ResourceKind } from '../../../src/k8s/resource.ts';
+import type { ApiHarness } from '../../k8s/support/api-harness.ts';
+import { ApiUser } from '../../k8s/support/api-user.ts';
+import { until } from '../../kvstore/support/until.ts';
+
+const START = fileURLToPath(new URL('../../../scripts/apiserver/start.sh', import.meta.url));
+const CRDS: ResourceKind = {
+  group: 'apiextensions.k8s.io',
+  version: 'v1',
+  plural: 'customresourcedefinitions',
+};
+
+const run = promisify(execFile);
+
+/** The first of three ports that are free now. */
+async function freePorts(): Promise<number> {
+  for (;;) {
+    const first = 20_000 + 4 * Math.floor(Math.random() * 10_000);
+    const servers = [0, 1, 2].map(() => createServer());
+    try {
+      for (const [i, server] of servers.entries())
+        await listen(server, { host: '127.0.0.1', port: first + i });
+      return first;
+    } catch {
+      // taken
+    } finally {
+      for (const server of servers) server.close();
+    }
+  }
+}
+
+/** A kube-apiserver with an etcd of its own. */
+export class RealApiServer implements ApiHarness {
+  readonly transport: HttpTransport;
+  readonly access: ClusterAccess;
+  readonly powerless: ClusterAccess;
+  readonly unknown: ClusterAccess;
+  readonly #folder: string;
+  readonly #etcd: string;
+
+  private constructor(folder: string, port: number) {
+    this.#folder = folder;
+    this.#etcd = `http://127.0.0.1:${port + 1}`;
+    const pki = (name: string): { readonly file: string } => ({ file: join(folder, name) });
+    const as = (token: string | undefined, certificate?: ClientCertificate): ClusterAccess => ({
+      ...{ server: new URL(`https://127.0.0.1:${port}`), ca: pki('ca.crt') },
+      ...{ serverName: undefined, insecureSkipVerify: false },
+      credentials: fixedCredentials(token === undefined ? undefined : `Bearer ${token}`, certificate),
+    });
+    this.transport = new HttpTransport(as('admin-token'));
+    this.access = as(undefined, { certificate: pki('client.crt'), key: pki('client.key') });
+    this.powerless = as('agent-token');
+    this.unknown = as('unknown');
+  }
+
+  static async start(): Promise<RealApiServer> {
+    const folder = mkdtempSync(join(tmpdir(), 'dpcache-apiserver-'));
+    const port = await freePorts();
+    await run(START, [folder, String(port)]);
+    return new RealApiServer(folder, port);
+  }
+
+  /** Of the kube-apiserver. */
+  get pid(): number {
+    return Number(readFileSync(join(this.#folder, 'apiserver.pid'), 'utf8'));
+  }
+
+  async serveWidgets(): Promise<void> {
+    const crds = new ApiUser(this.transport, CRDS);
+    const open = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
+    const schema = { openAPIV3Schema: { type: 'object', properties: { spec: open, status: open } } };
+    const version = { name: 'v1', served: true, storage: true, schema, subresources: { status: {} } };
+    const names = { plural: 'widgets', singular: 'widget', kind: 'Widget', listKind: 'WidgetList' };
+    const spec = { group: 'contract.test', names, scope: 'Namespaced', versions: [version] };
+    await crds.create('widgets.contract.test', { spec });
+    const path = resourcePath({ group: 'contract.test', version: 'v1', plural: 'widgets' });
+    await until('widgets are served', async () => (await crds.ask({ path })).status === 200);
+  }
+
+  async compact(): Promise<void> {
+    await this.#etcdctl('put', 'so-that-there-is', 'something-to-compact');
+    const { stdout } = await this.#etcdctl('endpoint', 'status', '-w', 'json');
+    const [status] = JSON.parse(stdout);
+    await this.#etcdctl('compact', '--physical', String(status.Status.header.revision));
+  }
+
+  async kill(): Promise<void> {
+    process.kill(this.pid, 'SIGKILL');
+    await until('it is gone', () => isGone(this.pid));
+  }
+
+  async restart(): Promise<void> {
+    await run(START, ['--apiserver', this.#folder]);
+  }
+
+  async close(): Promise<void> {
+    await this.transport.close();
+    execFileSync(START, ['--stop', this.#folder]);
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  #etcdctl(...args: readonly string[]): Promise<{ readonly stdout: string }> {
+    const env = { ...process.env, ETCDCTL_API: '3' };
+    return run('etcdctl', ['--endpoints', this.#etcd, ...args], { env });
+  }
+}
+
+function isGone(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch {
+    return true;
+  }
+}

@@ -1,0 +1,318 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { textOf } from '../../../src/k8s/client/api-transport.ts';
+import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import { LineScanner } from '../../../src/k8s/reflector/line-scanner.ts';
+import type { KubernetesObject, ResourceKind } from '../../../src/k8s/resource.ts';
+import { until } from '../../kvstore/support/until.ts';
+import type { ApiHarness } from './api-harness.ts';
+import { ApiUser, type ReadAnswer } from './api-user.ts';
+import { RecordingSink } from './recording-sink.ts';
+
+const CONFIG_MAPS: ResourceKind = { group: '', version: 'v1', plural: 'configmaps' };
+const WIDGETS: ResourceKind = { group: 'contract.test', version: 'v1', plural: 'widgets' };
+const NAMESPACES: ResourceKind = { group: '', version: 'v1', plural: 'namespaces' };
+
+interface ListBody {
+  readonly metadata: {
+    readonly resourceVersion: string;
+    readonly continue?: string;
+    readonly remainingItemCount?: number;
+  };
+  readonly items: readonly KubernetesObject[];
+}
+
+interface EventBody {
+  readonly type: string;
+  readonly object: KubernetesObject & { readonly code?: number; readonly reason?: string };
+}
+
+/** What an API server does, as far as a reflector counts on it; the same for one in this process and a real one. */
+export function describeApiContract(name: string, open: () => Promise<ApiHarness>): void {
+  describe(`the API of ${name}`, () => {
+    let harness: ApiHarness;
+    let maps: ApiUser;
+    let widgets: ApiUser;
+    beforeAll(async () => {
+      harness = await open();
+      const namespaces = new ApiUser(harness.transport, NAMESPACES);
+      await namespaces.create('contract');
+      await harness.serveWidgets();
+      maps = new ApiUser(harness.transport, CONFIG_MAPS, 'contract');
+      widgets = new ApiUser(harness.transport, WIDGETS, 'contract');
+    });
+    afterAll(() => harness.close());
+
+    const inSet = (set: string): object => ({ labels: { set } });
+    const read = (path: string): Promise<ReadAnswer> => maps.ask({ path });
+    async function list(query: string, user: ApiUser = maps): Promise<ListBody> {
+      const { status, body } = await read(`${user.path()}?${query}`);
+      expect(status, JSON.stringify(body)).toBe(200);
+      return body as ListBody;
+    }
+    /** The events of a watch until it ends, or there are so many. */
+    async function watch(query: string, count = Number.POSITIVE_INFINITY): Promise<EventBody[]> {
+      const over = new AbortController();
+      const path = `${maps.path()}?watch=true&${query}`;
+      const { status, body } = await harness.transport.send({ path, signal: over.signal });
+      expect(status).toBe(200);
+      const scanner = new LineScanner(1_000_000);
+      const events: EventBody[] = [];
+      for await (const bytes of body) {
+        for (const line of scanner.feed(bytes)) events.push(JSON.parse(line));
+        if (events.length >= count) break;
+      }
+      over.abort();
+      return events;
+    }
+
+    it('gives all pages of a list one version, and says how many are left unless there is a selector', async () => {
+      for (const n of ['a', 'b', 'c']) await maps.create(`page-${n}`, {}, inSet('pages'));
+      const first = await list('limit=1&labelSelector=set%3Dpages');
+      expect(first.items).toHaveLength(1);
+      expect(first.metadata.remainingItemCount).toBeUndefined();
+      await maps.create('page-d', {}, inSet('pages'));
+      const rest = await list(`limit=500&labelSelector=set%3Dpages&continue=${first.metadata.continue}`);
+      expect(rest.items.map(({ metadata }) => metadata.name)).toEqual(['page-b', 'page-c']);
+      expect(rest.metadata.resourceVersion).toBe(first.metadata.resourceVersion);
+      expect(rest.metadata.continue ?? '').toBe('');
+      const all = await list('limit=1');
+      expect(all.metadata.remainingItemCount).toBeGreaterThanOrEqual(3);
+    });
+
+    it('has no pages when it lists from its memory', async () => {
+      await until('it is seen', async () => (await list('resourceVersion=0&limit=1')).items.length >= 4);
+    });
+
+    it('says 410 to a continue token of a history that it has forgotten, with one that goes on anyhow', async () => {
+      for (const n of ['a', 'b']) await maps.create(`token-${n}`, {}, inSet('tokens'));
+      const first = await list('limit=1&labelSelector=set%3Dtokens');
+      await maps.create('token-c', {}, inSet('tokens'));
+      await harness.compact();
+      const query = `limit=500&labelSelector=set%3Dtokens&continue=${first.metadata.continue}`;
+      const { status, body } = await read(`${maps.path()}?${query}`);
+      expect({ status, body }).toMatchObject({
+        status: 410,
+        body: { kind: 'Status', reason: 'Expired', code: 410 },
+      });
+      const { metadata } = body as ListBody;
+      const rest = await list(`limit=500&labelSelector=set%3Dtokens&continue=${metadata.continue}`);
+      expect(rest.items.map((item) => item.metadata.name)).toEqual(['token-b', 'token-c']);
+    });
+
+    it('waits for a version that it has not reached, and then says so', async () => {
+      const { status, body } = await read(`${maps.path()}?resourceVersion=900000000`);
+      expect({ status, body }).toMatchObject({
+        status: 504,
+        body: { code: 504, details: { causes: [{ reason: 'ResourceVersionTooLarge' }] } },
+      });
+    });
+
+    it('says nothing on a watch from a version that it has not reached', async () => {
+      expect(await watch('resourceVersion=900000000&timeoutSeconds=2&allowWatchBookmarks=true')).toEqual([]);
+    });
+
+    it('ends a watch in order after its time, with a bookmark before it if the kind has changed', async () => {
+      const { metadata } = await list('limit=1');
+      const watched = watch(
+        `resourceVersion=${metadata.resourceVersion}&timeoutSeconds=3&allowWatchBookmarks=true`,
+      );
+      const { metadata: created } = await maps.create('bookmarked');
+      const events = await watched;
+      // One or several: it says one a second towards the end.
+      expect(events.map(({ type }) => type).join()).toMatch(/^ADDED(,BOOKMARK)+$/);
+      expect(events[1]?.object.metadata.resourceVersion).toBe(created.resourceVersion);
+    });
+
+    it('tells what happens to one object in order, each with the version that it made', async () => {
+      const { metadata } = await list('limit=1');
+      const created = await maps.create('told');
+      const changed = await maps.patch('told', { data: { a: '1' } });
+      await maps.delete('told');
+      const events = await watch(`resourceVersion=${metadata.resourceVersion}`, 3);
+      expect(events.map(({ type, object }) => [type, object.metadata.name])).toEqual([
+        ['ADDED', 'told'],
+        ['MODIFIED', 'told'],
+        ['DELETED', 'told'],
+      ]);
+      const versions = events.map(({ object }) => object.metadata.resourceVersion);
+      expect(versions.slice(0, 2)).toEqual([
+        created.metadata.resourceVersion,
+        changed.metadata.resourceVersion,
+      ]);
+      expect(new Set(versions).size).toBe(3);
+    });
+
+    it('shows what leaves a selector as deleted, and what enters it as added', async () => {
+      const { metadata } = await list('limit=1');
+      await maps.create('selected', {}, inSet('in'));
+      await maps.patch('selected', { metadata: { labels: { set: 'out' } } });
+      await maps.patch('selected', { metadata: { labels: { set: 'in' } } });
+      const events = await watch(`resourceVersion=${metadata.resourceVersion}&labelSelector=set%3Din`, 3);
+      expect(events.map(({ type }) => type)).toEqual(['ADDED', 'DELETED', 'ADDED']);
+    });
+
+    it('selects by labels in every form, and by name', async () => {
+      await maps.create('one', {}, { labels: { app: 'web', tier: 'front' } });
+      await maps.create('two', {}, { labels: { app: 'db' } });
+      const named = async (query: string): Promise<readonly string[]> =>
+        (await list(query)).items.map((item) => item.metadata.name);
+      expect(await named('labelSelector=app%3Dweb')).toEqual(['one']);
+      expect(await named('labelSelector=app,!tier')).toEqual(['two']);
+      expect(await named('labelSelector=app+in+(web,db),tier%21%3Dfront')).toEqual(['two']);
+      expect(await named('labelSelector=app,app+notin+(db)')).toEqual(['one']);
+      expect(await named('fieldSelector=metadata.name%3Dtwo')).toEqual(['two']);
+      expect((await read(`${maps.path()}?labelSelector=app+like+x`)).status).toBe(400);
+    });
+
+    it('gives an object that is made again another uid, and keeps the version of one that is not changed', async () => {
+      const first = await maps.create('again', { data: { a: '1' } });
+      const same = await maps.patch('again', { data: { a: '1' } });
+      expect(same.metadata).toMatchObject({
+        uid: first.metadata.uid,
+        resourceVersion: first.metadata.resourceVersion,
+      });
+      await maps.delete('again');
+      const second = await maps.create('again');
+      expect(second.metadata.uid).not.toBe(first.metadata.uid);
+    });
+
+    it('refuses what contradicts: a second one, an old version, another uid', async () => {
+      const made = await maps.create('contested');
+      const body = { metadata: { name: 'contested' } };
+      expect(await maps.ask({ method: 'POST', path: maps.path(), body })).toMatchObject({
+        status: 409,
+        body: { reason: 'AlreadyExists' },
+      });
+      await maps.patch('contested', { data: { a: '1' } });
+      expect(await maps.ask({ method: 'PUT', path: maps.path('contested'), body: made })).toMatchObject({
+        status: 409,
+        body: { reason: 'Conflict' },
+      });
+      const preconditions = { uid: '00000000-0000-0000-0000-000000000000' };
+      const options = { kind: 'DeleteOptions', apiVersion: 'v1', preconditions };
+      expect(await maps.ask({ method: 'DELETE', path: maps.path('contested'), body: options })).toMatchObject(
+        { status: 409, body: { reason: 'Conflict' } },
+      );
+      const mine = { ...options, preconditions: { uid: made.metadata.uid } };
+      expect(await maps.ask({ method: 'DELETE', path: maps.path('contested'), body: mine })).toMatchObject({
+        status: 200,
+      });
+      expect(await read(maps.path('contested'))).toMatchObject({ status: 404, body: { reason: 'NotFound' } });
+    });
+
+    it('writes the status apart from the rest', async () => {
+      const meta = { apiVersion: 'contract.test/v1', kind: 'Widget' };
+      const made = await widgets.create('gear', { ...meta, spec: { teeth: 7 }, status: { turns: 1 } });
+      expect(made['status']).toBeUndefined();
+      const json = 'application/json-patch+json';
+      const patch = (uid: string): unknown => [
+        { op: 'test', path: '/metadata/uid', value: uid },
+        { op: 'add', path: '/status', value: { turns: 2 } },
+      ];
+      const path = `${widgets.path('gear')}/status`;
+      const done = await widgets.ask({
+        method: 'PATCH',
+        path,
+        body: patch(made.metadata.uid),
+        contentType: json,
+      });
+      expect(done).toMatchObject({ status: 200, body: { spec: { teeth: 7 }, status: { turns: 2 } } });
+      const other = await widgets.ask({ method: 'PATCH', path, body: patch('another'), contentType: json });
+      expect(other.status).toBe(422);
+      const main = await widgets.patch('gear', { spec: { teeth: 8 }, status: { turns: 3 } });
+      expect(main).toMatchObject({ spec: { teeth: 8 }, status: { turns: 2 } });
+    });
+
+    it('knows its kinds, and says 404 of others', async () => {
+      const client = new KubernetesClient(harness.access);
+      const [nothing, noVersion] = [
+        { group: 'contract.test', version: 'v1', plural: 'nothings' },
+        { group: 'contract.test', version: 'v9', plural: 'widgets' },
+      ];
+      expect(await client.firstServed([nothing, noVersion, WIDGETS, CONFIG_MAPS])).toEqual(WIDGETS);
+      expect(await client.firstServed([nothing, noVersion])).toBeUndefined();
+      await client.close();
+      expect(await read('/apis/contract.test/v1/nothings')).toMatchObject({ status: 404 });
+      const health = await harness.transport.send({ path: '/healthz', signal: new AbortController().signal });
+      expect(await textOf(health.body)).toBe('ok');
+    });
+
+    // ── A client of ours ───────────────────────────────────────────────────────────────────────────────
+
+    const only = (set: string): ResourceKind => ({ ...CONFIG_MAPS, labelSelector: `set=${set}` });
+    const names = (sink: RecordingSink): readonly string[] =>
+      [...sink.objects.values()].map(({ metadata }) => metadata.name).sort();
+
+    it('is followed: lists, events, another life of a name', async () => {
+      const client = new KubernetesClient(harness.access);
+      const sink = new RecordingSink();
+      await maps.create('f1', {}, inSet('followed'));
+      const followed = client.follow(only('followed'), sink);
+      await followed.waitForListed({ quietMs: 20_000 });
+      expect(names(sink)).toEqual(['f1']);
+      const f2 = await maps.create('f2', {}, inSet('followed'));
+      await maps.delete('f1');
+      const again = await maps.create('f1', {}, inSet('followed'));
+      await until('all is there', () => sink.versions.get('contract/f1') === again.metadata.resourceVersion);
+      expect(sink.versions.get('contract/f2')).toBe(f2.metadata.resourceVersion);
+      expect(sink.breaches).toEqual([]);
+      expect(followed.status()).toMatchObject({ state: 'watching', objects: 2, lists: 1, failures: 0 });
+      await client.close();
+    });
+
+    it('names the right that is missing', async () => {
+      const client = new KubernetesClient(harness.powerless);
+      const followed = client.follow(only('x'), new RecordingSink());
+      await until('it is refused', () => followed.status().state === 'forbidden');
+      expect(followed.status().lastFailure?.message).toMatch(
+        /^grant the verb "list" on the resource "configmaps" of the API group "": /,
+      );
+      await client.close();
+    });
+
+    it('says 401 to a token that it does not know, which is waited out', async () => {
+      const client = new KubernetesClient(harness.unknown);
+      const followed = client.follow(only('x'), new RecordingSink());
+      await until('it is refused', () => followed.status().failures > 0);
+      expect(followed.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'unauthorized' } });
+      await client.close();
+    });
+
+    it('is followed through its death: what happened meanwhile is told, and nothing twice', async () => {
+      const client = new KubernetesClient(harness.access, { random: () => 0 });
+      const sink = new RecordingSink();
+      await maps.create('d1', {}, inSet('death'));
+      await maps.create('d2', {}, inSet('death'));
+      const followed = client.follow(only('death'), sink);
+      await followed.waitForListed({ quietMs: 20_000 });
+      const last = await maps.create('d3', {}, inSet('death'));
+      await until('it is told', () => sink.versions.get('contract/d3') === last.metadata.resourceVersion);
+      await harness.kill();
+      await until('it is missed', () => followed.status().state === 'waiting');
+      expect(names(sink)).toEqual(['d1', 'd2', 'd3']);
+      await harness.restart();
+      await maps.delete('d2');
+      await maps.create('d4', {}, inSet('death'));
+      await until('it goes on', () => names(sink).join() === 'd1,d3,d4');
+      expect(sink.breaches).toEqual([]);
+      await client.close();
+    });
+
+    it('accepts a watch from a version that it has forgotten by its restart, says 410 in it, and ends it in order', async () => {
+      const events = await watch('resourceVersion=1&timeoutSeconds=20');
+      expect(events).toMatchObject([
+        { type: 'ERROR', object: { kind: 'Status', code: 410, reason: 'Expired' } },
+      ]);
+    });
+
+    it('that does not serve a kind is no error: it is followed as soon as there is one', async () => {
+      const client = new KubernetesClient(harness.access, { random: () => 0 });
+      const sink = new RecordingSink();
+      const kind = { group: 'contract.test', version: 'v1', plural: 'nothings' };
+      const followed = client.follow(kind, sink);
+      await until('it is missed', () => followed.status().state === 'missing');
+      expect(followed.status()).toMatchObject({ failures: 0, listed: false });
+      await client.close();
+    });
+  });
+}

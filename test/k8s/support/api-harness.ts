@@ -1,0 +1,21 @@
+import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
+import type { ClusterAccess } from '../../../src/k8s/client/cluster-access.ts';
+
+/** One API server under the contract, in this process or a real one. */
+export interface ApiHarness {
+  /** As an administrator. */
+  readonly access: ClusterAccess;
+  readonly transport: ApiTransport;
+  /** As somebody who may do nothing with config maps. */
+  readonly powerless: ClusterAccess;
+  /** With a token that nobody knows. */
+  readonly unknown: ClusterAccess;
+  /** Serves `widgets.contract.test/v1`, with a status. */
+  serveWidgets(): Promise<void>;
+  /** Forgets the history of its store. */
+  compact(): Promise<void>;
+  /** Is killed at once, and starts again. */
+  kill(): Promise<void>;
+  restart(): Promise<void>;
+  close(): Promise<void>;
+}
