@@ -20,6 +20,9 @@ interface Description {
 /** From a tenth of a millisecond to a second: a look-up, and a page of a list under load. */
 const REQUEST_SECONDS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1];
 
+/** Gauges that are called counters, and say what the sum of another says. */
+const MISNAMED = ['resources', 'handles', 'requests'].map((what) => `nodejs_active_${what}_total`);
+
 /**
  * Everything that is measured of an agent, in the text form of Prometheus. Names end in their unit, counters in `_total`.
  * Labels are clusters, sources, reasons and the like, never a prefix, a pod or a service: how many series there are does not
@@ -34,6 +37,7 @@ export class AgentMetrics {
 
   constructor(model: ReadModel, feed: ChangeFeed) {
     collectDefaultMetrics({ register: this.#registry });
+    for (const name of MISNAMED) this.#registry.removeSingleMetric(name);
     const scraped = onceAScrape(model, () => this.#scrape);
     for (const description of descriptions(scraped, feed)) register(this.#registry, description);
     register(this.#registry, {

@@ -1,4 +1,6 @@
-import { readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { createLog } from '../../src/agent/log.ts';
@@ -14,6 +16,16 @@ const METRICS = new Map(
   [...scraped.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name = '', type = '']) => [name, type] as const),
 );
 
+/** Where scripts/ensure-tools.sh puts it when there is none on the PATH. */
+const KEPT = fileURLToPath(new URL('../../node_modules/.cache/promtool/promtool', import.meta.url));
+
+/** What Prometheus' tool says of something; '' when it has nothing to say against it. */
+function promtool(args: readonly string[], input = ''): string {
+  const command = existsSync(KEPT) ? KEPT : 'promtool';
+  const { status, stdout, stderr, error } = spawnSync(command, args, { input, encoding: 'utf8' });
+  return status === 0 ? stderr : `${error?.message ?? ''}${stdout}${stderr}`;
+}
+
 /** Names of metrics in an expression of PromQL. */
 function used(expression: string): readonly string[] {
   return expression.match(/\b(?:dpcache|nodejs|process)_\w+/g) ?? [];
@@ -24,7 +36,23 @@ function isScraped(name: string): boolean {
   return METRICS.has(name) || METRICS.get(name.replace(/_(bucket|sum|count)$/, '')) === 'histogram';
 }
 
+describe('/metrics', () => {
+  it('is what Prometheus takes, and named as it is used to', () => {
+    expect(promtool(['check', 'metrics'], scraped)).toBe('');
+    expect(promtool(['check', 'metrics'], '# TYPE x gauge\nx_total 1\n')).not.toBe('');
+  });
+});
+
 describe('examples/operations', () => {
+  it('has rules that fire when they are to, and not before, each of them', () => {
+    expect(promtool(['check', 'rules', example('operations/alerts.yaml')])).toBe('');
+    const tests = example('operations/alerts.test.yaml');
+    expect(promtool(['test', 'rules', tests])).toBe('');
+    const { groups } = parse(readFileSync(example('operations/alerts.yaml'), 'utf8'));
+    const text = readFileSync(tests, 'utf8');
+    for (const { alert } of groups[0].rules) expect(text).toContain(`alertname: ${alert}\n`);
+  });
+
   it('alerts on metrics that an agent has', () => {
     const { groups } = parse(readFileSync(example('operations/alerts.yaml'), 'utf8')) as {
       groups: readonly { rules: readonly { alert: string; expr: string }[] }[];
