@@ -32,10 +32,13 @@ export function createApp(options: AppOptions): ApiApp {
   app.onError((error) => problemResponse(problemOf(error, options.onFault)));
   app.notFound((c) => {
     const { method, path } = c.req;
-    if (method !== 'GET' && method !== 'HEAD' && method !== 'POST')
-      return problemResponse(problem('method-not-allowed', `${method} is not served.`), {
-        allow: 'GET, HEAD',
+    const allowed = ['GET', 'POST'].filter((other) => other !== method && serves(app, other, path));
+    if (allowed.length > 0 || !METHODS.has(method)) {
+      const allow = allowed.flatMap((other) => (other === 'GET' ? ['GET', 'HEAD'] : other)).join(', ');
+      return problemResponse(problem('method-not-allowed', `${method} is not served here.`), {
+        allow: allow || 'GET, HEAD',
       });
+    }
     return problemResponse(problem('not-found', `There is no ${path.slice(0, 120)}: see /openapi.json.`));
   });
   app.use(async (c, next) => {
@@ -70,6 +73,14 @@ interface SchemaIssue {
   readonly message: string;
   /** Of fields that there are not. */
   readonly keys?: readonly string[];
+}
+
+const METHODS = new Set(['GET', 'HEAD', 'POST']);
+
+/** Whether a path is one of a route; what is done with all requests is none. */
+function serves(app: ApiApp, method: string, path: string): boolean {
+  const [handlers] = app.router.match(method, path);
+  return handlers.some(([[, route]]) => route.method === method);
 }
 
 /** What is wrong with the first field that is. */

@@ -421,6 +421,27 @@ describe('what is wrong with a request', () => {
   });
 });
 
+describe('a method that a path does not have', () => {
+  it.each([
+    ['POST', '/v1/status', 'GET, HEAD'],
+    ['POST', '/v1/ipcache/lookup/10.0.0.1', 'GET, HEAD'],
+    ['POST', '/openapi.json', 'GET, HEAD'],
+    ['GET', '/v1/lookup', 'POST'],
+    ['HEAD', '/v1/lookup', 'POST'],
+    ['DELETE', '/v1/lookup', 'POST'],
+    ['PUT', '/v1/status', 'GET, HEAD'],
+    ['DELETE', '/nothing', 'GET, HEAD'],
+  ])('%s %s is answered with 405, and what it has: %s', async (method, path, allow) => {
+    const answer = await testApp().app.request(path, { method });
+    expect([answer.status, answer.headers.get('allow')]).toEqual([405, allow]);
+    if (method !== 'HEAD') expect(await answer.json()).toMatchObject({ status: 405 });
+  });
+
+  it('is none where there is no path: 404', async () => {
+    expect((await testApp().app.request('/nothing', { method: 'POST' })).status).toBe(404);
+  });
+});
+
 describe('/openapi.json', () => {
   it('describes every answer', async () => {
     const { app } = testApp();
