@@ -1,43 +1,22 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { expect, it } from 'vitest';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { until } from '../support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
-import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
+import { EtcdAndWriter } from './support/etcd-and-writer.ts';
 import { TcpProxy } from './support/tcp-proxy.ts';
 
 /** The first listing takes many times the deadline, and many times what a ping may take. */
 const BYTES_PER_SECOND = 250_000;
 const LIMITS = { deadlineMs: 400, keepAliveTimeMs: 200, keepAliveTimeoutMs: 200 };
 
-let etcd: EtcdProcess;
-let writer: EtcdBackend;
-
-beforeAll(async () => {
-  const [started] = await startEtcd();
-  if (started === undefined) throw new Error('no etcd');
-  etcd = started;
-  writer = new EtcdBackend({ endpoints: [etcd.url] });
-});
-
-afterAll(async () => {
-  await writer.close();
-  await etcd.dispose();
-});
-
-async function write(prefix: string, keys: number, bytes: number): Promise<void> {
-  const value = bytesOfText('x'.repeat(bytes));
-  const names = Array.from({ length: keys }, (_, i) => `${prefix}${String(i).padStart(6, '0')}`);
-  for (let at = 0; at < keys; at += 100)
-    await Promise.all(names.slice(at, at + 100).map((name) => writer.update(name, value)));
-}
+const server = new EtcdAndWriter();
 
 /** A first listing over a link of its own: what came over it, and how the watch did. */
 async function listed(
   prefix: string,
   bytesPerSecond: number,
 ): Promise<{ bytes: number; failures: number; keys: number }> {
-  const link = new TcpProxy(etcd.clientPort);
+  const link = new TcpProxy(server.etcd.clientPort);
   await link.start();
   link.bytesPerSecond = bytesPerSecond;
   const backend = new EtcdBackend({ endpoints: [`http://127.0.0.1:${link.port}`], ...LIMITS });
@@ -58,7 +37,7 @@ it.each([
   'a first listing over a slow link of %s settles, with little more traffic than over a fast one (regression: never)',
   async (_what, keys, bytes) => {
     const prefix = `slow/${keys}/`;
-    await write(prefix, keys, bytes);
+    await server.write(prefix, keys, 'x'.repeat(bytes));
     const fast = await listed(prefix, Number.POSITIVE_INFINITY);
     const slow = await listed(prefix, BYTES_PER_SECOND);
     expect(slow).toMatchObject({ keys, failures: 0 });

@@ -1,11 +1,9 @@
 import { Etcd3, type WatchBuilder } from 'etcd3';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { describe, expect, it } from 'vitest';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { until } from '../support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
-import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
+import { EtcdAndWriter } from './support/etcd-and-writer.ts';
 import { TcpProxy } from './support/tcp-proxy.ts';
 
 /*
@@ -15,28 +13,7 @@ import { TcpProxy } from './support/tcp-proxy.ts';
 
 const TRIES = 10;
 
-let etcd: EtcdProcess;
-let writer: KvstoreBackend;
-
-beforeAll(async () => {
-  const [started] = await startEtcd();
-  if (started === undefined) throw new Error('no etcd');
-  etcd = started;
-  writer = new EtcdBackend({ endpoints: [etcd.url] });
-});
-
-afterAll(async () => {
-  await writer.close();
-  await etcd.dispose();
-});
-
-/** Writes `count` keys, each at a revision of its own. */
-async function write(prefix: string, count: number): Promise<void> {
-  const keys = Array.from({ length: count }, (_, i) => `${prefix}${i}`);
-  for (let i = 0; i < count; i += 100) {
-    await Promise.all(keys.slice(i, i + 100).map((key) => writer.update(key, bytesOfText('value'))));
-  }
-}
+const server = new EtcdAndWriter();
 
 type Etcd3Watcher = Awaited<ReturnType<WatchBuilder['create']>>;
 
@@ -52,7 +29,7 @@ interface Told {
  * is cut once more, on an event of the etcd3 watcher's.
  */
 async function cutTwice(prefix: string, count: number, on: 'connected' | 'data'): Promise<Told> {
-  const link = new TcpProxy(etcd.clientPort);
+  const link = new TcpProxy(server.etcd.clientPort);
   await link.start();
   const endpoint = `http://127.0.0.1:${link.port}`;
   const backend = new EtcdBackend({ endpoints: [endpoint] });
@@ -65,7 +42,7 @@ async function cutTwice(prefix: string, count: number, on: 'connected' | 'data')
   const away = new Promise((resolve) => watcher.once('disconnected', resolve));
   link.mode = 'refuse';
   await away;
-  await write(prefix, count);
+  await server.write(prefix, count);
   const cut = new Promise<void>((resolve) => {
     watcher.once(on, () => {
       link.cut();
@@ -74,7 +51,7 @@ async function cutTwice(prefix: string, count: number, on: 'connected' | 'data')
   });
   link.mode = 'open';
   await cut;
-  await writer.update(`${prefix}last`, bytesOfText('value'));
+  await server.put(`${prefix}last`);
   await until('both have seen the last key', () =>
     [keys, recorder.content].every((seen) => seen.has(`${prefix}last`)),
   );
