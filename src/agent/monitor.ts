@@ -1,7 +1,7 @@
 import type { ApiClient } from '../api/api-client.ts';
 import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/documents.ts';
 import type { ChangeDocument } from '../api/monitor-stream.ts';
-import { identityCell } from './answers.ts';
+import { identityCell } from './answer.ts';
 import { backendsText } from './change-text.ts';
 import { type ColourEnvironment, type Output, printable, Terminal } from './terminal.ts';
 

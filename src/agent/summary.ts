@@ -5,9 +5,10 @@ import type { ClusterDocument, StatusDocument } from '../api/status-document.ts'
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
 import { standingText } from './agent-status.ts';
-import { type Question, serviceLines } from './answers.ts';
+import type { Question } from './answer.ts';
 import { entryText, type IdentityName, identityNames } from './change-text.ts';
 import { rejectedText } from './rejection-report.ts';
+import { serviceLines } from './service-answers.ts';
 import { openSteps } from './step-text.ts';
 import { alignColumns, printable, type Terminal } from './terminal.ts';
 

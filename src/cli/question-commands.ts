@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { Answer, ListFilters, Question } from '../agent/answers.ts';
+import type { Answer, ListFilters, Question } from '../agent/answer.ts';
 import type { Asked } from '../agent/run-agent.ts';
 import type { Ask } from '../api/api-client.ts';
 import type { ChangeType } from '../api/change-feed.ts';
@@ -21,15 +21,18 @@ interface QuestionFlags extends MeshFlags, SocketFlags {
   readonly readsMesh: boolean;
 }
 
-/** The questions, which are loaded when one is asked. */
-type Answers = typeof import('../agent/answers.ts');
-
 /** Makes a question once it is asked. */
 type Questioner = () => Promise<Question>;
 
-function among(choose: (answers: Answers) => Question): Questioner {
-  return async () => choose(await import('../agent/answers.ts'));
+/** One of some questions, which are loaded when one is asked. */
+function among<T>(load: () => Promise<T>, choose: (answers: T) => Question): Questioner {
+  return async () => choose(await load());
 }
+
+const ofPrefixes = () => import('../agent/prefix-answers.ts');
+const ofServices = () => import('../agent/service-answers.ts');
+const ofNodes = () => import('../agent/node-answers.ts');
+const ofIdentities = () => import('../agent/identity-answers.ts');
 
 function parseIdentity(text: string): number {
   const identity = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
@@ -161,7 +164,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   const list = <F extends QuestionFlags>(
     command: Command,
     type: ChangeType,
-    choose: (flags: F) => (answers: Answers) => Question,
+    choose: (flags: F) => Questioner,
   ): void => {
     command
       .addOption(
@@ -170,7 +173,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
         ),
       )
       .action((flags: F) => {
-        const questioner = among(choose(flags));
+        const questioner = choose(flags);
         if (flags.watch !== true) return answer(flags, questioner);
         if (flags.readsMesh) command.error('error: --watch is for a running agent: leave out what to follow');
         return watch(flags, questioner, type);
@@ -185,19 +188,17 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     .option('--of-cluster <name>', 'only prefixes whose effective claim is of this remote cluster')
     .option('--pod <namespace/name>', 'only prefixes of this pod', parsePath('namespace/name'))
     .option('--node <ip>', 'only prefixes behind this host', parseIP);
-  list<ClusterFlags>(
-    prefixes,
-    'ip',
-    ({ ofCluster: cluster, ...flags }) =>
-      ({ listPrefixes }) =>
-        listPrefixes({ ...filtersOf(flags, ['identity', 'within', 'source', 'pod', 'node']), cluster }),
+  list<ClusterFlags>(prefixes, 'ip', ({ ofCluster: cluster, ...flags }) =>
+    among(ofPrefixes, ({ listPrefixes }) =>
+      listPrefixes({ ...filtersOf(flags, ['identity', 'within', 'source', 'pod', 'node']), cluster }),
+    ),
   );
   question(ipcache, 'get', 'what an IP belongs to, or what stands behind a CIDR')
     .argument('<ip>', 'IP address or CIDR', parseIP)
     .action((ip: string, flags: QuestionFlags) =>
       answer(
         flags,
-        among(({ getPrefix }) => getPrefix(ip)),
+        among(ofPrefixes, ({ getPrefix }) => getPrefix(ip)),
       ),
     );
   question(ipcache, 'explain', 'who claims an IP or CIDR, and why one claim is effective', NO_NAMES)
@@ -205,7 +206,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     .action((ip: string, flags: QuestionFlags) =>
       answer(
         flags,
-        among(({ explainPrefix }) => explainPrefix(ip)),
+        among(ofPrefixes, ({ explainPrefix }) => explainPrefix(ip)),
       ),
     );
 
@@ -230,19 +231,15 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     '--namespace <name>',
     'only services of this namespace',
   );
-  list(
-    services,
-    'service',
-    (flags) =>
-      ({ listServices }) =>
-        listServices(filtersOf(flags, ['namespace'])),
+  list(services, 'service', (flags) =>
+    among(ofServices, ({ listServices }) => listServices(filtersOf(flags, ['namespace']))),
   );
   question(service, 'get', 'a service with each of its backends')
     .argument('<service>', 'namespace/name', parsePath('namespace/name'))
     .action((name: string, flags: QuestionFlags) =>
       answer(
         flags,
-        among(({ getService }) => getService(name)),
+        among(ofServices, ({ getService }) => getService(name)),
       ),
     );
   question(service, 'explain', 'who offers which backend to a service, and what became of each', NO_NAMES)
@@ -250,7 +247,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     .action((name: string, flags: QuestionFlags) =>
       answer(
         flags,
-        among(({ explainService }) => explainService(name)),
+        among(ofServices, ({ explainService }) => explainService(name)),
       ),
     );
 
@@ -259,19 +256,15 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     '--of-cluster <name>',
     'only nodes of this cluster',
   );
-  list<ClusterFlags>(
-    nodes,
-    'node',
-    ({ ofCluster: cluster }) =>
-      ({ listNodes }) =>
-        listNodes({ cluster }),
+  list<ClusterFlags>(nodes, 'node', ({ ofCluster: cluster }) =>
+    among(ofNodes, ({ listNodes }) => listNodes({ cluster })),
   );
   question(node, 'get', 'a node, and what each source says of it')
     .argument('<node>', 'cluster/name', parsePath('cluster/name'))
     .action((name: string, flags: QuestionFlags) =>
       answer(
         flags,
-        among(({ getNode }) => getNode(name)),
+        among(ofNodes, ({ getNode }) => getNode(name)),
       ),
     );
 
@@ -279,19 +272,15 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   const identities = question(identity, 'list', 'every identity with its labels')
     .option('--of-cluster <name>', 'only identities of this cluster')
     .option('--label <label>', 'only identities with this label, such as k8s:app=checkout');
-  list<ClusterFlags>(
-    identities,
-    'ip',
-    ({ ofCluster: cluster, ...flags }) =>
-      ({ listIdentities }) =>
-        listIdentities({ ...filtersOf(flags, ['label']), cluster }),
+  list<ClusterFlags>(identities, 'ip', ({ ofCluster: cluster, ...flags }) =>
+    among(ofIdentities, ({ listIdentities }) => listIdentities({ ...filtersOf(flags, ['label']), cluster })),
   );
   question(identity, 'get', 'the labels of an identity')
     .argument('<identity>', 'its number', parseIdentity)
     .action((number: number, flags: QuestionFlags) =>
       answer(
         flags,
-        among(({ getIdentity }) => getIdentity(number)),
+        among(ofIdentities, ({ getIdentity }) => getIdentity(number)),
       ),
     );
 

@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 
+const KINDS = ['prefix', 'service', 'node', 'identity'];
+
 const IMPORT = /^(?:import|export) (?!type )(?:[^;]*? from )?'([^']+)'/gm;
 
 /** What is loaded with a module: the packages, those of Node among them, that it or what it imports needs at once. */
@@ -21,7 +23,12 @@ function loadedBy(path: string): readonly string[] {
 
 it('a command line is read without the agent: help and questions do not wait for it', () => {
   expect(loadedBy('cli/main.ts').filter((name) => !name.startsWith('node:'))).toEqual(['commander']);
-  for (const asked of ['agent/ask-agent.ts', 'agent/answers.ts', 'agent/summary.ts', 'agent/monitor.ts'])
+  for (const asked of [
+    'agent/ask-agent.ts',
+    ...KINDS.map((kind) => `agent/${kind}-answers.ts`),
+    'agent/summary.ts',
+    'agent/monitor.ts',
+  ])
     expect(loadedBy(asked).filter((name) => !name.startsWith('node:'))).toEqual([]);
 });
 
