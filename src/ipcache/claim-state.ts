@@ -1,7 +1,6 @@
 import { compareWriters, mayOverwrite } from '../identity/source.ts';
 import { addressBits } from '../net/address-words.ts';
-import { type PrefixRegister, prefixRegister } from '../net/prefix.ts';
-import { BLOCK_KEYS, type PrefixBlock } from '../net/prefix-block.ts';
+import type { PrefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import type { EntryIndex } from './entry-indexes.ts';
 import { FLAG, type HeldClaim } from './entry-reader.ts';
@@ -46,9 +45,6 @@ export interface ClaimSink {
   ): void;
 }
 
-const warmed = prefixRegister();
-const slots = new Int32Array(BLOCK_KEYS);
-
 /** A look at a row takes some ns, taking a claim away about a µs. */
 const LOOKS_PER_CLAIM = 128;
 
@@ -78,8 +74,6 @@ export class ClaimState {
   #shadowed = 0;
   #highWater = 0;
   #indexes: readonly EntryIndex[] = [];
-  /** What {@link warm} has read goes here, so that it is not left out as being of no use. */
-  #warmed = 0;
 
   constructor(
     newTable: () => PrefixTable,
@@ -101,14 +95,6 @@ export class ClaimState {
   /** CIDRs that an endpoint hides at the moment. */
   get shadowed(): number {
     return this.#shadowed;
-  }
-
-  /** Reads ahead for claims on the first `count` keys of a block, or for their removal: the table, and their rows. */
-  warm(block: PrefixBlock, count: number, what: 'claims' | 'removal'): void {
-    this.table.warm(block, count);
-    for (let at = 0; at < count; at++) slots[at] = block.get(at, warmed) ? this.table.find(warmed) : -1;
-    this.#warmed ^=
-      what === 'claims' ? this.rows.warmForClaims(slots, count) : this.rows.warmForRemoval(slots, count);
   }
 
   /** Puts a claim on a key. `host` is the number of the claim's host IP. */

@@ -51,28 +51,6 @@ export class EntryRows extends EntryReader {
     return this.columns.rows.bytes + this.columns.k8s.bytes + (this.lists?.bytes ?? 0);
   }
 
-  /**
-   * Reads ahead what claims of the writers of these rows read; a negative number is none. Short loops, one for each step
-   * of the way (`PrefixBlock`). What was read is given, so that it is not left out as being of no use.
-   */
-  warmForClaims(slots: Int32Array, count: number): number {
-    const { rows, k8s } = this.columns;
-    let read = 0;
-    for (let at = 0; at < count; at++) read ^= rows.get(slots[at] ?? 0, IDENTITY);
-    for (let at = 0; at < count; at++) if (k8s.get(slots[at] ?? 0) !== undefined) read++;
-    for (let at = 0; at < count; at++) read ^= k8s.get(slots[at] ?? 0)?.podName.length ?? 0;
-    return read;
-  }
-
-  /** The same for what takes them away. */
-  warmForRemoval(slots: Int32Array, count: number): number {
-    const { rows, k8s } = this.columns;
-    let read = 0;
-    for (let at = 0; at < count; at++) read ^= rows.get(slots[at] ?? 0, IDENTITY);
-    for (let at = 0; at < count; at++) if (k8s.get(slots[at] ?? 0) !== undefined) read++;
-    return read;
-  }
-
   /** Fills an empty row. `host` is the number of the claim's `hostIP`. */
   fill(slot: number, claim: Claim, host: number): void {
     const { rows, k8s } = this.columns;

@@ -107,13 +107,13 @@ export class IPCache extends EntryView {
    */
   upsertMany(keys: readonly string[], claims: readonly Claim[]): UpsertOutcome[] {
     assert(keys.length === claims.length, 'upsertMany: as many claims as keys');
-    const outcomes: UpsertOutcome[] = [];
+    const outcomes = new Array<UpsertOutcome>(keys.length);
     const block = this.#takeBlock();
     for (let from = 0; from < keys.length; from += BLOCK_KEYS) {
-      const end = this.#readAhead(keys, from, block, 'claims');
+      const end = this.#readAhead(keys, from, block);
       for (let at = from; at < end; at++) {
         const isKey = block.get(at - from, this.#key);
-        outcomes.push(this.#claim(keys[at] as string, isKey, claims[at] as Claim)); // which are looked at there
+        outcomes[at] = this.#claim(keys[at] as string, isKey, claims[at] as Claim); // which are looked at there
       }
     }
     this.#spareBlock = block;
@@ -130,13 +130,13 @@ export class IPCache extends EntryView {
 
   /** {@link IPCache.delete} of each of the keys, one after the other; see {@link IPCache.upsertMany}. */
   deleteMany(keys: readonly string[], by: DeleteOptions): DeleteOutcome[] {
-    const outcomes: DeleteOutcome[] = [];
+    const outcomes = new Array<DeleteOutcome>(keys.length);
     const block = this.#takeBlock();
     for (let from = 0; from < keys.length; from += BLOCK_KEYS) {
-      const end = this.#readAhead(keys, from, block, 'removal');
+      const end = this.#readAhead(keys, from, block);
       for (let at = from; at < end; at++) {
         const isKey = block.get(at - from, this.#key);
-        outcomes.push(this.#unclaim(keys[at] as string, isKey, by)); // which is looked at there
+        outcomes[at] = this.#unclaim(keys[at] as string, isKey, by); // which is looked at there
       }
     }
     this.#spareBlock = block;
@@ -335,12 +335,12 @@ export class IPCache extends EntryView {
   }
 
   /** Parses keys from `from` on into a block, reads ahead for them where that pays, and gives where they end. */
-  #readAhead(keys: readonly string[], from: number, block: PrefixBlock, what: 'claims' | 'removal'): number {
+  #readAhead(keys: readonly string[], from: number, block: PrefixBlock): number {
     const count = Math.min(keys.length - from, BLOCK_KEYS);
     for (let i = 0; i < count; i++) {
       block.set(i, parsePrefix(keys[from + i] as string, this.#key) ? this.#key : undefined);
     }
-    if (block.isScattered(count)) this.#state.warm(block, count, what);
+    if (block.isScattered(count)) this.table.warm(block, count);
     return from + count;
   }
 
