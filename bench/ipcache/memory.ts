@@ -1,4 +1,4 @@
-import type { Claim, K8sMetadata } from '../../src/ipcache/types.ts';
+import type { Claim } from '../../src/ipcache/types.ts';
 import { liveBytes } from '../meter.ts';
 import { EngineSubject } from '../peers/engine.ts';
 import type { Subject } from '../peers/subject.ts';
@@ -6,29 +6,41 @@ import type { Entries } from './entries.ts';
 import { fill } from './lives.ts';
 import type { Lookups } from './lookups.ts';
 
+/** Bytes that go when the last reference to what `make` has made is let go. What it lays aside may stay. */
+async function bytesOf<T extends { readonly size: number }>(
+  make: () => T,
+): Promise<{ bytes: number; size: number }> {
+  let made: T | undefined = make();
+  const size = made.size;
+  const held = await liveBytes();
+  made = undefined;
+  return { bytes: held - (await liveBytes()), size };
+}
+
 /**
- * Bytes on the heap and in array buffers for one entry, beyond the metadata objects handed in: those are made and
- * counted before. Keys and host IPs count as far as the subject holds on to them.
+ * Bytes on the heap and in array buffers for one entry, beyond the metadata objects handed in: those stay when the subject
+ * goes. Keys and host IPs count as far as the subject holds on to them.
  */
 export async function bytesPerEntry(entries: Entries, make: () => Subject): Promise<number> {
-  const metadata: (K8sMetadata | undefined)[] = [];
-  for (const { claims } of entries.fresh()) metadata.push(...claims.map(({ k8s }) => k8s));
-  const before = await liveBytes();
-  const subject = make();
-  let at = 0;
-  for (const { keys, claims } of entries.fresh()) {
-    const own = claims.map((claim): Claim => ({ ...claim, k8s: metadata[at++] }));
-    subject.upsertAll(keys, own);
-  }
-  const after = await liveBytes();
-  if (subject.size !== entries.n || metadata.length !== entries.n) throw new Error('entries were lost');
-  return (after - before) / entries.n;
+  const metadata: Claim['k8s'][] = [];
+  const { bytes, size } = await bytesOf(() => {
+    const subject = make();
+    for (const { keys, claims } of entries.fresh()) {
+      for (const { k8s } of claims) metadata.push(k8s);
+      subject.upsertAll(keys, claims);
+    }
+    return subject;
+  });
+  if (size !== entries.n || metadata.length !== entries.n) throw new Error('entries were lost');
+  return bytes / entries.n;
 }
 
 /** The same for the table of longest matches, whose entries have no metadata. */
 export async function bytesPerPrefix(lookups: Lookups): Promise<number> {
-  const before = await liveBytes();
-  const subject = new EngineSubject();
-  fill(subject, lookups);
-  return ((await liveBytes()) - before) / subject.size;
+  const { bytes, size } = await bytesOf(() => {
+    const subject = new EngineSubject();
+    fill(subject, lookups);
+    return subject;
+  });
+  return bytes / size;
 }
