@@ -24,14 +24,16 @@ export class FreshStrings {
     this.#chunks = chunks;
   }
 
-  /** The strings of all tuples, in chunks of whole tuples: `width` strings each, one tuple after the other. */
-  *chunks(): Generator<{ readonly from: number; readonly count: number; readonly texts: readonly string[] }> {
-    let from = 0;
-    for (const chunk of this.#chunks) {
-      const texts: readonly string[] = JSON.parse(chunk);
-      const count = texts.length / this.#width;
-      yield { from, count, texts };
-      from += count;
+  /**
+   * The strings of all tuples, or of every `every`th chunk, in chunks of whole tuples: `width` strings each, one tuple after
+   * the other.
+   */
+  *chunks(
+    every = 1,
+  ): Generator<{ readonly from: number; readonly count: number; readonly texts: readonly string[] }> {
+    for (let at = 0; at < this.#chunks.length; at += every) {
+      const texts: readonly string[] = JSON.parse(this.#chunks[at] ?? '[]');
+      yield { from: at * CHUNK, count: texts.length / this.#width, texts };
     }
   }
 }

@@ -118,7 +118,7 @@ export async function timeBatches(pauses: PauseLog, entries: Entries): Promise<C
   return { batch256 };
 }
 
-/** Writes of 256 keys in one call. */
+/** Writes of 256 keys in one call; and, one call each, entries that go and come back as others, a tenth of all. */
 export async function timeMany(pauses: PauseLog, entries: Entries): Promise<Costs> {
   collectGarbage();
   const subject = new EngineSubject();
@@ -126,9 +126,15 @@ export async function timeMany(pauses: PauseLog, entries: Entries): Promise<Cost
   const freshMany = await timeWrites(pauses, entries.fresh(), write);
   const unchangedMany = await timeWrites(pauses, entries.again(), write);
   const identityChangeMany = await timeWrites(pauses, entries.again(1), write);
+  let churned = 0;
+  const churn = await timeWrites(pauses, entries.tenth(), ({ keys, claims }) => {
+    churned += keys.length;
+    subject.deleteAll(keys);
+    subject.upsertAll(keys, claims);
+  });
   const deleteMany = await timeKeys(pauses, entries.keys(), (keys) => subject.deleteMany(keys));
-  expect('changes told', subject.told, 3 * entries.n);
-  return { freshMany, unchangedMany, identityChangeMany, deleteMany };
+  expect('changes told', subject.told, 3 * entries.n + 2 * churned);
+  return { freshMany, unchangedMany, identityChangeMany, deleteMany, churn };
 }
 
 function* texts(strings: FreshStrings): Generator<readonly string[]> {

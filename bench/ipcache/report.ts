@@ -20,7 +20,10 @@ export interface Stall {
   readonly maxMs: number;
   /** The part of the longest one in a pause of the garbage collector. */
   readonly gcMs: number;
+  /** Of those of which the process had the CPU. */
   readonly p9999Ms: number;
+  /** The longest one of which is left what the process had the CPU for, outside of such pauses. */
+  readonly workMs: number;
 }
 
 /** A peer's figures, under the names of the engine's rows. */

@@ -8,6 +8,7 @@ const WRITES: ReadonlySet<string> = new Set([
   'identityChange',
   'delete',
   'batch256',
+  'churn',
   'mapSet',
 ]);
 

@@ -36,7 +36,17 @@ describe('the bench of the ipcache', () => {
     const names = all.flatMap((name) => [name, `${name}Sorted`, `shadowed.${name}`, `ipv6.${name}`]);
     const lean = ['identityOf', 'lookupMany', 'identityOfSorted', 'lookupManySorted'];
     const many = ['freshMany', 'unchangedMany', 'identityChangeMany', 'deleteMany', 'deleteManySorted'];
-    for (const name of [...names, ...lean, ...many, 'ipv6.freshSorted', 'batch256', 'mapSet', 'mapGet']) {
+    const churn = ['churn', 'churnSorted'];
+    for (const name of [
+      ...names,
+      ...lean,
+      ...many,
+      ...churn,
+      'ipv6.freshSorted',
+      'batch256',
+      'mapSet',
+      'mapGet',
+    ]) {
       expect(report.rows[name], name).toMatchObject({ ns: expect.any(Number), ratio: expect.any(Number) });
       expect(report.rows[name]?.ns, name).toBeGreaterThan(0);
     }
@@ -52,6 +62,10 @@ describe('the bench of the ipcache', () => {
       expect(report[bytes], bytes).toEqual(expect.any(Number));
     }
     expect(Object.keys(report.stalls)).toEqual(['fresh', 'unchanged', 'identityChange', 'delete', 'mapSet']);
+    for (const { maxMs, workMs } of Object.values(report.stalls)) {
+      expect(workMs).toBeGreaterThanOrEqual(0);
+      expect(workMs).toBeLessThanOrEqual(maxMs);
+    }
     expect(Object.keys(report.peers)).toEqual(['five maps', 'immutable.Map', 'longest-prefix-match']);
     const { 'five maps': fiveMaps, 'longest-prefix-match': trie } = report.peers;
     expect(Object.keys(fiveMaps?.rows ?? {})).toEqual(expect.arrayContaining(['fresh', 'delete', 'lpmMiss']));
