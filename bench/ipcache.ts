@@ -1,4 +1,4 @@
-import { interleave } from './interleave.ts';
+import { interleave, type Part } from './interleave.ts';
 import { Entries, type EntryKind } from './ipcache/entries.ts';
 import {
   type Costs,
@@ -19,7 +19,7 @@ import { rowsOf, SORTED } from './ipcache/rows.ts';
 import { measureStalls, timerResolution } from './ipcache/stalls.ts';
 import { renderIPCache } from './ipcache/table.ts';
 import { measureTurns } from './ipcache/turns.ts';
-import { collectGarbage, PauseLog } from './meter.ts';
+import { type Cost, collectGarbage, PauseLog } from './meter.ts';
 import { EngineSubject } from './peers/engine.ts';
 import { NativeMapSubject } from './peers/native-map.ts';
 
@@ -27,7 +27,7 @@ import { NativeMapSubject } from './peers/native-map.ts';
 export interface IPCacheBenchOptions {
   /** Entries; default 1,000,000. */
   readonly n?: number | undefined;
-  /** Rounds that medians are taken over; default 5 (writes of other workloads 3), 3 below 500,000 and from 5,000,000 entries on. */
+  /** Rounds that medians are taken over; default 5 (writes of other workloads 3), 3 below 500,000, 1 from 5,000,000 entries on. */
   readonly rounds?: number | undefined;
   /** Measures the peers too. */
   readonly peers?: boolean | undefined;
@@ -44,15 +44,34 @@ const ROUNDS_OF_QUICK = 3;
 const QUICK = 500_000;
 /** Of batches, of writes of many keys, and of the lives with shadowed keys, IPv6, or in another order; one in a quick look. */
 const ROUNDS_OF_OTHERS = 3;
-/** From here on a round of all workloads takes minutes. */
+/** From here on a round takes minutes and gigabytes: plain entries only, in random order and by text. */
 const HUGE = 5_000_000;
-const ROUNDS_OF_HUGE = 3;
+const ROUNDS_OF_HUGE = 1;
+/** From here on it takes so long that progress is shown. */
+const LONG = 200_000;
 /** Enough for V8 to have compiled everything that is timed. */
 const WARM_UP = 10_000;
 
 function defaultRounds(n: number): number {
   if (n < QUICK) return ROUNDS_OF_QUICK;
   return n < HUGE ? ROUNDS : ROUNDS_OF_HUGE;
+}
+
+/** Shows on stderr what begins. */
+function say(n: number, what: string): void {
+  if (n < LONG) return;
+  const seconds = (performance.now() / 1000).toFixed(0).padStart(4);
+  process.stderr.write(`${seconds} s  ipcache ${n.toLocaleString('en')}: ${what}\n`);
+}
+
+/** {@link interleave}, with progress. */
+function inRounds(
+  n: number,
+  what: string,
+  rounds: number,
+  parts: readonly Part<Cost>[],
+): Promise<readonly Costs[]> {
+  return interleave(rounds, parts, (round) => say(n, `${what}, round ${round + 1} of ${rounds}`));
 }
 
 /** The workloads of one size. */
@@ -70,6 +89,7 @@ function workloads(n: number, peers: boolean): Workloads {
     sorted: entriesOf('sorted'),
     lookups: new Lookups(n, 'ipv4'),
   };
+  if (n >= HUGE) return { entries: new Map(), lookups: new Map([['ipv4', plain.lookups]]), plain };
   const kinds: readonly EntryKind[] = [
     ...(['shadowed', 'ipv6'] as const),
     ...(n >= QUICK || peers ? (['ipv6Sorted'] as const) : []),
@@ -119,9 +139,10 @@ async function writeRounds(
     async () => named('sorted', await timeMany(pauses, plain.sorted)),
     ...Array.from(entries, ([kind, some]) => life(kind, some)),
   ];
-  const together = Math.min(rounds, plain.entries.n < QUICK ? 1 : ROUNDS_OF_OTHERS);
-  const first = await interleave(together, [...main, ...others]);
-  return [...first, ...(await interleave(rounds - together, main))];
+  const { n } = plain.entries;
+  const together = Math.min(rounds, n < QUICK ? 1 : ROUNDS_OF_OTHERS);
+  const first = await inRounds(n, 'all writes', together, [...main, ...others]);
+  return [...first, ...(await inRounds(n, 'plain writes', rounds - together, main))];
 }
 
 /** Longest matches in tables of all kinds, filled once since nothing changes them; a `Map` among them. */
@@ -138,7 +159,8 @@ async function matchRounds(
   const map = new NativeMapSubject();
   fill(map, plain.lookups);
   collectGarbage();
-  return interleave(rounds, [...parts, () => timeMapMatches(pauses, plain.lookups, map)]);
+  const work = [...parts, () => timeMapMatches(pauses, plain.lookups, map)];
+  return inRounds(plain.entries.n, 'longest matches', rounds, work);
 }
 
 /** Adds to each row what it is compared with where a budget compares engine with engine. */
@@ -175,19 +197,30 @@ export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<I
   const other = options.peer === undefined ? undefined : readOtherProgram(options.peer);
   const pauses = new PauseLog();
   await allRows(pauses, workloads(Math.min(n, WARM_UP), peers), 1);
+  say(n, 'makes the strings');
   const work = workloads(n, peers);
   const { entries } = work.plain;
+  const ipv6 = work.entries.get('ipv6');
+  say(n, 'memory');
+  const memory = {
+    bytesPerEntry: await bytesPerEntry(entries, () => new EngineSubject()),
+    mapBytesPerEntry: await bytesPerEntry(entries, () => new NativeMapSubject()),
+    bytesPerEntryIPv6: ipv6 ? await bytesPerEntry(ipv6, () => new EngineSubject()) : Number.NaN,
+    bytesPerEntrySparse: await bytesPerEntry(new Entries(n, 'sparse'), () => new EngineSubject()),
+    bytesPerPrefix: await bytesPerPrefix(work.plain.lookups),
+  };
+  const rows = await allRows(pauses, work, rounds);
+  say(n, 'stalls');
+  const stalls = await measureStalls(pauses, entries);
+  say(n, 'turns');
+  const turns = await measureTurns(entries);
   const measured = {
     n,
     rounds,
-    bytesPerEntry: await bytesPerEntry(entries, () => new EngineSubject()),
-    mapBytesPerEntry: await bytesPerEntry(entries, () => new NativeMapSubject()),
-    bytesPerEntryIPv6: await bytesPerEntry(work.entries.get('ipv6') ?? entries, () => new EngineSubject()),
-    bytesPerEntrySparse: await bytesPerEntry(new Entries(n, 'sparse'), () => new EngineSubject()),
-    bytesPerPrefix: await bytesPerPrefix(work.plain.lookups),
-    rows: await allRows(pauses, work, rounds),
-    stalls: await measureStalls(pauses, entries),
-    turns: await measureTurns(entries),
+    ...memory,
+    rows,
+    stalls,
+    turns,
     timerNs: timerResolution(),
     peers: peers ? await measurePeers(pauses, n, rounds) : {},
   };

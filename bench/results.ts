@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { arch, cpus, platform, release, totalmem } from 'node:os';
+import { arch, cpus, freemem, platform, release, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { runBench } from './bench-process.ts';
 import { BENCHES, type BenchOptions } from './catalog.ts';
@@ -8,13 +8,18 @@ import type { IPCacheReport } from './ipcache/report.ts';
 import { renderIPCache } from './ipcache/table.ts';
 import { short, textTable } from './text-table.ts';
 
-// results.js [RUNS]: runs every bench and writes bench/RESULTS.md. Progress goes to stderr; takes about 20 minutes.
+// results.js [RUNS]: runs every bench and writes bench/RESULTS.md. Progress goes to stderr; takes half an hour.
 
 const FILE = fileURLToPath(new URL('../../bench/RESULTS.md', import.meta.url));
 /** Runs of the ipcache bench, each in a process of its own. */
 const RUNS = Number(process.argv[2] ?? 3);
 /** Peers are measured with fewer entries: the slowest needs a minute for a round of a million. */
 const PEER_ENTRIES = 100_000;
+
+/** Sizes beside the million of {@link RUNS}; the last one where there is so much free memory. */
+const SIZES: readonly number[] = [10_000, 100_000];
+const LARGEST = 10_000_000;
+const ROOM_FOR_LARGEST: number = 14 * 2 ** 30;
 
 function say(text: string): void {
   process.stderr.write(`${new Date().toISOString().slice(11, 19)} ${text}\n`);
@@ -39,11 +44,28 @@ function ratiosOfRuns(reports: readonly IPCacheReport[]): string {
   return textTable(['ratio', ...reports.map((_, run) => `run ${run + 1}`)], rows);
 }
 
+async function ipcacheReport(options: { readonly n?: number } = {}): Promise<IPCacheReport> {
+  return JSON.parse(await outputOf('ipcache', { ...options, json: true, peers: false })) as IPCacheReport;
+}
+
+/** Ratios of every size, as far as it has them. */
+function ratiosOfSizes(reports: readonly IPCacheReport[]): string {
+  const names = [...new Set(reports.flatMap(({ rows }) => Object.keys(rows)))];
+  const rows = names
+    .filter((name) => !name.includes('.'))
+    .map((name) => [name, ...reports.map((report) => short(report.rows[name]?.ratio ?? Number.NaN))]);
+  const bytes = (report: IPCacheReport): string => short(report.bytesPerEntry);
+  const head = ['ratio', ...reports.map(({ n }) => n.toLocaleString('en'))];
+  return textTable(head, [...rows, ['bytes per entry', ...reports.map(bytes)]]);
+}
+
 async function ipcacheSection(): Promise<string> {
   const reports: IPCacheReport[] = [];
-  for (let run = 0; run < RUNS; run++) {
-    reports.push(JSON.parse(await outputOf('ipcache', { json: true, peers: false })) as IPCacheReport);
-  }
+  for (let run = 0; run < RUNS; run++) reports.push(await ipcacheReport());
+  const sizes: IPCacheReport[] = [];
+  for (const n of SIZES) sizes.push(await ipcacheReport({ n }));
+  sizes.push(...reports.slice(0, 1));
+  if (freemem() >= ROOM_FOR_LARGEST) sizes.push(await ipcacheReport({ n: LARGEST }));
   const peers = await outputOf('ipcache', { n: PEER_ENTRIES, json: false, peers: true });
   const [first] = reports;
   if (first === undefined) throw new Error('no run of the ipcache bench');
@@ -51,7 +73,7 @@ async function ipcacheSection(): Promise<string> {
     RUNS < 2
       ? ''
       : `\nThe ratios of ${RUNS} runs, each in a process of its own; the tables above are of the first.\n\n${ratiosOfRuns(reports)}`;
-  return `${renderIPCache(first)}${ratios}\n### Beside its peers\n\n${peers}`;
+  return `${renderIPCache(first)}${ratios}\n### Sizes\n\n${ratiosOfSizes(sizes)}\n### Beside its peers\n\n${peers}`;
 }
 
 /** Output that has no tables of its own keeps its columns in a fence. */
