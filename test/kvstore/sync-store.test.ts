@@ -187,6 +187,25 @@ describe('a sync store', () => {
     expect(world.store.status().writes).toBe(1);
   });
 
+  it.each([
+    ['touched', () => world.store.touch('a')],
+    ['wanted otherwise, and back', () => ['2', '1'].forEach((value) => void world.want('a', value))],
+  ])(
+    'does not write them when their key is %s while the kvstore is away (regression: it did)',
+    async (_, act) => {
+      world.want('a', '1');
+      await settle();
+      const modRevision = (): number | undefined => world.server.range(keyRange(`${P}a`)).kvs[0]?.modRevision;
+      const before = modRevision();
+      world.link.down();
+      act();
+      await advance(world.clock, 5000);
+      world.link.up();
+      await advance(world.clock, 20_000);
+      expect([world.store.status().pending, modRevision()]).toEqual([0, before]);
+    },
+  );
+
   it('deletes a key that an earlier life has left', async () => {
     await world.backend.update(`${P}old`, bytesOfText('x'));
     world.store.delete('old');
@@ -418,6 +437,7 @@ describe('a sync store', () => {
     await settle();
     expect(world.canary).toBe(true);
     world.link.down();
+    world.server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}a`) }] });
     world.store.touch('a');
     answer();
     await settle();

@@ -56,7 +56,7 @@ export class SyncStore {
   readonly #wanted = new Map<string, Uint8Array>();
   /** What is known to be in the kvstore. */
   readonly #landed = new Map<string, Uint8Array>();
-  /** Names that another client may have written: only a comparison in the kvstore shows whether there is anything to write. */
+  /** Names that another client may have written, or we: only a comparison in the kvstore shows whether there is anything to write. */
   readonly #touched = new Set<string>();
   readonly #queue: RetryQueue<string | typeof CANARY>;
   readonly #canaries = new CanaryWaits();
@@ -186,17 +186,33 @@ export class SyncStore {
   }
 
   async #sync(name: string, signal: AbortSignal): Promise<void> {
-    const { backend, prefix, leased = true } = this.#options;
-    const key = `${prefix}${name}`;
+    const { leased = true } = this.#options;
     const wanted = this.#wanted.get(name);
     const isKnown = leased || this.#landed.has(name);
     const mayBeThere = this.#touched.delete(name) || !isKnown;
     this.#landed.delete(name);
-    if (wanted === undefined) await backend.delete(key, { fenced: true, signal });
-    else if (mayBeThere) await backend.updateIfDifferent(key, wanted, { fenced: true, leased, signal });
-    else await backend.update(key, wanted, { fenced: true, leased, signal });
+    try {
+      await this.#write(name, wanted, mayBeThere, signal);
+    } catch (error) {
+      this.#touched.add(name); // it may have landed, and what was there before may be what is wanted next
+      throw error;
+    }
     this.#writes++;
     if (wanted !== undefined) this.#landed.set(name, wanted);
+  }
+
+  async #write(
+    name: string,
+    wanted: Uint8Array | undefined,
+    mayBeThere: boolean,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { backend, prefix, leased = true } = this.#options;
+    const key = `${prefix}${name}`;
+    const options = { fenced: true, leased, signal };
+    if (wanted === undefined) await backend.delete(key, options);
+    else if (mayBeThere) await backend.updateIfDifferent(key, wanted, options);
+    else await backend.update(key, wanted, options);
   }
 
   #settled(job: string | typeof CANARY): void {
