@@ -211,6 +211,7 @@ describe('the packed package, installed in another project', () => {
     const sources = files('.js').map((path) => readFileSync(join(project.installed, path), 'utf8'));
     expect(sources.filter((text) => /cilium-1\.8/.test(text))).toEqual([]);
     expect(files('.test.js')).toEqual([]);
+    expect(files('.tsbuildinfo')).toEqual([]);
   });
 
   it('says where it comes from', () => {
