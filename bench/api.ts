@@ -87,6 +87,7 @@ class BenchModel implements ReadModel {
   readonly restoredOf = (): undefined => undefined;
   readonly restoredIdentity = (): undefined => undefined;
   readonly identities = (): readonly [] => [];
+  readonly watches = (): readonly [] => [];
   readonly rejections = (): RejectionStatus => ({
     ...{ total: 0, byReason: {}, recent: [] },
   });

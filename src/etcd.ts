@@ -4,6 +4,7 @@
  */
 
 export type { Clock, Random, Timer } from './base/clock.ts';
+export type { DelayStatus } from './base/delay-counts.ts';
 export type { Failure } from './base/failure.ts';
 export type { Unsubscribe } from './base/subscription.ts';
 export type { SupervisorStatus, TaskStatus } from './base/supervisor.ts';

@@ -1,3 +1,4 @@
+import type { FollowedWatch } from '../api/read-model.ts';
 import type {
   CheckpointDocument,
   ClusterDocument,
@@ -68,6 +69,17 @@ export function clusterStatus({ own, ownID, mesh }: Followed, name: string): Clu
 export function clusterStatuses(followed: Followed): readonly ClusterDocument[] {
   const names = [...followed.own.names, ...followed.mesh.names];
   return names.flatMap((name) => clusterStatus(followed, name) ?? []);
+}
+
+/** Every watch that is being read, of all clusters. */
+export function* followedWatches({ own, mesh }: Followed): Generator<FollowedWatch, void, void> {
+  const statuses = [
+    ...(own.names.length > 0 ? [own.status()] : []),
+    ...mesh.names.map((name) => mesh.statusOf(name)),
+  ];
+  for (const status of statuses)
+    for (const { watch } of Object.values(status?.resources ?? {}))
+      if (status !== undefined && watch !== undefined) yield { cluster: status.name, watch };
 }
 
 /** How a cluster stands, for people: `unreachable, serving what was known at 2026-11-20T12:00:00.000Z`. */

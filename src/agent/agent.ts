@@ -1,4 +1,4 @@
-import type { KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
+import type { FollowedWatch, KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection, RejectionStatus } from '../base/rejection.ts';
@@ -14,6 +14,7 @@ import {
   clusterStatus,
   clusterStatuses,
   type Followed,
+  followedWatches,
   missingClusters,
 } from './agent-status.ts';
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
@@ -265,6 +266,10 @@ export class Agent implements ReadModel, PlayStage {
     const { own, mesh } = this.#mesh.followed ?? {};
     const remote = mesh?.names.map((name) => mesh.identitiesOf(name)?.changes ?? 0) ?? [];
     return remote.reduce((sum, changes) => sum + 1 + changes, own?.identities.changes ?? 0);
+  }
+
+  *watches(): Generator<FollowedWatch, void, void> {
+    if (this.#mesh.followed !== undefined) yield* followedWatches(this.#mesh.followed);
   }
 
   rejections(): RejectionStatus {

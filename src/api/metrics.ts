@@ -1,4 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { DELAY_BOUNDS_MS, type DelayStatus } from '../base/delay-counts.ts';
+import type { WatchStatus } from '../kvstore/backend.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { ReadModel } from './read-model.ts';
 
@@ -34,12 +36,14 @@ export class AgentMetrics {
   /** Monitors that are connected. */
   monitors = 0;
   #scrape = 0;
+  readonly #model: Pick<ReadModel, 'watches'>;
 
   constructor(model: ReadModel, feed: ChangeFeed) {
     collectDefaultMetrics({ register: this.#registry });
     for (const name of MISNAMED) this.#registry.removeSingleMetric(name);
     const scraped = onceAScrape(model, () => this.#scrape);
     for (const description of descriptions(scraped, feed)) register(this.#registry, description);
+    this.#model = model;
     register(this.#registry, {
       name: 'dpcache_api_monitors',
       help: 'Monitors that are connected.',
@@ -66,16 +70,16 @@ export class AgentMetrics {
   }
 
   /** All of it as it is now. Costs a status of each engine: a pass over services and nodes. */
-  text(): Promise<string> {
+  async text(): Promise<string> {
     this.#scrape++;
-    return this.#registry.metrics();
+    return `${await this.#registry.metrics()}\n${[...propagationLines(this.#model)].join('\n')}\n`;
   }
 }
 
 /** What the metrics are read from: each status is asked for once a scrape, however many of them are made of it. */
 type Readings = {
   readonly [Engine in 'ipcache' | 'services' | 'nodes']: Pick<ReadModel[Engine], 'status'>;
-} & Pick<ReadModel, 'status' | 'rejections'>;
+} & Pick<ReadModel, 'status' | 'rejections' | 'watches'>;
 
 function onceAScrape(model: ReadModel, scrape: () => number): Readings {
   const once = <T>(read: () => T): (() => T) => {
@@ -91,6 +95,7 @@ function onceAScrape(model: ReadModel, scrape: () => number): Readings {
     nodes: { status: once(() => model.nodes.status()) },
     status: once(() => model.status()),
     rejections: () => model.rejections(),
+    watches: () => model.watches(),
   };
 }
 
@@ -115,6 +120,38 @@ function register(registry: Registry, { name, help, type, labels = [], samples }
   }
 }
 
+const PROPAGATION = 'dpcache_kvstore_propagation_seconds';
+
+/** A histogram of delays that are counted elsewhere, for each watch: prom-client has none that can be filled. */
+function* propagationLines(model: Pick<ReadModel, 'watches'>): Generator<string, void, void> {
+  yield `# HELP ${PROPAGATION} From the arrival of a change of a kvstore to the engines having it.`;
+  yield `# TYPE ${PROPAGATION} histogram`;
+  for (const [cluster, { counts, sumMs }] of delaysOfClusters(model)) {
+    const label = `cluster=${JSON.stringify(cluster)}`;
+    let count = 0;
+    for (const [at, more] of counts.entries()) {
+      count += more;
+      const bound = DELAY_BOUNDS_MS[at];
+      yield `${PROPAGATION}_bucket{${label},le="${bound === undefined ? '+Inf' : bound / 1000}"} ${count}`;
+    }
+    yield `${PROPAGATION}_sum{${label}} ${sumMs / 1000}`;
+    yield `${PROPAGATION}_count{${label}} ${count}`;
+  }
+}
+
+/** Of all watches of a cluster together. */
+function delaysOfClusters(model: Pick<ReadModel, 'watches'>): ReadonlyMap<string, DelayStatus> {
+  const clusters = new Map<string, DelayStatus>();
+  for (const { cluster, watch } of model.watches()) {
+    const { counts, sumMs } = clusters.get(cluster) ?? { counts: [], sumMs: 0 };
+    clusters.set(cluster, {
+      counts: watch.delays.counts.map((count, at) => count + (counts[at] ?? 0)),
+      sumMs: sumMs + watch.delays.sumMs,
+    });
+  }
+  return clusters;
+}
+
 function* byLabel(label: string, counts: Readonly<Record<string, number | undefined>>): Generator<Sample> {
   for (const [name, value = 0] of Object.entries(counts)) yield { value, labels: { [label]: name } };
 }
@@ -128,6 +165,7 @@ function descriptions(model: Readings, feed: ChangeFeed): readonly Description[]
     ...ipcacheDescriptions(model),
     ...engineDescriptions(model),
     ...clusterDescriptions(model),
+    ...watchDescriptions(model),
     {
       name: 'dpcache_rejections_total',
       help: 'Inputs that were rejected, by reason.',
@@ -265,6 +303,38 @@ function engineDescriptions({ ipcache, services, nodes }: Readings): readonly De
         nodes
           .status()
           .handlers.map(({ name = '', faults }) => ({ value: faults, labels: { handler: name } })),
+    },
+  ];
+}
+
+function watchDescriptions(model: Pick<ReadModel, 'watches'>): readonly Description[] {
+  const clusters = (read: (watch: WatchStatus) => number): Iterable<Sample> => {
+    const sums = new Map<string, number>();
+    for (const { cluster, watch } of model.watches())
+      sums.set(cluster, (sums.get(cluster) ?? 0) + read(watch));
+    return Array.from(sums, ([cluster, value]) => ({ value, labels: { cluster } }));
+  };
+  const labels = ['cluster'];
+  return [
+    {
+      ...{ name: 'dpcache_kvstore_queue_bytes', type: 'gauge', labels },
+      help: 'What has arrived from a kvstore and is not in the engines yet.',
+      samples: () => clusters(({ queuedBytes }) => queuedBytes),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_listings_total', type: 'counter', labels },
+      help: 'Lists that were begun, of all resources.',
+      samples: () => clusters(({ listings }) => listings),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_streams_total', type: 'counter', labels },
+      help: 'Streams that were followed, of all resources: what is more than one each are reconnects.',
+      samples: () => clusters(({ resumptions }) => resumptions),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_watch_failures_total', type: 'counter', labels },
+      help: 'Failures of watches, each of which was tried again.',
+      samples: () => clusters(({ failures }) => failures),
     },
   ];
 }

@@ -1,6 +1,7 @@
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { Labels } from '../identity/labels.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
+import type { WatchStatus } from '../kvstore/backend.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { StatusDocument } from './status-document.ts';
@@ -33,12 +34,20 @@ export interface Knowledge {
   readonly restoredOf: RestoredOf;
 }
 
+/** What is read of a cluster's kvstore, one resource. */
+export interface FollowedWatch {
+  readonly cluster: string;
+  readonly watch: WatchStatus;
+}
+
 /** What the API shows: the agent, as far as it can be asked. Reads only; each is synchronous. */
 export interface ReadModel extends Knowledge {
   /** Every identity whose labels are known, in no order that is promised. */
   identities(): Iterable<KnownIdentity>;
   /** Of an identity whose labels are only restored. */
   readonly restoredIdentity: (identity: number) => RestoredDocument | undefined;
+  /** Every watch that is being read. */
+  watches(): Iterable<FollowedWatch>;
   status(): StatusDocument;
   rejections(): RejectionStatus;
 }

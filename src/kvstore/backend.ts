@@ -1,3 +1,4 @@
+import type { DelayStatus } from '../base/delay-counts.ts';
 import type { Failure } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { SupervisorStatus } from '../base/supervisor.ts';
@@ -114,6 +115,11 @@ export interface WatchStatus {
   readonly lastFailure: Failure | undefined;
   /** Bytes received and not yet read: bounded (I11). */
   readonly queuedBytes: number;
+  /**
+   * For each event of the stream (those of lists are not counted), how long after its arrival the reader had done with its
+   * batch. While the reader is behind, events count from the arrival of the oldest that it had not taken.
+   */
+  readonly delays: DelayStatus;
 }
 
 /**

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { DelayCounts } from '../../src/base/delay-counts.ts';
+import type { WatchState } from '../../src/kvstore/backend.ts';
 import { testApp } from './support/test-app.ts';
 
 async function metrics(app: ReturnType<typeof testApp>['app']): Promise<string> {
@@ -44,6 +46,35 @@ describe('/metrics', () => {
     // The first scrape is a route of its own from then on.
     expect(after.length - before).toBeLessThan(20);
     expect(after.join('\n')).not.toContain('10.0');
+  });
+
+  it('says how long changes of a kvstore take, and how its watches do, of each cluster', async () => {
+    const { app, model } = testApp();
+    const state: WatchState = 'watching';
+    const watch = {
+      ...{ prefix: 'p/', state, keys: 1, nextRevision: 2, listed: true, lastFailure: undefined },
+      ...{ listings: 1, resumptions: 2, failures: 3, queuedBytes: 4 },
+    };
+    for (const delays of [[3, 7, 7], [40_000]]) {
+      const counts = new DelayCounts();
+      for (const ms of delays) counts.add(ms);
+      model.watched.push({ cluster: 'baltic', watch: { ...watch, delays: counts.status() } });
+    }
+    const text = await metrics(app);
+    const name = 'dpcache_kvstore_propagation_seconds';
+    expect(text).toContain(`# TYPE ${name} histogram\n`);
+    for (const [le, count] of [
+      ['0.002', 0],
+      ['0.005', 1],
+      ['0.01', 3],
+      ['30', 3],
+      ['+Inf', 4],
+    ])
+      expect(series(text)).toContain(`${name}_bucket{cluster="baltic",le="${le}"} ${count}`);
+    expect(series(text)).toContain(`${name}_sum{cluster="baltic"} 40.017`);
+    expect(series(text)).toContain(`${name}_count{cluster="baltic"} 4`);
+    expect(series(text)).toContain('dpcache_kvstore_queue_bytes{cluster="baltic"} 8');
+    expect(series(text)).toContain('dpcache_kvstore_streams_total{cluster="baltic"} 4');
   });
 
   it('counts monitors while they are connected', async () => {

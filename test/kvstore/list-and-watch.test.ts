@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { DELAY_BOUNDS_MS } from '../../src/base/delay-counts.ts';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
@@ -50,6 +51,58 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     backend.link.unstallWatch(P);
     await advance(clock, 1000);
     expect([...recorder.content.keys()]).toEqual([`${P}unheard`]);
+  });
+
+  it('counts for each event of the stream how long it took to be read, and nothing for a list', async () => {
+    put('listed');
+    const { link: transport } = backend;
+    const ended = new AbortController();
+    const { signal } = ended;
+    const watch = new ListAndWatch({ transport, prefix: P, clock, random: () => 0.5, signal });
+    const batches: string[][] = [];
+    let release = (): void => {};
+    recorder = new WatchRecorder({
+      status: () => watch.status(),
+      async *[Symbol.asyncIterator]() {
+        for await (const batch of watch) {
+          batches.push(batch.map(({ key }) => key));
+          yield batch;
+          await new Promise<void>((resolve) => {
+            release = resolve;
+          });
+        }
+      },
+    });
+    const step = async (): Promise<void> => {
+      release();
+      await settle();
+    };
+    const counted = (): readonly (readonly [ms: number | undefined, count: number])[] =>
+      watch
+        .status()
+        .delays.counts.map((count, at) => [DELAY_BOUNDS_MS[at], count] as const)
+        .filter(([, count]) => count > 0);
+    await settle();
+    for (const _batch of ['listed', 'list-done']) await step();
+    expect([batches, counted()]).toEqual([[[`${P}listed`], ['']], []]);
+    put('a'); // is read at once, and worked on for 30 ms
+    await settle();
+    await advance(clock, 10);
+    put('b'); // waits for 20 ms, and is worked on for 100 ms
+    await settle();
+    await advance(clock, 20);
+    await step();
+    expect(counted()).toEqual([[50, 1]]);
+    await advance(clock, 100);
+    await step();
+    expect(batches.slice(2)).toEqual([[`${P}a`], [`${P}b`]]);
+    expect(counted()).toEqual([
+      [50, 1],
+      [250, 1],
+    ]);
+    expect(watch.status().delays.sumMs).toBe(150);
+    ended.abort();
+    await step();
   });
 
   it('callbacks that throw when it begins, changes its state and ends do it no harm (regression: those at both ends did)', async () => {

@@ -2,6 +2,7 @@ import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { assert } from '../../base/assert.ts';
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
+import { DelayCounts } from '../../base/delay-counts.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
@@ -92,6 +93,9 @@ export class ListAndWatch implements Watch {
   #failures = 0;
   #failuresInRow = 0;
   #lastFailure: Failure | undefined;
+  readonly #delays = new DelayCounts();
+  /** When the oldest event came from the stream that has not been taken. */
+  #arrivedAt: number | undefined;
 
   constructor(options: ListAndWatchOptions) {
     assert(options.prefix.endsWith('/'), `a watched prefix must end in "/": ${options.prefix}`);
@@ -114,6 +118,7 @@ export class ListAndWatch implements Watch {
       failures: this.#failures,
       lastFailure: this.#lastFailure,
       queuedBytes: this.#queue.events.bytes,
+      delays: this.#delays.status(),
     };
   }
 
@@ -130,7 +135,7 @@ export class ListAndWatch implements Watch {
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[]> {
     assert(!this.#started, 'a watch can be read only once');
     this.#started = true;
-    const { signal, closed, onBegin, onEnd } = this.#options;
+    const { signal, closed, onBegin, onEnd, clock } = this.#options;
     this.#guard.call(onBegin);
     const abort = (): void => this.#end('ended');
     for (const source of [signal, closed]) {
@@ -142,7 +147,10 @@ export class ListAndWatch implements Watch {
       for (;;) {
         const batch = await this.#queue.take();
         if (batch.length === 0) return;
+        const arrivedAt = this.#arrivedAt;
+        if (this.#queue.events.isEmpty) this.#arrivedAt = undefined;
         yield batch;
+        if (arrivedAt !== undefined) this.#delays.add(clock.now() - arrivedAt, batch.length);
         if (!this.#queue.events.isEmpty) await eventLoopTurn(); // let others run between two batches
       }
     } finally {
@@ -312,6 +320,7 @@ export class ListAndWatch implements Watch {
 
   #received(events: readonly TransportEvent[]): void {
     this.#succeeded();
+    this.#arrivedAt ??= this.#options.clock.now();
     this.#cursor.receive(events);
     this.#seen = Math.max(this.#seen, this.#cursor.next);
     this.#queue.events.relieve();

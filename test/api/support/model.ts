@@ -1,4 +1,4 @@
-import type { KnownIdentity, ReadModel } from '../../../src/api/read-model.ts';
+import type { FollowedWatch, KnownIdentity, ReadModel } from '../../../src/api/read-model.ts';
 import type { StatusDocument } from '../../../src/api/status-document.ts';
 import type { RejectionStatus } from '../../../src/base/rejection.ts';
 import type { Labels } from '../../../src/identity/labels.ts';
@@ -33,6 +33,13 @@ export class TestModel implements ReadModel {
 
   identities(): readonly KnownIdentity[] {
     return [{ identity: 1234, labels: CHECKOUT, cluster: 'own' }];
+  }
+
+  /** What is said to be read. */
+  readonly watched: FollowedWatch[] = [];
+
+  watches(): readonly FollowedWatch[] {
+    return this.watched;
   }
 
   rejections(): RejectionStatus {
