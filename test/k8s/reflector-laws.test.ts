@@ -1,11 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ApiTransport } from '../../src/k8s/client/api-transport.ts';
-import { happenings, I9_nothingLostNothingInvented } from './support/reflector-laws.ts';
+import { type Happening, happenings, I9_nothingLostNothingInvented } from './support/reflector-laws.ts';
 
 describe('a reflector under faults', () => {
   it('I9 nothing lost, nothing invented: what was told equals what a fresh list shows, after any faults', async () => {
-    await fc.assert(fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script)));
+    await fc.assert(
+      fc.asyncProperty(happenings, fc.boolean(), (script, idle) =>
+        I9_nothingLostNothingInvented(script, idle),
+      ),
+    );
   });
 });
 
@@ -48,9 +52,49 @@ describe('the test of the test', () => {
     ['is deaf to 410', told((text) => text.replace(/^.*"ERROR".*\n/gm, ''))],
   ] as const)('I9 catches a transport that %s', async (_what, wrap) => {
     const outcome = await fc.check(
-      fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script, wrap)),
+      fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script, false, wrap)),
       { endOnFailure: true },
     );
     expect(outcome.failed).toBe(true);
   });
+});
+
+describe('a store that is restored from a backup', () => {
+  const settled: Happening = { do: 'pass', ms: 2500 };
+  const put = (n: number): Happening => ({ do: 'put', n, shown: true });
+  const bookmark: Happening = { do: 'pass', ms: 65_000 };
+  it.each<[string, readonly Happening[]]>([
+    [
+      'before a delete that was the last event (regression: the object that is back was missing)',
+      [
+        put(0),
+        settled,
+        put(1),
+        settled,
+        { do: 'backup' },
+        { do: 'delete', n: 0 },
+        settled,
+        { do: 'restore' },
+        settled,
+      ],
+    ],
+    [
+      'before a bookmark, and has written other things since under the versions that it covers',
+      [
+        put(0),
+        settled,
+        put(1),
+        settled,
+        { do: 'backup' },
+        { do: 'write-elsewhere' },
+        bookmark,
+        { do: 'restore' },
+        put(2),
+      ],
+    ],
+    [
+      'before a put, and has put another object under the same version',
+      [put(0), settled, { do: 'backup' }, put(1), settled, { do: 'restore' }, put(2), settled],
+    ],
+  ])('%s', (_, script) => I9_nothingLostNothingInvented(script, true));
 });

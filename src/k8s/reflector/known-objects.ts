@@ -55,7 +55,7 @@ export class KnownObjects {
     return this.#version;
   }
 
-  /** `undefined` where no object is known to have been written last. */
+  /** `undefined` unless the last event was a put. */
   get anchor(): Anchor | undefined {
     return this.#anchor;
   }
@@ -95,7 +95,7 @@ export class KnownObjects {
     const { metadata } = object;
     const key = keyOf(metadata);
     this.#version = metadata.resourceVersion;
-    if (this.#anchor?.uid === metadata.uid) this.#anchor = undefined;
+    this.#anchor = undefined; // an earlier put proves nothing of this delete
     const known = this.#objects.get(key);
     // Another life of the same name: its delete has been said already.
     if (known === undefined || known.metadata.uid !== metadata.uid) return [];

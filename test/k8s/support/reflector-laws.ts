@@ -154,8 +154,8 @@ class World {
   #backup: StoreSnapshot | undefined;
   #writes = 0;
 
-  constructor(wrap: (transport: ApiTransport) => ApiTransport) {
-    this.server = new MemoryApiServer({ clock: this.clock, types: [this.#types, NODES] });
+  constructor(wrap: (transport: ApiTransport) => ApiTransport, idleProgress: boolean) {
+    this.server = new MemoryApiServer({ clock: this.clock, types: [this.#types, NODES], idleProgress });
     this.transport = new MemoryApiTransport(this.server);
     // Writes do not go the way that fails.
     const writing = new MemoryApiTransport({ handle: (request) => this.server.handleElsewhere(request) });
@@ -280,9 +280,10 @@ const NODES = { group: '', version: 'v1', kind: 'Node', plural: 'nodes', namespa
  */
 export async function I9_nothingLostNothingInvented(
   script: readonly Happening[],
+  idleProgress: boolean,
   wrap: (transport: ApiTransport) => ApiTransport = (transport) => transport,
 ): Promise<void> {
-  const world = new World(wrap);
+  const world = new World(wrap, idleProgress);
   try {
     for (const what of script) await world.happen(what);
     await world.heal();
