@@ -46,6 +46,13 @@ describe('the slices of a batch', () => {
     ]);
   });
 
+  it('begin with one that is heavier', () => {
+    expect(slices([2048 * 256, 0])).toEqual([
+      [1, 2049],
+      [1, 1],
+    ]);
+  });
+
   it('have all events in order', () => {
     const batch = eventsOf([0, 500_000, 0, 300_000, 10_000, 0]);
     expect([...slicesOf(batch)].flatMap(({ events }) => events)).toEqual(batch);

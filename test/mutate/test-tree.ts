@@ -36,7 +36,7 @@ const STEP = new Script('globalThis.__step__()');
 function callForATime(step: Body, limitMs: number): unknown {
   Object.assign(globalThis, { __step__: step });
   try {
-    return STEP.runInThisContext({ timeout: limitMs });
+    return STEP.runInThisContext({ timeout: Math.ceil(limitMs) });
   } catch (error) {
     const ended = error instanceof Error && 'code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT';
     throw ended ? new TookTooLong(limitMs) : error;
