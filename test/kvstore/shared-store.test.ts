@@ -101,6 +101,44 @@ describe('a shared store', () => {
     expect(b.seen.get('a')).toBe('1');
   });
 
+  it('puts it right after five minutes and up to half a minute, and not before', async () => {
+    await b.backend.update(`${P}a`, bytesOfText('wrong'));
+    await advance(clock, 5 * 60_000);
+    expect(b.seen.get('a')).toBe('wrong');
+    await advance(clock, 30_000);
+    expect(b.seen.get('a')).toBe('1');
+  });
+
+  it('says when its keys are complete, batch by batch, and needs nobody to tell of failures', async () => {
+    const story: string[] = [];
+    const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+    const store = new SharedStore<string>({
+      ...{ backend, prefix: P, clock, random: () => 0.5, rejections: new RejectionLog() },
+      decode: (_name, value) => ({ ok: true, value: textOfBytes(value) ?? '' }),
+      observer: {
+        onUpdate: (name) => {
+          story.push(name);
+          throw new Error('a broken observer');
+        },
+        onDelete: () => {},
+        batch: (apply) => {
+          story.push('(');
+          apply();
+          story.push(')');
+        },
+      },
+    });
+    const ended = new AbortController();
+    const running = store.run(ended.signal);
+    void store.synced.then(() => story.push('synced'));
+    await settle(4);
+    expect([story.slice(0, 4), story.at(-1)]).toEqual([['(', 'a', 'b', ')'], 'synced']);
+    expect(store.status().faults).toBe(2);
+    ended.abort();
+    await running;
+    await backend.close();
+  });
+
   it('a put that was given up does not land after the delete of its name (regression: it stayed for a moment)', async () => {
     const land = giveUpPut(a.backend.link, `${P}c`);
     a.store.updateLocalKey('c', bytesOfText('late'));
