@@ -1,8 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { DELAY_BOUNDS_MS, type DelayStatus } from '../base/delay-counts.ts';
-import type { WatchStatus } from '../kvstore/backend.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import type { ReadModel } from './read-model.ts';
+import type { ReadModel, WatchFigures } from './read-model.ts';
 
 /** One value of a metric, with its labels. */
 interface Sample {
@@ -308,7 +307,7 @@ function engineDescriptions({ ipcache, services, nodes }: Readings): readonly De
 }
 
 function watchDescriptions(model: Pick<ReadModel, 'watches'>): readonly Description[] {
-  const clusters = (read: (watch: WatchStatus) => number): Iterable<Sample> => {
+  const clusters = (read: (watch: WatchFigures) => number): Iterable<Sample> => {
     const sums = new Map<string, number>();
     for (const { cluster, watch } of model.watches())
       sums.set(cluster, (sums.get(cluster) ?? 0) + read(watch));

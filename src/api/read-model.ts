@@ -1,7 +1,7 @@
+import type { DelayStatus } from '../base/delay-counts.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { Labels } from '../identity/labels.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import type { WatchStatus } from '../kvstore/backend.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { StatusDocument } from './status-document.ts';
@@ -34,10 +34,19 @@ export interface Knowledge {
   readonly restoredOf: RestoredOf;
 }
 
+/** How the watch of one resource of a cluster does: of its `WatchStatus` what is measured. */
+export interface WatchFigures {
+  readonly queuedBytes: number;
+  readonly listings: number;
+  readonly resumptions: number;
+  readonly failures: number;
+  readonly delays: DelayStatus;
+}
+
 /** What is read of a cluster's kvstore, one resource. */
 export interface FollowedWatch {
   readonly cluster: string;
-  readonly watch: WatchStatus;
+  readonly watch: WatchFigures;
 }
 
 /** What the API shows: the agent, as far as it can be asked. Reads only; each is synchronous. */
