@@ -2,6 +2,7 @@ import type { FollowedWatch } from '../api/read-model.ts';
 import type {
   CheckpointDocument,
   ClusterDocument,
+  KubernetesDocument,
   StatusDocument,
   StepDocument,
 } from '../api/status-document.ts';
@@ -37,6 +38,7 @@ export interface StatusParts {
   readonly syncedMs: number | undefined;
   readonly configProblems: readonly string[];
   readonly checkpoint: CheckpointDocument | undefined;
+  readonly kubernetes: KubernetesDocument | undefined;
 }
 
 /** ISO 8601 of a wall time. */
@@ -115,6 +117,7 @@ export function agentStatus({
   syncedMs,
   configProblems,
   checkpoint,
+  kubernetes,
 }: StatusParts): StatusDocument {
   const ipcache = engines.ipcache.status();
   const nodes = engines.nodes.status();
@@ -127,6 +130,7 @@ export function agentStatus({
     syncedMs,
     clusters: followed === undefined ? [] : clusterStatuses(followed),
     configProblems,
+    ...(kubernetes && { kubernetes }),
     ...(checkpoint && { checkpoint }),
     ipcache: {
       prefixes: ipcache.entries - ipcache.shadowed,

@@ -6,6 +6,7 @@ import { unsubscribeOnce } from '../base/subscription.ts';
 import { TurnGate } from '../base/turn-gate.ts';
 import type { Labels } from '../identity/labels.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
+import { isInCluster } from '../k8s/client/in-cluster.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
@@ -19,10 +20,12 @@ import {
 } from './agent-status.ts';
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
 import { FollowedManifests } from './followed-manifests.ts';
+import { KubernetesFollower } from './kubernetes-follower.ts';
 import type { Logger } from './log.ts';
 import { MeshFeed } from './mesh-feed.ts';
 import type { AgentOptions } from './options.ts';
 import type { PlayStage } from './play.ts';
+import { RecordedKubernetes } from './recorded-kubernetes.ts';
 import { RejectionReport } from './rejection-report.ts';
 import type { Step } from './start-step.ts';
 import { Startup } from './startup.ts';
@@ -67,6 +70,8 @@ export class Agent implements ReadModel, PlayStage {
   readonly #mesh: MeshFeed;
   readonly #startup: Startup;
   readonly #keeper: StateKeeper | undefined;
+  readonly #recordedKubernetes: RecordedKubernetes | undefined;
+  readonly #kubernetes: KubernetesFollower | undefined;
   #report: ClusterReport | undefined;
   #syncedMs: number | undefined;
 
@@ -101,6 +106,16 @@ export class Agent implements ReadModel, PlayStage {
       engines: { ipcache, services, nodes },
       count: (rejection) => this.#rejected.count(rejection),
     });
+    const { kubernetes } = options;
+    if (kubernetes !== undefined && (!kubernetes.ifInCluster || isInCluster())) {
+      this.#recordedKubernetes = kubernetes.load.length > 0 ? new RecordedKubernetes(clock) : undefined;
+      this.#kubernetes = new KubernetesFollower(options, kubernetes, {
+        ...{ log, clock, random, gate, onReject, engines: { ipcache, services, nodes } },
+        recorded: () => this.#recordedKubernetes?.transport,
+        own: () => this.#mesh.followed?.own,
+        clusterID: () => this.#mesh.followed?.ownID ?? 0,
+      });
+    }
     if (options.stateDir === undefined) return;
     this.#keeper = new StateKeeper({
       ...{ path: options.stateDir, clusterName, clock, gate, log, onReject },
@@ -133,9 +148,15 @@ export class Agent implements ReadModel, PlayStage {
       ...(this.#keeper === undefined ? [] : [[this.#keeper.step()]]),
       [mesh.recordedMesh()],
       [this.#firstManifests()],
+      ...(this.#recordedKubernetes === undefined ? [] : [[this.#firstObjects(this.#recordedKubernetes)]]),
       [mesh.ownKvstore(timeout)],
       [mesh.clusters(), ...(this.#keeper === undefined ? [] : [this.#lettingGo()])],
-      [mesh.ownSync(timeout), mesh.remoteSync(timeout)],
+      ...(this.#kubernetes === undefined ? [] : [[this.#kubernetes.follow(() => this.#letGoAll())]]),
+      [
+        mesh.ownSync(timeout),
+        mesh.remoteSync(timeout),
+        ...(this.#kubernetes === undefined ? [] : [this.#kubernetes.sync(timeout)]),
+      ],
       [this.#complete()],
     ];
   }
@@ -177,8 +198,22 @@ export class Agent implements ReadModel, PlayStage {
     const progress = isOwn ? own.progressOf(cluster) : mesh.progressOf(cluster);
     // A kvstore in this process that is empty has been read; an etcd that is empty may have lost what it had.
     const isEmpty = isOwn && this.#options.kvstore === 'memory' && progress?.settled === true;
-    if (progress === undefined || progress.synced || isEmpty) this.#keeper.letGo(cluster);
+    const isComplete = progress === undefined || progress.synced || isEmpty;
+    const isSaid = !isOwn || this.#kubernetes === undefined || this.#kubernetes.synced;
+    if (isComplete && isSaid) this.#keeper.letGo(cluster);
     else if (mesh.statusOf(cluster)?.servicesExpired === true) this.#keeper.letGoOffers(cluster);
+  }
+
+  #firstObjects(kubernetes: RecordedKubernetes): Step {
+    return {
+      name: 'recorded Kubernetes',
+      patienceMs: READ_MS,
+      start: async ({ progress }) => {
+        const onReject = (rejection: Rejection): void => this.#rejected.add(rejection);
+        for (const path of this.#options.kubernetes?.load ?? [])
+          await kubernetes.load(path, onReject, progress);
+      },
+    };
   }
 
   #firstManifests(): Step {
@@ -232,13 +267,13 @@ export class Agent implements ReadModel, PlayStage {
 
   /** As the cluster that the number names has them. */
   readonly labelsOf = (identity: number): Labels | undefined =>
-    this.#mesh.followed?.identities.resolve(identity) ?? this.#keeper?.labelsOf(identity);
+    this.#saidLabels(identity) ?? this.#keeper?.labelsOf(identity);
 
   readonly restoredOf = (cluster: string): RestoredDocument | undefined =>
     this.#keeper?.restored(cluster || this.#options.clusterName);
 
   readonly restoredIdentity = (identity: number): RestoredDocument | undefined => {
-    if (this.#mesh.followed?.identities.resolve(identity) !== undefined) return undefined;
+    if (this.#saidLabels(identity) !== undefined) return undefined;
     const cluster = this.#keeper?.clusterOf(identity);
     return cluster === undefined ? undefined : this.restoredOf(cluster);
   };
@@ -246,8 +281,13 @@ export class Agent implements ReadModel, PlayStage {
   *identities(): Generator<KnownIdentity, void, void> {
     yield* this.#saidIdentities();
     for (const known of this.#keeper?.identities() ?? []) {
-      if (this.#mesh.followed?.identities.resolve(known.identity) === undefined) yield known;
+      if (this.#saidLabels(known.identity) === undefined) yield known;
     }
+  }
+
+  /** As the kvstore of its cluster has them, or a CiliumIdentity. */
+  #saidLabels(identity: number): Labels | undefined {
+    return this.#mesh.followed?.identities.resolve(identity) ?? this.#kubernetes?.labelsOf(identity);
   }
 
   *#saidIdentities(): Generator<KnownIdentity, void, void> {
@@ -256,6 +296,8 @@ export class Agent implements ReadModel, PlayStage {
     const { clusterName } = this.#options;
     for (const [identity, labels] of own.identities.entries())
       yield { identity, labels, cluster: clusterName };
+    for (const [identity, labels] of this.#kubernetes?.identities() ?? [])
+      if (own.identities.lookupByID(identity) === undefined) yield { identity, labels, cluster: clusterName };
     for (const cluster of mesh.names) {
       for (const [identity, labels] of mesh.identitiesOf(cluster)?.entries() ?? [])
         yield { identity, labels, cluster };
@@ -265,7 +307,8 @@ export class Agent implements ReadModel, PlayStage {
   #identityChanges(): number {
     const { own, mesh } = this.#mesh.followed ?? {};
     const remote = mesh?.names.map((name) => mesh.identitiesOf(name)?.changes ?? 0) ?? [];
-    return remote.reduce((sum, changes) => sum + 1 + changes, own?.identities.changes ?? 0);
+    const said = (own?.identities.changes ?? 0) + (this.#kubernetes?.identityChanges ?? 0);
+    return remote.reduce((sum, changes) => sum + 1 + changes, said);
   }
 
   *watches(): Generator<FollowedWatch, void, void> {
@@ -281,13 +324,19 @@ export class Agent implements ReadModel, PlayStage {
     const { followed } = this.#mesh;
     const missing = followed === undefined ? [] : missingClusters(clusterStatuses(followed));
     const starting = openSteps(this.#startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
-    const all = [...starting, ...this.#mesh.folderProblems(), ...missing];
+    const lists = this.#kubernetes?.blockers() ?? [];
+    const all = [...starting, ...this.#mesh.folderProblems(), ...missing, ...lists];
     if (all.length === 0 && this.#syncedMs === undefined) return ['the agent is starting'];
     return [...new Set(all)];
   }
 
   kvstore(cluster: string): KvstoreBackend | undefined {
     return this.#mesh.kvstore(cluster);
+  }
+
+  /** The Kubernetes that was loaded; `undefined` without one. */
+  get kubernetes(): RecordedKubernetes | undefined {
+    return this.#recordedKubernetes;
   }
 
   /** Takes a remote cluster out of the mesh, with all that it has said. False when it is not in it. */
@@ -310,6 +359,7 @@ export class Agent implements ReadModel, PlayStage {
       syncedMs: this.#syncedMs,
       configProblems: this.#mesh.problems(),
       checkpoint: this.#keeper?.status(),
+      kubernetes: this.#kubernetes?.status(),
     });
   }
 

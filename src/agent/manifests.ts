@@ -94,12 +94,16 @@ function* objectsOf(
  * names. A document that is not right goes to `onReject` as `file:line`; the rest goes on. Throws
  * {@link InputError} when a file or folder cannot be read.
  */
-export async function* readManifests(path: string, onReject: Reject): AsyncGenerator<Manifest, void, void> {
+export async function* readManifests(
+  path: string,
+  onReject: Reject,
+  option = '--manifests',
+): AsyncGenerator<Manifest, void, void> {
   try {
     for (const file of await manifestFiles(path)) {
       yield* parseManifests(await readFile(file, 'utf8'), file, onReject);
     }
   } catch (cause) {
-    throw unreadable('--manifests', path, cause);
+    throw unreadable(option, path, cause);
   }
 }

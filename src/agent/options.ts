@@ -8,6 +8,35 @@ export const KVSTORE_KINDS = ['memory', 'etcd'] as const;
 /** One of {@link KVSTORE_KINDS}. */
 export type KvstoreKind = (typeof KVSTORE_KINDS)[number];
 
+/** What an agent may follow of a Kubernetes API server. */
+export const KUBERNETES_PARTS = ['services', 'endpoints', 'nodes', 'identities'] as const;
+
+/** One of {@link KUBERNETES_PARTS}. */
+export type KubernetesPart = (typeof KUBERNETES_PARTS)[number];
+
+/** What says where the endpoints of other nodes are. */
+export const KUBERNETES_ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 'pods'] as const;
+
+/** How an agent follows a Kubernetes API server. */
+export interface KubernetesOptions {
+  /** Follow it only in a pod that has a service account. */
+  readonly ifInCluster: boolean;
+  /** How it is reached; `undefined`: as the pod's service account. */
+  readonly kubeconfig?: string | undefined;
+  /** Of the kubeconfig; default its current one. */
+  readonly context?: string | undefined;
+  /** Recorded objects, files or folders: an API server in this process serves them in place of a real one. */
+  readonly load: readonly string[];
+  readonly watch: readonly KubernetesPart[];
+  readonly endpoints: (typeof KUBERNETES_ENDPOINTS)[number];
+  /** Whether CiliumIdentities count beside a kvstore (`crd`) or only without one. */
+  readonly identities: 'kvstore' | 'crd';
+  readonly serviceProxyName?: string | undefined;
+  readonly headlessServices: boolean;
+  /** The addresses of this machine are host, and what is not known is the world (K 51). */
+  readonly ownAddresses: boolean;
+}
+
 /** How an agent is configured. */
 export interface AgentOptions {
   readonly kvstore: KvstoreKind;
@@ -34,6 +63,8 @@ export interface AgentOptions {
   readonly timeoutMs?: number | undefined;
   /** Folder of checkpoints: what the agent knew before it was restarted. Default: none. */
   readonly stateDir?: string | undefined;
+  /** Follow a Kubernetes API server; default: none. */
+  readonly kubernetes?: KubernetesOptions | undefined;
   /** Recorded meshes, read in order; for kvstore `memory` only. */
   readonly load: readonly string[];
   /** Kubernetes manifests, files or folders, read in order. */

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
+import { decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import { InputError, unreadable } from './input-error.ts';
 import { parseYaml } from './yaml-documents.ts';
 
@@ -18,6 +18,10 @@ export type PlayAction =
       readonly text: string;
       readonly by: string;
     }
+  /** Makes or replaces an object of the recorded Kubernetes. */
+  | { readonly kind: 'apply'; readonly object: Readonly<Record<string, unknown>> }
+  /** Deletes it; apiVersion, kind and name are enough. */
+  | { readonly kind: 'remove'; readonly object: Readonly<Record<string, unknown>> }
   /** A remote cluster's configuration is removed. */
   | { readonly kind: 'leave'; readonly cluster: string }
   /** It is added again. */
@@ -51,10 +55,17 @@ function required(fields: Fields<never>, name: string): unknown {
   return fields.value(name) ?? fields.reject(name, 'missing-field', 'is missing');
 }
 
+function objectOf(action: Fields<never>, name: string): Readonly<Record<string, unknown>> {
+  const value = action.value(name);
+  return isObject(value) ? value : action.reject(name, 'wrong-type', 'must be an object of Kubernetes');
+}
+
 function readAction(action: Fields<never>): PlayAction {
   const has = (name: string): boolean => action.value(name) !== undefined;
   if (has('leave')) return { kind: 'leave', cluster: action.text('leave') };
   if (has('join')) return { kind: 'join', cluster: action.text('join') };
+  if (has('apply')) return { kind: 'apply', object: objectOf(action, 'apply') };
+  if (has('remove')) return { kind: 'remove', object: objectOf(action, 'remove') };
   const store = action.text('store');
   if (has('put')) {
     const value = required(action, 'value');

@@ -4,11 +4,14 @@ import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { bytesOfText, textOfBytes } from '../kvstore/bytes.ts';
 import { isObject } from '../net/fields.ts';
 import type { PlayAction, PlayStep } from './play-script.ts';
+import type { RecordedKubernetes } from './recorded-kubernetes.ts';
 
 /** What a script may reach. */
 export interface PlayStage {
   /** The kvstore of a cluster; `undefined` when there is no such cluster. */
   kvstore(cluster: string): KvstoreBackend | undefined;
+  /** The Kubernetes that was loaded; `undefined` without one. */
+  readonly kubernetes?: Pick<RecordedKubernetes, 'apply' | 'delete'> | undefined;
   /** Removes a remote cluster's configuration; false when there is none. */
   leave(cluster: string): Promise<boolean>;
   /** Adds it again; false when there is no such cluster. */
@@ -58,6 +61,12 @@ async function replaceText(
 async function act(action: PlayAction, stage: PlayStage): Promise<string | undefined> {
   if (action.kind === 'leave' || action.kind === 'join') {
     return (await stage[action.kind](action.cluster)) ? undefined : 'it is not a remote cluster';
+  }
+  if (action.kind === 'apply' || action.kind === 'remove') {
+    if (stage.kubernetes === undefined) return 'no Kubernetes was loaded (--k8s-load)';
+    return action.kind === 'apply'
+      ? stage.kubernetes.apply(action.object)
+      : stage.kubernetes.delete(action.object);
   }
   const kvstore = stage.kvstore(action.store);
   if (kvstore === undefined) return `there is no cluster ${action.store}`;

@@ -1,7 +1,7 @@
 import { ascending, prefixOfKey, type ServiceDocument, serviceDocument } from '../api/documents.ts';
 import type { Knowledge } from '../api/read-model.ts';
 import type { ClustermeshDocument } from '../api/schemas.ts';
-import type { ClusterDocument, StatusDocument } from '../api/status-document.ts';
+import type { ClusterDocument, KubernetesDocument, StatusDocument } from '../api/status-document.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
 import { standingText } from './agent-status.ts';
@@ -50,6 +50,18 @@ export const askClustermesh: Question = async (ask) => {
   return { json: clustermesh, lines, found: true };
 };
 
+/** A line for each kind of Kubernetes object, and what is wrong with it. */
+function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly string[] {
+  if (kubernetes === undefined) return [];
+  const rows = kubernetes.kinds.map(({ name, state, complete, objects, lastFailure = '' }) => {
+    const isWhole = complete || state === 'resting' || state === 'missing';
+    const why = state === 'watching' || state === 'resting' ? '' : lastFailure;
+    return [name, state, `${objects}`, [isWhole ? '' : 'not complete', why].filter(Boolean).join(': ')];
+  });
+  const table = alignColumns([['KIND', 'STATE', 'OBJECTS', ''], ...rows.map((row) => row.map(printable))]);
+  return ['', `Kubernetes at ${printable(kubernetes.server)}:`, ...table];
+}
+
 /** How the agent stands, for `dpcache status`. */
 export const askStatus: Question = async (ask) => {
   const status = (await ask('/v1/status')) as StatusDocument;
@@ -71,6 +83,7 @@ export const askStatus: Question = async (ask) => {
     ...restored.map(({ cluster, knownAt }) =>
       printable(`${cluster}: restored, what was known at ${knownAt}`),
     ),
+    ...kubernetesLines(status.kubernetes),
     '',
     `${counts}; ${ipcache.overruled} claims overruled, ${ipcache.shadowed} CIDRs hidden by an IP.`,
     `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.`,

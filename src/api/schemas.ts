@@ -13,7 +13,13 @@ import type {
 } from './documents.ts';
 import type { ProblemDocument } from './problem.ts';
 import type { RestoredDocument } from './read-model.ts';
-import type { CheckpointDocument, ClusterDocument, StatusDocument, StepDocument } from './status-document.ts';
+import type {
+  CheckpointDocument,
+  ClusterDocument,
+  KubernetesDocument,
+  StatusDocument,
+  StepDocument,
+} from './status-document.ts';
 
 /** Texts by name. */
 const TEXTS = z.record(z.string(), z.string());
@@ -250,11 +256,40 @@ const CHECKPOINT: z.ZodType<CheckpointDocument> = z
   })
   .openapi('Checkpoint');
 
+const HANDOVER = z.enum(['following', 'withdrawing', 'resting']);
+
+const KUBERNETES: z.ZodType<KubernetesDocument> = z
+  .object({
+    server: z.string(),
+    synced: z.boolean(),
+    handover: z
+      .object({ nodes: HANDOVER, ip: HANDOVER, identities: HANDOVER })
+      .openapi({ description: 'Whether Kubernetes says it, or a kvstore does: resting' }),
+    kinds: z.array(
+      z.object({
+        name: z.string(),
+        state: z.enum(['listing', 'watching', 'waiting', 'missing', 'forbidden', 'stopped', 'resting']),
+        complete: z.boolean(),
+        objects: z.int(),
+        rejected: z.int(),
+        events: z.int(),
+        lastEventAt: z.string().optional(),
+        lists: z.int(),
+        bookmarks: z.int(),
+        lagMs: z.int().optional().openapi({ description: 'Since the server said anything of it' }),
+        failures: z.int(),
+        lastFailure: z.string().optional(),
+      }),
+    ),
+  })
+  .openapi('Kubernetes');
+
 /** See {@link StatusDocument}. */
 export const STATUS: z.ZodType<StatusDocument> = z
   .object({
     ...CLUSTERMESH_FIELDS,
     kvstore: z.string(),
+    kubernetes: KUBERNETES.optional().openapi({ description: 'With a Kubernetes API server' }),
     checkpoint: CHECKPOINT.optional().openapi({ description: 'With --state-dir' }),
     steps: z.array(STEP).openapi({ description: 'Of the start, in order' }),
     syncedMs: z

@@ -63,6 +63,40 @@ export interface CheckpointDocument {
   readonly failure?: string | undefined;
 }
 
+/** A kind of Kubernetes object that is followed. */
+export interface KindDocument {
+  /** Plural: `ciliumendpoints`. */
+  readonly name: string;
+  /** What its reflector is doing; `resting`: a kvstore says it, or it is not asked for. */
+  readonly state: 'listing' | 'watching' | 'waiting' | 'missing' | 'forbidden' | 'stopped' | 'resting';
+  /** Whether all that there is has been applied or refused. */
+  readonly complete: boolean;
+  /** Objects that say something. */
+  readonly objects: number;
+  /** Objects and fields that were refused. */
+  readonly rejected: number;
+  readonly events: number;
+  /** ISO 8601. */
+  readonly lastEventAt?: string | undefined;
+  /** Lists that were completed: all but the first are relists. */
+  readonly lists: number;
+  readonly bookmarks: number;
+  /** Since the server said anything of it: what is known may be so old. */
+  readonly lagMs?: number | undefined;
+  readonly failures: number;
+  readonly lastFailure?: string | undefined;
+}
+
+/** A Kubernetes API server that is followed. */
+export interface KubernetesDocument {
+  readonly server: string;
+  /** Whether all that is waited for has been applied. */
+  readonly synced: boolean;
+  /** Whether Kubernetes says it (`following`), or a kvstore does (`resting`). */
+  readonly handover: Readonly<Record<'nodes' | 'ip' | 'identities', 'following' | 'withdrawing' | 'resting'>>;
+  readonly kinds: readonly KindDocument[];
+}
+
 /** How an agent stands, as plain data: fit for JSON. */
 export interface StatusDocument {
   readonly cluster: string;
@@ -76,6 +110,8 @@ export interface StatusDocument {
   readonly clusters: readonly ClusterDocument[];
   /** What is wrong with the files of `--kvstore-config` and `--clustermesh-config` now, a sentence for each. */
   readonly configProblems: readonly string[];
+  /** With a Kubernetes API server, once it is followed. */
+  readonly kubernetes?: KubernetesDocument | undefined;
   /** With `--state-dir`. */
   readonly checkpoint?: CheckpointDocument | undefined;
   readonly ipcache: {

@@ -3,10 +3,18 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../agent/log-options.ts';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
 import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
+import {
+  addKubernetesOptions,
+  type KubernetesFlags,
+  kubernetesContradiction,
+  kubernetesOptions,
+  namesKubernetes,
+  type OtherSources,
+} from './kubernetes-options.ts';
 import { RepeatableOption } from './settings.ts';
 
 /** Options that every command with an agent behind it takes, as commander hands them over. */
-export interface MeshFlags extends LogFlags {
+export interface MeshFlags extends LogFlags, KubernetesFlags {
   readonly kvstore: KvstoreKind;
   readonly kvstoreConfig?: string;
   readonly kvstoreOpt?: RateLimitOptions;
@@ -106,12 +114,18 @@ export function contradiction(flags: MeshFlags): string | undefined {
   if (!own && kvstoreConfig !== undefined) return '--kvstore-config is for an etcd: add --kvstore etcd';
   if (!own && kvstoreOpt !== undefined && clustermeshConfig === undefined)
     return '--kvstore-opt: there is no etcd; name one with --kvstore etcd or --clustermesh-config';
-  return undefined;
+  return kubernetesContradiction(flags, otherSources(flags));
+}
+
+function otherSources({ kvstore, clustermeshConfig, load = [], manifests = [] }: MeshFlags): OtherSources {
+  const mesh = kvstore === 'etcd' || clustermeshConfig !== undefined || load.length > 0;
+  return { mesh, manifests: manifests.length > 0 };
 }
 
 /** Whether the flags say what to follow: then a question is answered out of that, and no running agent is asked. */
-export function followsMesh({ kvstore, clustermeshConfig, load = [], manifests = [] }: MeshFlags): boolean {
-  return kvstore === 'etcd' || clustermeshConfig !== undefined || load.length > 0 || manifests.length > 0;
+export function followsMesh(flags: MeshFlags): boolean {
+  const { mesh, manifests } = otherSources(flags);
+  return mesh || manifests || namesKubernetes(flags);
 }
 
 /** Adds the options of {@link MeshFlags}. */
@@ -161,7 +175,8 @@ export function addMeshOptions(command: Command): Command {
       parseTimeout,
     )
     .addOption(choice('--max-connected-clusters <n>', 'clusters in the mesh', ['255', '511'], '255'))
-    .option('--node-name <name>', 'node that the agent runs on', parseName, hostname())
+    .option('--node-name <name>', 'node that the agent runs on', parseName, hostname());
+  addKubernetesOptions(command, parsePath, append)
     .optionsGroup('How nodes are reached:')
     .option('--remote-node-identities', 'other nodes have identity remote-node', true)
     .option('--no-remote-node-identities', 'all nodes have identity host')
@@ -204,5 +219,6 @@ export function agentOptions(flags: MeshFlags): AgentOptions {
     network: { remoteNodeIdentities, encryption, nodeEncryption, hostFirewall, underlay },
     load,
     manifests,
+    kubernetes: kubernetesOptions(flags, otherSources(flags)),
   };
 }

@@ -77,6 +77,8 @@ export interface KubernetesFeedOptions {
   readonly world?: WorldLabels | undefined;
   /** Whether annotations of the own Node count (K 40). Default false. */
   readonly nodeAnnotations?: boolean | undefined;
+  /** Nodes that are only restored are not withdrawn with the first list (K 41): the caller does so. Default false. */
+  readonly keepRestoredNodes?: boolean | undefined;
   readonly labelFilter?: LabelFilter | undefined;
   /** Identity labels of the pods of this node; see `EndpointLabelsOptions`. Left out: namespaces are not asked for. */
   readonly onLabels?: ((pod: LabelledPod, labels: Labels | undefined) => void) | undefined;
@@ -273,7 +275,7 @@ export class KubernetesFeed {
     const onLabels = (labels: ReadonlyMap<string, string>): void => {
       this.#guard.call(this.#options.onHostLabels, labels);
     };
-    this.#add('ciliumnodes', ciliumNodeReader(engine));
+    this.#add('ciliumnodes', ciliumNodeReader(engine, this.#options.keepRestoredNodes));
     this.#add('nodes', ownNodeReader(engine, { annotations: nodeAnnotations, onLabels }));
   }
 

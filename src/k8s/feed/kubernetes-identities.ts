@@ -11,9 +11,15 @@ import type { ObjectReader } from './object-feed.ts';
 export class KubernetesIdentities {
   readonly #byID = new Map<number, CiliumIdentitySays>();
   readonly #byLabels = new Map<string, CiliumIdentitySays[]>();
+  #changes = 0;
 
   get size(): number {
     return this.#byID.size;
+  }
+
+  /** Goes up with every change. */
+  get changes(): number {
+    return this.#changes;
   }
 
   /** The labels behind an identity. */
@@ -42,6 +48,7 @@ export class KubernetesIdentities {
       kind: 'CiliumIdentity',
       read: readCiliumIdentity,
       change: (now, before) => {
+        this.#changes++;
         if (before !== undefined) this.#remove(before);
         if (now !== undefined) this.#add(now);
       },

@@ -31,16 +31,18 @@ function nodeReader(
 
 /**
  * CiliumNodes of other nodes into the node manager (K 36 to 38). What is only restored of the own cluster's nodes goes with
- * the first complete list (K 41).
+ * the first complete list (K 41), unless others see to that.
  */
-export function ciliumNodeReader(engine: NodeEngine): ObjectReader<NodeSpec> {
+export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): ObjectReader<NodeSpec> {
   const read = (fields: ObjectFields): NodeSpec | undefined => {
     const node = readCiliumNode(fields, engine);
     return node?.name === engine.nodeName ? undefined : node;
   };
   return {
     ...nodeReader('CiliumNode', engine, read),
-    listed: () => engine.nodes.withdraw({ source: 'restored', cluster: engine.clusterName }),
+    listed: () => {
+      if (!keepRestored) engine.nodes.withdraw({ source: 'restored', cluster: engine.clusterName });
+    },
   };
 }
 

@@ -1,0 +1,124 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import {
+  KUBERNETES_ENDPOINTS,
+  KUBERNETES_PARTS,
+  type KubernetesOptions,
+  type KubernetesPart,
+} from '../agent/options.ts';
+import { RepeatableOption } from './settings.ts';
+
+/** Options of a Kubernetes API server, as commander hands them over. */
+export interface KubernetesFlags {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+  readonly k8s: 'auto' | 'on' | 'off';
+  readonly k8sLoad?: readonly string[];
+  readonly k8sWatch?: readonly KubernetesPart[];
+  readonly k8sEndpoints: KubernetesOptions['endpoints'];
+  readonly k8sIdentities: KubernetesOptions['identities'];
+  readonly k8sServiceProxyName?: string;
+  readonly k8sHeadlessServices?: true;
+  readonly k8sOwnAddresses?: true;
+}
+
+/** What else the command follows: then the pod that it runs in is not looked at. */
+export interface OtherSources {
+  readonly manifests: boolean;
+  readonly mesh: boolean;
+}
+
+/** `services,nodes`: some of {@link KUBERNETES_PARTS}. */
+function parseParts(text: string): readonly KubernetesPart[] {
+  return text.split(',').map((word) => {
+    const part = KUBERNETES_PARTS.find((one) => one === word);
+    if (part !== undefined) return part;
+    throw new InvalidArgumentError(`It must be some of ${KUBERNETES_PARTS.join(',')}: '${word}'.`);
+  });
+}
+
+/** Adds the options of {@link KubernetesFlags}. */
+export function addKubernetesOptions(
+  command: Command,
+  path: (text: string) => string,
+  append: (text: string, before?: readonly string[]) => readonly string[],
+): Command {
+  return command
+    .optionsGroup('Kubernetes:')
+    .option('--kubeconfig <file>', 'follow the Kubernetes API server of this kubeconfig', path)
+    .option('--context <name>', 'context of the kubeconfig (default: its current one)')
+    .addOption(
+      new Option(
+        '--k8s <when>',
+        'auto: with a kubeconfig, and in a pod that has nothing else to follow; on: else as the service account of the pod',
+      )
+        .choices(['auto', 'on', 'off'])
+        .default('auto'),
+    )
+    .addOption(
+      new RepeatableOption(
+        '--k8s-load <path>',
+        'objects as YAML, a file or a folder, that an API server in this process serves; may be repeated',
+      ).argParser(append),
+    )
+    .option(
+      '--k8s-watch <parts>',
+      `what is watched: ${KUBERNETES_PARTS.join(',')} (default: all)`,
+      parseParts,
+    )
+    .addOption(
+      new Option('--k8s-endpoints <kind>', 'what says where the endpoints of other nodes are')
+        .choices([...KUBERNETES_ENDPOINTS])
+        .default('ciliumendpoints'),
+    )
+    .addOption(
+      new Option('--k8s-identities <mode>', 'crd: CiliumIdentities count beside a kvstore, too')
+        .choices(['kvstore', 'crd'])
+        .default('kvstore'),
+    )
+    .option('--k8s-service-proxy-name <name>', 'only services that name this proxy')
+    .option('--k8s-headless-services', 'headless services, too')
+    .option(
+      '--k8s-own-addresses',
+      'the addresses of this machine are host, and what is not known is the world',
+    );
+}
+
+/** Whether the flags themselves say that a Kubernetes API server is to be followed. */
+export function namesKubernetes({ k8s, kubeconfig, k8sLoad = [] }: KubernetesFlags): boolean {
+  return k8s === 'on' || (k8s === 'auto' && (kubeconfig !== undefined || k8sLoad.length > 0));
+}
+
+/** Why flags that are right one by one do not go together, if so. */
+export function kubernetesContradiction(flags: KubernetesFlags, others: OtherSources): string | undefined {
+  const { k8s, kubeconfig, context, k8sLoad = [], k8sWatch = KUBERNETES_PARTS } = flags;
+  if (context !== undefined && kubeconfig === undefined)
+    return '--context is of a kubeconfig: add --kubeconfig <file>';
+  if (k8s === 'off' && (kubeconfig !== undefined || k8sLoad.length > 0))
+    return '--k8s off: leave out --kubeconfig and --k8s-load';
+  if (kubeconfig !== undefined && k8sLoad.length > 0)
+    return '--k8s-load serves objects in place of an API server: leave it out with --kubeconfig';
+  if (namesKubernetes(flags) && others.manifests && k8sWatch.includes('services'))
+    return '--manifests and Kubernetes would both say what services there are: leave services out of --k8s-watch';
+  return undefined;
+}
+
+/** The agent's options that the flags ask for; `undefined`: no Kubernetes. */
+export function kubernetesOptions(
+  flags: KubernetesFlags,
+  others: OtherSources,
+): KubernetesOptions | undefined {
+  const ifInCluster = flags.k8s === 'auto' && !others.manifests && !others.mesh;
+  if (!namesKubernetes(flags) && !ifInCluster) return undefined;
+  return {
+    ifInCluster: !namesKubernetes(flags),
+    kubeconfig: flags.kubeconfig,
+    context: flags.context,
+    load: flags.k8sLoad ?? [],
+    watch: flags.k8sWatch ?? KUBERNETES_PARTS,
+    endpoints: flags.k8sEndpoints,
+    identities: flags.k8sIdentities,
+    serviceProxyName: flags.k8sServiceProxyName,
+    headlessServices: flags.k8sHeadlessServices ?? false,
+    ownAddresses: flags.k8sOwnAddresses ?? false,
+  };
+}

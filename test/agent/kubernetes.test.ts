@@ -1,0 +1,159 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+import type { KubernetesOptions } from '../../src/agent/options.ts';
+import { play } from '../../src/agent/play.ts';
+import { readPlayScript } from '../../src/agent/play-script.ts';
+import { KubernetesFeed } from '../../src/k8s/feed/kubernetes-feed.ts';
+import { dpcache, example } from '../cli/support/run.ts';
+import { FakeCluster } from '../k8s/feed/support/fake-cluster.ts';
+import { FeedWorld } from '../k8s/feed/support/feed-world.ts';
+import { type AgentUnderTest, startAgent, type TestKey } from './support/agent-under-test.ts';
+import { FakeClock } from './support/fake-clock.ts';
+import { temporaryFolder } from './support/temporary-folder.ts';
+
+const KUBERNETES: KubernetesOptions = {
+  ifInCluster: false,
+  load: [example('kubernetes/cluster.yaml')],
+  watch: ['services', 'endpoints', 'nodes', 'identities'],
+  endpoints: 'ciliumendpoints',
+  identities: 'kvstore',
+  headlessServices: false,
+  ownAddresses: false,
+};
+
+function start(
+  options: Partial<KubernetesOptions> = {},
+  keys: readonly TestKey[] = [],
+): Promise<AgentUnderTest> {
+  return startAgent(keys, '', {
+    kubernetes: { ...KUBERNETES, ...options },
+    nodeName: 'node-1',
+    clusterName: 'default',
+  });
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+describe('an agent that follows Kubernetes', () => {
+  it('knows what a recorded cluster has, and says how each kind stands', async () => {
+    const { agent, missing } = await start();
+    expect(missing).toEqual([]);
+    expect(agent.ipcache.get('10.10.2.11')).toMatchObject({
+      identity: 4101,
+      source: 'custom-resource',
+      encryptKey: 3,
+    });
+    expect([...agent.nodes.nodes()].map(({ name }) => name).sort()).toEqual(['node-1', 'node-2', 'node-3']);
+    expect(agent.labelsOf(4102)?.find(({ key }) => key === 'app')?.value).toBe('cart');
+    const { kubernetes } = agent.status();
+    expect(kubernetes).toMatchObject({ server: 'memory', synced: true });
+    expect(kubernetes?.kinds.map(({ name, state, objects }) => `${name} ${state} ${objects}`)).toEqual([
+      'pods watching 1',
+      'ciliumendpoints watching 5',
+      'ciliumnodes watching 2',
+      'nodes watching 1',
+      'services watching 2',
+      'endpointslices watching 2',
+      'endpoints resting 0',
+      'ciliumidentities watching 3',
+    ]);
+  });
+
+  it('plays the script of the demo: the late delete of a job leaves its address with the new pod', async () => {
+    const { agent } = await start();
+    const clock = new FakeClock();
+    const said: string[] = [];
+    const audience = {
+      onStep: (): void => {},
+      onFailure: (action: { readonly kind: string }, why: string): void =>
+        void said.push(`${action.kind}: ${why}`),
+    };
+    const steps = await readPlayScript(example('kubernetes/changes.yaml'));
+    const done = play(steps, agent, audience, clock, new AbortController().signal);
+    for (const { after } of steps) await clock.advance(after * 1000);
+    await done;
+    expect(said).toEqual([]);
+    await until(() => agent.rejections().total === 1);
+    expect(agent.rejections().recent.map(({ field }) => field)).toEqual(['status.identity.id']);
+    expect(agent.ipcache.get('10.10.2.30')?.k8s?.podName).toBe('checkout-7f9c4-new42');
+    expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeUndefined();
+    const checkout = agent.services.get({ namespace: 'shop', name: 'checkout' });
+    expect(checkout?.endpoints.backends.size).toBe(3);
+  });
+
+  it('lets the kvstore speak once that is complete: what only Kubernetes has goes (K 52)', async () => {
+    const key = 'cilium/state/ip/v1/default/10.10.2.11';
+    const { agent } = await start({}, [
+      ['default', key, { IP: '10.10.2.11', ID: 4101, HostIP: '192.168.10.2' }],
+    ]);
+    await until(() => agent.status().kubernetes?.handover.ip === 'resting');
+    expect(agent.ipcache.get('10.10.2.11')?.source).toBe('kvstore');
+    expect(agent.ipcache.get('10.10.2.12')).toBeUndefined();
+    expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeDefined();
+  });
+
+  it('watches what it is told to, and no more', async () => {
+    const { agent } = await start({ watch: ['services'] });
+    expect(agent.status().kubernetes?.kinds.map(({ name }) => name)).toEqual([
+      'services',
+      'endpointslices',
+      'endpoints',
+    ]);
+    expect(agent.nodes.size).toBe(0);
+  });
+
+  it('cannot start with a kubeconfig that it cannot use, and says what is wrong with it', async () => {
+    const folder = temporaryFolder({ config: 'current-context: nowhere\ncontexts: []\n' });
+    await expect(start({ load: [], kubeconfig: join(folder, 'config') })).rejects.toThrow(/nowhere/);
+    await expect(start({ load: [], kubeconfig: join(folder, 'missing') })).rejects.toThrow(/missing/);
+  });
+});
+
+describe('examples/kubernetes', () => {
+  it('grants what the agent asks an API server for, and nothing else', async () => {
+    const documents = parseAllDocuments(readFileSync(example('kubernetes/daemonset.yaml'), 'utf8')).map(
+      (document): { kind: string; rules?: readonly Rule[] } => document.toJS(),
+    );
+    const role = documents.find(({ kind }) => kind === 'ClusterRole');
+    const granted = (role?.rules ?? []).flatMap(({ apiGroups, resources, verbs }) =>
+      apiGroups.flatMap((group) => resources.map((plural) => `${group}/${plural} ${verbs.join(',')}`)),
+    );
+    // With slices and without them: an API server may have either.
+    const asked = new Set<string>();
+    for (const missing of [[], ['endpointslices']]) {
+      const cluster = new FakeCluster();
+      for (const plural of missing) cluster.missing.add(plural);
+      const makeFeed = (made: ConstructorParameters<typeof KubernetesFeed>[0]): KubernetesFeed =>
+        new KubernetesFeed(made);
+      await new FeedWorld({ makeFeed, identities: 'kvstore' }, cluster).started();
+      for (const { kind } of cluster.followers) asked.add(`${kind.group}/${kind.plural} list,watch`);
+    }
+    expect([...granted].sort()).toEqual([...asked].sort());
+  });
+
+  it.each([
+    ['--context without a kubeconfig', ['--context', 'a'], '--context is of a kubeconfig'],
+    ['two API servers', ['--kubeconfig', 'a', '--k8s-load', 'b'], '--k8s-load serves objects in place'],
+    ['one that is off', ['--k8s', 'off', '--kubeconfig', 'a'], '--k8s off'],
+    [
+      'services from two sides',
+      ['--kubeconfig', 'a', '--manifests', 'b'],
+      'leave services out of --k8s-watch',
+    ],
+    ['parts that there are not', ['--k8s-watch', 'services,clouds'], "'clouds'"],
+  ])('the command line is refused with %s', async (_, words, why) => {
+    const { status, stderr } = await dpcache('agent', '--once', ...words);
+    expect(stderr).toContain(why);
+    expect(status).toBe(2);
+  });
+});
+
+interface Rule {
+  readonly apiGroups: readonly string[];
+  readonly resources: readonly string[];
+  readonly verbs: readonly string[];
+}
