@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { parseConfig } from '../../src/cli/config-file.ts';
 import { addConfiguration, agentSettings } from '../../src/cli/configuration.ts';
 import { addMeshOptions } from '../../src/cli/mesh-options.ts';
-import { addServeOptions } from '../../src/cli/serve-options.ts';
+import { addServeOptions, addStateOptions } from '../../src/cli/serve-options.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, dpcache, dpcacheWith } from './support/run.ts';
 
@@ -26,7 +26,7 @@ async function optionsOf(
   const agent = program.command('agent').action(({ config: _, ...flags }: { config?: string }) => {
     found = flags;
   });
-  addConfiguration(addMeshOptions(addServeOptions(agent)), io);
+  addConfiguration(addMeshOptions(addStateOptions(addServeOptions(agent))), io);
   const config = file === undefined ? [] : ['--config', join(temporaryFolder({ 'a.yaml': file }), 'a.yaml')];
   await program.parseAsync(['agent', ...words, ...config], { from: 'user' });
   return found;
@@ -41,6 +41,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'listen-key': { flags: ['--listen-key', '/k'] },
   'listen-client-ca': { flags: ['--listen-client-ca', '/ca'] },
   ui: { flags: ['--ui'], env: 'true' },
+  'state-dir': { flags: ['--state-dir', '/s'] },
   cluster: { flags: ['--cluster', 'atlantic'] },
   kvstore: { flags: ['--kvstore-config', '/e.yaml', '--kvstore', 'etcd'] },
   'kvstore-config': { flags: ['--kvstore', 'etcd', '--kvstore-config', '/e.yaml'], env: '/e.yaml' },
@@ -65,6 +66,16 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   timeout: { flags: ['--timeout', '30s'] },
   'max-connected-clusters': { flags: ['--max-connected-clusters', '511'] },
   'node-name': { flags: ['--node-name', 'n1'] },
+  kubeconfig: { flags: ['--kubeconfig', '/k'] },
+  context: { flags: ['--kubeconfig', '/k', '--context', 'a'], env: 'a' },
+  k8s: { flags: ['--k8s', 'off'] },
+  'k8s-load': { flags: ['--k8s-load', '/a', '--k8s-load', '/b'], env: '/a,/b', file: '[/a, /b]' },
+  'k8s-watch': { flags: ['--k8s-watch', 'services,nodes'] },
+  'k8s-endpoints': { flags: ['--k8s-endpoints', 'pods'] },
+  'k8s-identities': { flags: ['--k8s-identities', 'crd'] },
+  'k8s-service-proxy-name': { flags: ['--k8s-service-proxy-name', 'mine'] },
+  'k8s-headless-services': { flags: ['--k8s-headless-services'], env: 'true' },
+  'k8s-own-addresses': { flags: ['--k8s-own-addresses'], env: 'true' },
   'remote-node-identities': { flags: ['--no-remote-node-identities'], env: 'false' },
   encryption: { flags: ['--encryption'], env: 'true' },
   'node-encryption': { flags: ['--node-encryption'], env: 'true' },
@@ -79,6 +90,7 @@ const CONTEXT: Readonly<Record<string, readonly string[]>> = {
   kvstore: ['--kvstore-config', '/e.yaml'],
   'kvstore-config': ['--kvstore', 'etcd'],
   'kvstore-opt': ['--clustermesh-config', '/m'],
+  context: ['--kubeconfig', '/k'],
 };
 
 describe('every option of an agent', () => {

@@ -39,7 +39,8 @@ export function scratchProject(): ScratchProject {
   const installed = join(folder, 'node_modules/datapath-cache');
   const inputs = ['src', 'ui', 'scripts', 'package.json', 'tsconfig.json', 'tsconfig.build.json'];
   for (const name of [...inputs, ...MANIFEST.files]) {
-    if (name !== 'dist' && !name.startsWith('!')) cpSync(join(ROOT, name), join(source, name), { recursive: true });
+    if (name !== 'dist' && !name.startsWith('!'))
+      cpSync(join(ROOT, name), join(source, name), { recursive: true });
   }
   symlinkSync(join(ROOT, 'node_modules'), join(source, 'node_modules'));
   execFileSync('npm', ['pack', '--pack-destination', root], { cwd: source, stdio: 'pipe' });
