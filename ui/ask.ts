@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ProblemDocument } from '../src/api/problem.ts';
+import { fetchAgent } from './token.tsx';
 
 /** What has been answered so far: a document, a problem, or nothing yet. */
 export interface Answered<T> {
@@ -13,7 +14,7 @@ class NoAnswer extends Error {}
 /** Asks the agent that serves the page. Throws an error with one sentence. */
 export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
   try {
-    const answer = await fetch(path, { signal: signal ?? null });
+    const answer = await fetchAgent(path, signal);
     const document: unknown = await answer.json();
     if (answer.ok || answer.status === 503) return document as T;
     throw new Error((document as ProblemDocument).detail);

@@ -1,4 +1,5 @@
 import type { ChangeDocument } from '../src/api/monitor-stream.ts';
+import { fetchAgent, isTokenNeeded } from './token.tsx';
 
 /** How many changes are kept for the live view. */
 const KEPT = 500;
@@ -8,6 +9,26 @@ export const SECONDS = 60;
 
 /** A connection that was refused, and not only lost, is tried again after this time. */
 const RETRY_MS = 3_000;
+
+/** An event of a stream, as far as the agent sends such. */
+type StreamEvent = { readonly [field in 'event' | 'id' | 'data']?: string };
+
+/** The events of a stream, as they come. */
+async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<StreamEvent, void, void> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let rest = '';
+  for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
+    const events = (rest + decoder.decode(value, { stream: true })).split('\n\n');
+    rest = events.pop() ?? '';
+    for (const event of events) yield Object.fromEntries(event.split('\n').map(fieldOf));
+  }
+}
+
+function fieldOf(line: string): readonly [name: string, value: string] {
+  const colon = line.indexOf(': ');
+  return [line.slice(0, colon), line.slice(colon + 2)];
+}
 
 /** How the connection to the agent stands. */
 export type Connection = 'connecting' | 'live' | 'lost';
@@ -37,34 +58,40 @@ export class Feed {
   #waiting: ChangeDocument[] = [];
 
   constructor() {
-    this.#open();
+    void this.#open();
     setInterval(() => this.#tick(), 1_000);
     setInterval(() => this.#flush(), 250);
   }
 
-  #open(): void {
-    const source = new EventSource(this.#last === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#last}`);
-    source.addEventListener('synced', () => {
+  /** Not with an EventSource: that shows no token. */
+  async #open(): Promise<void> {
+    try {
+      const answer = await fetchAgent(this.#last === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#last}`);
+      if (answer.ok && answer.body !== null)
+        for await (const event of eventsOf(answer.body)) this.#heard(event);
+    } catch {
+      // It is lost, whatever has happened.
+    }
+    this.#connected('lost');
+    if (!isTokenNeeded()) setTimeout(() => this.#open(), RETRY_MS);
+  }
+
+  #heard({ event, id, data }: StreamEvent): void {
+    if (id !== undefined) this.#last = id;
+    if (event === 'synced') {
       if (this.connection === 'lost') this.epoch++;
       this.#connected('live');
-    });
-    source.addEventListener('resync', () => {
+    } else if (event === 'resync') {
       this.epoch++;
       this.missedAt = new Date();
       this.#connected('live');
-    });
-    source.addEventListener('error', () => {
-      this.#connected('lost');
-      if (source.readyState === EventSource.CLOSED) setTimeout(() => this.#open(), RETRY_MS);
-    });
-    source.addEventListener('change', ({ data, lastEventId }) => {
-      this.#last = lastEventId;
+    } else if (event === 'change' && data !== undefined) {
       const change: ChangeDocument = JSON.parse(data);
       this.#waiting.push(change);
       const rates = this.rates[change.type];
       rates[SECONDS - 1] = (rates[SECONDS - 1] ?? 0) + 1;
       if (this.#waiting.length > KEPT) this.#waiting.shift();
-    });
+    }
   }
 
   /** Calls back when anything of it has changed, at most four times a second. Gives how to end that. */

@@ -7,6 +7,7 @@ import { Nodes } from './nodes.tsx';
 import { Overview } from './overview.tsx';
 import { Prefixes } from './prefixes.tsx';
 import { Services } from './services.tsx';
+import { isTokenNeeded, onTokenNeeded, TokenForm } from './token.tsx';
 
 const VIEWS = ['overview', 'prefixes', 'services', 'nodes', 'live'] as const;
 
@@ -50,6 +51,8 @@ function View({ feed, count }: { feed: Feed; count: number }): VNode {
 
 function Page({ feed }: { feed: Feed }): VNode {
   const count = useFeed(feed);
+  const [, setNeeded] = useState(isTokenNeeded());
+  useEffect(() => onTokenNeeded(() => setNeeded(true)), []);
   const { view } = useAddress();
   return (
     <>
@@ -64,9 +67,7 @@ function Page({ feed }: { feed: Feed }): VNode {
         </nav>
         <output class={feed.connection}>{CONNECTIONS[feed.connection]}</output>
       </header>
-      <main>
-        <View feed={feed} count={count} />
-      </main>
+      <main>{isTokenNeeded() ? <TokenForm /> : <View feed={feed} count={count} />}</main>
     </>
   );
 }

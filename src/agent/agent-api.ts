@@ -5,7 +5,7 @@ import { ApiServer, type TCPOptions } from '../api/api-server.ts';
 import { createApp } from '../api/app.ts';
 import { ChangeFeed } from '../api/change-feed.ts';
 import { AgentMetrics } from '../api/metrics.ts';
-import type { PageFile } from '../api/page-routes.ts';
+import { type PageFile, pagePath } from '../api/page-routes.ts';
 import type { ProblemDocument } from '../api/problem.ts';
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
@@ -100,7 +100,7 @@ export class AgentApi {
   }
 
   async #listen(where: Pick<ServeOptions, 'socket' | 'tcp'>): Promise<void> {
-    const server = new ApiServer({ app: this.#app, ...where });
+    const server = new ApiServer({ app: this.#app, ...where, open: new Set(this.#page?.map(pagePath)) });
     this.#server = server;
     await server.start();
     this.#socket = where.socket;

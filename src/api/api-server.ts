@@ -33,6 +33,8 @@ export interface ApiServerOptions {
   /** A unix socket: who may open it may ask everything. */
   readonly socket?: string | undefined;
   readonly tcp?: TCPOptions | undefined;
+  /** Paths that need no token: those of the page, which asks a person for it. They say nothing of what the agent knows. */
+  readonly open?: ReadonlySet<string> | undefined;
 }
 
 const LIMITS: ServerOptions = {
@@ -66,14 +68,14 @@ export class ApiServer {
 
   /** Resolves when everything listens. Rejects, and listens nowhere, when something is in the way. */
   async start(): Promise<void> {
-    const { app, socket, tcp } = this.#options;
+    const { app, socket, tcp, open = new Set() } = this.#options;
     try {
       if (socket !== undefined) {
         const server = createServer(LIMITS, listener(app.fetch));
         await this.#add(server, listenOnSocket(server, socket));
       }
       if (tcp !== undefined) {
-        const server = tcpServer(app, tcp);
+        const server = tcpServer(app, tcp, open);
         await this.#add(server, listen(server, { host: tcp.host, port: tcp.port }));
       }
     } catch (error) {
@@ -169,9 +171,9 @@ function answerText(document: ProblemDocument): string {
   return `${head.join('\r\n')}\r\n\r\n${body}`;
 }
 
-function tcpServer(app: ApiApp, tcp: TCPOptions): Server {
+function tcpServer(app: ApiApp, tcp: TCPOptions, open: ReadonlySet<string>): Server {
   const guarded = listener(
-    (request, connection) => objection(request, tcp) ?? app.fetch(request, connection),
+    (request, connection) => objection(request, tcp, open) ?? app.fetch(request, connection),
   );
   if (tcp.tls === undefined) return createServer(LIMITS, guarded);
   const { cert, key, clientCA } = tcp.tls;
@@ -183,7 +185,11 @@ function tcpServer(app: ApiApp, tcp: TCPOptions): Server {
  * Why a request is not answered, if so. A page of another site must not reach the API through the browser of a user who
  * may (DNS rebinding): its `Host` is not ours, and its `Origin` is not what it asks.
  */
-function objection(request: Request, { host, token }: TCPOptions): Response | undefined {
+function objection(
+  request: Request,
+  { host, token }: TCPOptions,
+  open: ReadonlySet<string>,
+): Response | undefined {
   const asked = new URL(request.url);
   const named = hostName(asked.hostname);
   const isOurs = LOOPBACK.has(named)
@@ -201,7 +207,8 @@ function objection(request: Request, { host, token }: TCPOptions): Response | un
     return problemResponse(
       problem('forbidden', 'The Origin is another one.', { field: 'Origin', value: origin.slice(0, 120) }),
     );
-  if (token !== undefined && !isToken(request.headers.get('authorization'), token))
+  const isOpen = open.has(asked.pathname);
+  if (token !== undefined && !isOpen && !isToken(request.headers.get('authorization'), token))
     return problemResponse(
       problem('unauthorized', 'Send Authorization: Bearer with the token of the agent.'),
       {

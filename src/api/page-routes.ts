@@ -17,10 +17,17 @@ const HEADERS = {
   'cache-control': 'no-cache',
 };
 
+/** Where a file of the page is served. */
+export function pagePath({ name }: Pick<PageFile, 'name'>): string {
+  return name === 'index.html' ? '/' : `/${name}`;
+}
+
 /** Serves the page. */
 export function addPageRoutes(app: ApiApp, files: readonly PageFile[]): void {
-  for (const { name, type, text } of files) {
-    const path = name === 'index.html' ? '/' : `/${name}`;
-    app.get(path, (c) => c.body(text, 200, { ...HEADERS, 'content-type': `${type}; charset=utf-8` }));
+  for (const file of files) {
+    const { type, text } = file;
+    app.get(pagePath(file), (c) =>
+      c.body(text, 200, { ...HEADERS, 'content-type': `${type}; charset=utf-8` }),
+    );
   }
 }

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient, ApiError } from '../../src/api/api-client.ts';
 import { ApiServer, type ApiServerOptions } from '../../src/api/api-server.ts';
+import { pagePath } from '../../src/api/page-routes.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { settle } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
@@ -206,6 +207,19 @@ describe('TCP', () => {
       expect(body).not.toContain('secret');
     }
     expect((await send(url, { authorization: 'Bearer secret' })).status).toBe(200);
+  });
+
+  it('with a token serves its page to everybody, and nothing else', async () => {
+    const page = [{ name: 'index.html', type: 'text/html', text: 'the page' }];
+    const world = testApp(undefined, page);
+    const tcp = { host: '127.0.0.1', port: 0, token: 'secret' };
+    const server = new ApiServer({ app: world.app, tcp, open: new Set(page.map(pagePath)) });
+    await server.start();
+    onTestFinished(() => server.stop());
+    const status = async (path: string): Promise<number> => (await fetch(`${server.url}${path}`)).status;
+    expect(await Promise.all(['/', '/?x=1', '//', '/v1/status', '/x/..%2f'].map(status))).toEqual([
+      ...[200, 200, 401, 401, 401],
+    ]);
   });
 
   it('limits the size of headers', async () => {

@@ -7,7 +7,7 @@ import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { readPage } from '../../src/agent/page-files.ts';
 import { ApiServer } from '../../src/api/api-server.ts';
-import type { PageFile } from '../../src/api/page-routes.ts';
+import { type PageFile, pagePath } from '../../src/api/page-routes.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { TestModel } from '../api/support/model.ts';
@@ -99,6 +99,39 @@ const VIEWS = {
   nodes: '#nodes',
   live: '#live',
 };
+
+describe('the page of an agent that wants a token', () => {
+  it('asks a person for it, and shows it in no address', async () => {
+    const world = testApp(undefined, files, systemClock);
+    const tcp = { host: '127.0.0.1', port: 0, token: 'a token' };
+    const server = new ApiServer({ app: world.app, tcp, open: new Set(files.map(pagePath)) });
+    await server.start();
+    const page = await browser.newPage();
+    onTestFinished(async () => {
+      await page.close();
+      await server.stop();
+    });
+    const asked: string[] = [];
+    page.on('request', (request) => asked.push(request.url()));
+    await page.goto(`${server.url}/#nodes`);
+    await page.waitForSelector('#token');
+    expect(await violations(page)).toEqual([]);
+    await page.screenshot({ path: join(SCREENSHOTS, 'token.png') });
+    const show = async (token: string): Promise<void> => {
+      await page.fill('#token', token);
+      await Promise.all([page.waitForEvent('load'), page.click('button[type=submit]')]);
+    };
+    await show('another');
+    await page.waitForSelector('text=does not take this token');
+    await show('a token');
+    await page.waitForSelector('output.live');
+    await page.waitForSelector('text=node-1');
+    world.model.nodes.nodeUpdated({ cluster: 'baltic', name: 'node-new', source: 'clustermesh' });
+    await page.waitForSelector('text=node-new');
+    expect(await page.locator('#token').count()).toBe(0);
+    expect(asked.filter((url) => url.includes('token') || url.includes('another'))).toEqual([]);
+  });
+});
 
 describe('the page', () => {
   it.each(Object.entries(VIEWS))('%s: is shown, and can be read by everybody', async (name, hash) => {
