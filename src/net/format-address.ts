@@ -14,6 +14,9 @@ function formatIPv4(word: number): string {
 const groups = new Uint16Array(8);
 const codes: number[] = [];
 const COLON = 58;
+const ZERO = 48;
+const NINE = 57;
+const LOWER_A = 97;
 const DIGITS: readonly number[] = Array.from('0123456789abcdef', (digit) => digit.charCodeAt(0));
 
 /** Writes a hexadecimal digit to `codes` and gives where the next one goes. */
@@ -73,6 +76,42 @@ function formatIPv6(words: Readonly<AddressWords>): string {
     end = putGroups(end, (zeros >>> 4) + (zeros & 15), 8);
   }
   return String.fromCharCode(...codes.slice(0, end));
+}
+
+/**
+ * Whether a text that was parsed to these words is the canonical one. No upper case, no leading zeros, the colons side by
+ * side where the longest run of zeros is, and eight groups, of which a dotted tail has one too few. Several times as fast
+ * as making it anew.
+ */
+function isCanonicalIPv6(text: string, words: Readonly<AddressWords>): boolean {
+  setGroups(words);
+  const zeros = longestZeroRun();
+  let isCompressed = false;
+  let group = 0;
+  let digits = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === COLON) {
+      if (digits > 0) group++;
+      else if (i > 0) {
+        if (group !== zeros >>> 4) return false;
+        isCompressed = true;
+        group += zeros & 15;
+      }
+      digits = 0;
+      continue;
+    }
+    if (code > NINE && code < LOWER_A) return false;
+    if (digits === 1 && text.charCodeAt(i - 1) === ZERO) return false;
+    digits++;
+  }
+  return isCompressed === (zeros !== 0) && group + (digits > 0 ? 1 : 0) === 8;
+}
+
+/** Whether a text that was parsed to these words as an address is what {@link formatAddress} gives. */
+export function isCanonicalAddress(text: string, words: Readonly<AddressWords>): boolean {
+  // Dotted decimal has one spelling only: no leading zeros are accepted.
+  return words.family === 4 ? !text.includes(':') : isCanonicalIPv6(text, words);
 }
 
 /**

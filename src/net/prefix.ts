@@ -1,6 +1,6 @@
 import { checkArguments, NUMBER, objectWith } from '../base/arguments.ts';
 import { type AddressWords, addressBits, type Family, maskWords, wordMask } from './address-words.ts';
-import { formatAddress, formatPrefix } from './format-address.ts';
+import { formatAddress, formatPrefix, isCanonicalAddress } from './format-address.ts';
 import { isMapped, scanIPv4, scanIPv6, unmap } from './parse-address.ts';
 
 /**
@@ -210,17 +210,17 @@ export function formatKey(key: Readonly<PrefixRegister>): string {
 }
 
 /**
- * As {@link formatKey}, for a key that is what `text` was parsed to, or the longest match of that. Dotted decimal has
- * one spelling only (no leading zeros): an IPv4 address that was accepted is canonical, and nothing need be made.
+ * As {@link formatKey}, for a key that is what `text` was parsed to, or the longest match of that: most addresses are
+ * written canonically, and nothing need be made.
  */
 export function formatKeyOf(text: string, key: Readonly<PrefixRegister>): string {
-  return key.form === 'endpoint' && !text.includes(':') ? text : formatKey(key);
+  return key.form === 'endpoint' && isCanonicalAddress(text, key) ? text : formatKey(key);
 }
 
 /** As `formatPrefix`, for a key that is what `text` was parsed to; `''` where it was not parsed. */
 export function formatPrefixOf(text: string, key: Readonly<PrefixRegister>): string {
-  const isCanonical = key.form === 'endpoint' && text !== '' && !text.includes(':');
-  return isCanonical ? `${text}/32` : formatPrefix(key, key.length);
+  const isCanonical = key.form === 'endpoint' && text !== '' && isCanonicalAddress(text, key);
+  return isCanonical ? `${text}${key.family === 4 ? '/32' : '/128'}` : formatPrefix(key, key.length);
 }
 
 /** The canonical text of an address or CIDR in its own form, or `undefined` when `text` is neither. */

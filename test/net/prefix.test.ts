@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import ipaddr from 'ipaddr.js';
 import { describe, expect, it } from 'vitest';
+import { formatAddress, formatPrefix, isCanonicalAddress } from '../../src/net/format-address.ts';
 import {
   canonicalAddress,
   canonicalKey,
@@ -9,6 +10,7 @@ import {
   copyRegister,
   formatKey,
   formatKeyOf,
+  formatPrefixOf,
   Prefix,
   parsePrefix,
   prefixRegister,
@@ -237,10 +239,46 @@ describe('a key', () => {
         const register = prefixRegister();
         expect(parsePrefix(text, register)).toBe(true);
         expect(formatKeyOf(text, register)).toBe(formatKey(register));
+        expect(formatPrefixOf(text, register)).toBe(formatPrefix(register, register.length));
+        expect(formatPrefixOf('', register)).toBe(formatPrefix(register, register.length));
         // The longest match of an address may be a CIDR.
         expect(formatKeyOf(text, { ...register, form: 'cidr' })).toBe(parse(text).toString());
       }),
     );
+  });
+
+  it('of IPv6 is taken as it is written only where that is canonical, wherever its zeros are', () => {
+    const register = prefixRegister();
+    const mistaken: string[] = [];
+    const check = (text: string): void => {
+      const isRight =
+        parsePrefix(text, register) &&
+        isCanonicalAddress(text, register) === (text === formatAddress(register));
+      if (!isRight) mistaken.push(text);
+    };
+    for (let pattern = 0; pattern < 3 ** 8; pattern++) {
+      const groups = Array.from(
+        { length: 8 },
+        (_, i) => ['0', '1', 'f0'][Math.floor(pattern / 3 ** i) % 3] ?? '',
+      );
+      check(groups.join(':'));
+      for (let from = 0; from < 8; from++) {
+        for (let to = from; groups[to] === '0'; to++)
+          check(`${groups.slice(0, from).join(':')}::${groups.slice(to + 1).join(':')}`);
+      }
+    }
+    for (const text of [
+      'fd00::0a',
+      'fd00::A',
+      'fd00::00',
+      'fd00:0a::',
+      '0fd0::',
+      'fd00::a0',
+      'fd00::1.2.3.4',
+      '::',
+    ])
+      check(text);
+    expect(mistaken).toEqual([]);
   });
 
   it('is 0.0.0.0 in a new register', () => {
