@@ -5,6 +5,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { ApiClient } from '../../src/api/api-client.ts';
 import { LogOutput } from '../../src/cli/process-output.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, example } from './support/run.ts';
@@ -51,6 +52,42 @@ describe('a running agent', () => {
       expect(output().stderr).toBe('');
     },
   );
+
+  it.each(['a closed pipe', 'a full disk'])('goes on when its log is %s', async (where) => {
+    const folder = temporaryFolder({
+      'services.yaml': 'kind: Service\napiVersion: v1\nmetadata: { name: 7 }\n',
+    });
+    const full = openSync('/dev/full', 'w');
+    const child = spawn(
+      process.execPath,
+      ['--import', 'tsx', MAIN, 'agent', ...ATLANTIC, '--manifests', join(folder, 'services.yaml')],
+      {
+        stdio: ['ignore', 'pipe', where === 'a full disk' ? full : 'pipe'],
+        env: { ...process.env, XDG_RUNTIME_DIR: folder },
+      },
+    );
+    closeSync(full);
+    onTestFinished(() => void child.kill('SIGKILL'));
+    child.stderr?.destroy();
+    let shown = '';
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+      shown += text;
+    });
+    const until = async (text: string): Promise<void> => {
+      while (!shown.includes(text)) await once(child.stdout ?? child, 'data');
+      shown = '';
+    };
+    await until('Every change is shown from here on');
+    for (let i = 0; i < 3; i++) {
+      child.kill('SIGHUP'); // it reads, and rejects, once more
+      await until('read anew');
+    }
+    const { ask } = new ApiClient(join(folder, 'dpcache.sock'), new AbortController().signal);
+    expect(await ask('/v1/rejections')).toMatchObject({ total: expect.any(Number) });
+    expect(((await ask('/v1/rejections')) as { total: number }).total).toBeGreaterThan(0);
+    child.kill('SIGTERM');
+    expect(await once(child, 'exit')).toEqual([0, null]);
+  });
 
   it('writes no colours where nobody looks', async () => {
     const { child, shows, output } = start(...LIVE);
