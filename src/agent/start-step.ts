@@ -48,7 +48,7 @@ export const STOP_MS = 5_000;
 export class StartStep {
   readonly #step: Step;
   readonly #context: StepsContext;
-  readonly #controller = new AbortController();
+  readonly #givenUp = new AbortController();
   #state: StepDocument['state'] = 'pending';
   #begunAt = 0;
   #progressAt = 0;
@@ -90,7 +90,7 @@ export class StartStep {
    * is to end.
    */
   begin(interrupt: AbortSignal): Promise<boolean> {
-    const signal = AbortSignal.any([interrupt, this.#controller.signal]);
+    const signal = AbortSignal.any([interrupt, this.#givenUp.signal]);
     const { clock } = this.#context;
     this.#state = 'running';
     this.#begunAt = clock.now();
@@ -120,12 +120,14 @@ export class StartStep {
     });
   }
 
-  /** Interrupts it, and takes back what it has done. Resolves to whether that has ended in time; never rejects. */
+  /**
+   * Takes back what it has done, once `start` has settled; whoever calls has interrupted that. Resolves to whether all of it has
+   * ended in time; never rejects.
+   */
   async stop(): Promise<boolean> {
     if (this.#state === 'pending') return true;
     const { stop, stopMs = STOP_MS, name } = this.#step;
     const { clock, log } = this.#context;
-    this.#controller.abort();
     this.#end('stopping');
     const over = new AbortController();
     const deadline = sleep(clock, stopMs, over.signal);
@@ -208,6 +210,6 @@ export class StartStep {
     }
     this.#end('failed', why);
     reject(new InputError(why));
-    this.#controller.abort();
+    this.#givenUp.abort();
   }
 }

@@ -107,6 +107,24 @@ describe('a start', () => {
     expect(trial.startup.status()[1]?.failure).toBe('no disk');
     await trial.startup.stop();
     expect(trial.happened).toEqual(['start one', 'start two', 'stop two', 'stop one']);
+    expect(trial.startup.status().map(({ failure }) => failure)).toEqual([undefined, 'no disk', undefined]);
+  });
+
+  it('that is interrupted before it has begun begins nothing', async () => {
+    const trial = new Trial();
+    trial.interrupt();
+    expect(await trial.start([trial.step('one')])).toBe(false);
+    expect({ happened: trial.happened, states: trial.states }).toEqual({
+      happened: [],
+      states: ['one: pending'],
+    });
+  });
+
+  it('that is interrupted in its last step has not gone through', async () => {
+    const trial = new Trial();
+    const started = trial.start([trial.step('one', { start: () => NEVER })]);
+    trial.interrupt();
+    expect(await started).toBe(false);
   });
 
   it('that is interrupted ends at once, though the step does not follow the signal, and goes no further', async () => {
@@ -218,6 +236,20 @@ describe('a step that stands still', () => {
     ]);
   });
 
+  it('is reported as slow no more than once, also when it goes on and stands still again', async () => {
+    const trial = new Trial();
+    let progress = (): void => {};
+    const start: Step['start'] = (context) => {
+      progress = context.progress;
+      return NEVER;
+    };
+    void trial.start([trial.step('one', { patienceMs: 40_000, otherwise: 'go on', start })]);
+    await trial.clock.advance(20_000);
+    progress();
+    await trial.clock.advance(30_000);
+    expect(trial.logged).toEqual(['warn  one: not further for 15 s']);
+  });
+
   it('while the whole process stood still has its time anew', async () => {
     const trial = new Trial();
     const callbacks: (() => void)[] = [];
@@ -280,6 +312,8 @@ describe('a stop', () => {
     await trial.clock.advance(1_000);
     expect(await stopped).toEqual(['two']);
     expect(trial.happened).toEqual(['start one', 'start two', 'stop two', 'stop one']);
+    await settle();
+    expect(trial.states).toEqual(['one: stopped', 'two: hanging']);
   });
 
   it('that fails is reported, and the others stop', async () => {
