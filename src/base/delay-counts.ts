@@ -1,4 +1,4 @@
-/** Delays are counted up to each of these, in milliseconds: from a turn of an event loop to what nobody would wait for. */
+/** Delays are counted up to each of these, in milliseconds: from a turn of an event loop to what is too long to wait for. */
 export const DELAY_BOUNDS_MS: readonly number[] = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000];
 
 /** How long something took, of many times. */

@@ -2,8 +2,8 @@ import type { Failure } from '../base/failure.ts';
 
 /**
  * An object of the Kubernetes API as a reflector hands it out. Its metadata has these four fields, as non-empty strings;
- * everything else is what the API server sent, and nobody has checked it. A reflector keeps the object of the last event
- * to tell what has gone: nobody may change it.
+ * everything else is what the API server sent, and has not been checked. A reflector keeps the object of the last event
+ * to tell what has gone: it is not to be changed.
  */
 export interface KubernetesObject {
   readonly metadata: {
@@ -41,7 +41,7 @@ export interface ResourceKind {
  * counted and reported, and the reflector goes on.
  *
  * - Events of one object come in order; some states in between may never be seen (K 5). There is no order between objects.
- * - An object that was deleted and made again while nobody looked is a delete and a put, next to each other in one batch,
+ * - An object that was deleted and made again between two looks is a delete and a put, next to each other in one batch,
  *   even if no delete was seen (K 6).
  * - A put may say again what is known: compare what matters (K 10).
  */

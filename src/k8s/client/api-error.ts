@@ -100,7 +100,7 @@ export function errorOfAnswer(httpStatus: number, text: string, retryAfterMs: nu
   return errorOfStatus({ message: `answered ${httpStatus}: ${text.trim()}` }, httpStatus, retryAfterMs);
 }
 
-/** A thrown value as an ApiError; what nobody expected is `broken`. */
+/** A thrown value as an ApiError; what was not expected is `broken`. */
 export function asApiError(thrown: unknown): ApiError {
   if (thrown instanceof ApiError) return thrown;
   const message = thrown instanceof Error ? thrown.message : String(thrown);

@@ -16,7 +16,7 @@ export interface ExecPlugin {
   readonly installHint: string | undefined;
   /** Where the plugin runs: relative paths are relative to its kubeconfig. */
   readonly folder: string;
-  /** What it is told of the cluster, where the kubeconfig says so. */
+  /** What it learns of the cluster, where the kubeconfig says so. */
   readonly cluster: Readonly<Record<string, unknown>> | undefined;
 }
 

@@ -52,7 +52,7 @@ type Section = Fields<undefined>;
 const SECRET = '(not shown)';
 const EXEC_VERSIONS = ['client.authentication.k8s.io/v1', 'client.authentication.k8s.io/v1beta1'] as const;
 
-/** What nobody here can do: ignored, it would send requests another way, or as somebody else. */
+/** What cannot be done here: ignored, it would send requests another way, or as somebody else. */
 const REFUSED_OF_CLUSTER: ReadonlyMap<string, string> = new Map([
   ['proxy-url', 'proxies are not supported: the API server must be reached directly'],
 ]);
@@ -216,7 +216,7 @@ class Reader {
       if (name !== undefined && value !== undefined) env[name] = value;
     });
     if (exec.string('interactiveMode') === 'Always')
-      exec.reject('interactiveMode', 'unsupported', 'there is nobody to be asked');
+      exec.reject('interactiveMode', 'unsupported', 'there is no one to be asked');
     if (apiVersion === undefined || command === undefined) return undefined;
     return {
       ...{ apiVersion, args, env, folder: this.#folder, installHint: exec.string('installHint') },

@@ -20,7 +20,7 @@ export class ByteStream implements AsyncIterable<Uint8Array> {
     this.#onClose = onClose;
   }
 
-  /** Texts that nobody has read yet. */
+  /** Texts that have not been read yet. */
   get queued(): number {
     return this.#queue.length;
   }

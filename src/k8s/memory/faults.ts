@@ -8,7 +8,7 @@ export interface ServedRequest {
   readonly contentType: string;
   /** As text; empty without. */
   readonly body: string;
-  /** Fires when nobody waits for the answer any more. */
+  /** Fires when the answer is not waited for any more. */
   readonly gone: AbortSignal;
 }
 

@@ -17,7 +17,7 @@ export interface MemoryApiServerOptions {
   /** What is served. Default: what a cluster with Cilium serves. */
   readonly types?: readonly ResourceType[] | undefined;
   /**
-   * Whether a kind that nobody writes follows the versions of the others and gets bookmarks, as from Kubernetes 1.34 on.
+   * Whether a kind that is not written follows the versions of the others and gets bookmarks, as from Kubernetes 1.34 on.
    * Default: no.
    */
   readonly idleProgress?: boolean | undefined;

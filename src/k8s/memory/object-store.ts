@@ -1,6 +1,6 @@
 import type { KubernetesObject } from '../resource.ts';
 
-/** One write: what was there, and what is there now. Frozen by agreement: nobody changes an object that is stored. */
+/** One write: what was there, and what is there now. Frozen by agreement: an object that is stored is not changed. */
 export interface StoredWrite {
   readonly version: number;
   /** Group and plural: versions of an API share their objects. */

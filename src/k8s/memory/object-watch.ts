@@ -12,7 +12,7 @@ export interface WatchSource {
   readonly store: ObjectStore;
   readonly cache: WatchCache;
   readonly clock: Clock;
-  /** Whether kinds that nobody writes get bookmarks, as from Kubernetes 1.34 on. */
+  /** Whether kinds that are not written get bookmarks, as from Kubernetes 1.34 on. */
   readonly idleProgress: boolean;
 }
 

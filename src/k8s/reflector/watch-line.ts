@@ -7,7 +7,7 @@ import { isKubernetesObject } from './known-objects.ts';
 export type WatchLine =
   | { readonly type: 'put' | 'delete'; readonly object: KubernetesObject }
   | { readonly type: 'bookmark'; readonly version: string }
-  /** Of no use: an object without a name, a type that nobody knows. The others go on. */
+  /** Of no use: an object without a name, a type that is not known. The others go on. */
   | { readonly type: 'refused' };
 
 const REFUSED: WatchLine = { type: 'refused' };
