@@ -102,6 +102,6 @@ for (const [name, { summary }] of Object.entries(BENCHES)) {
 }
 writeFileSync(
   FILE,
-  `# Measured\n\nWritten by \`npm run bench:results\`. Budgets and their workloads: the tables name them; Go figures are of the original, one core of such a machine.\n\n${machine()}\n\n${sections.join('\n\n')}\n`,
+  `# Measured\n\nWritten by \`npm run bench:results\`. Budgets and their workloads: the tables name them; Go figures are of the original, one core of such a machine. What an operation of the IPCache touches, which is most of what it costs, is counted in [src/net](../src/net/README.md#what-an-operation-touches).\n\n${machine()}\n\n${sections.join('\n\n')}\n`,
 );
 say(`written: ${FILE}`);
