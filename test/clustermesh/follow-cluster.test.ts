@@ -10,9 +10,10 @@ import {
 } from '../../src/clustermesh/follow-cluster.ts';
 import type { KeyRead, KvstoreBackend, Watch, WatchEvent, WatchOptions } from '../../src/kvstore/backend.ts';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
-import { settle } from '../kvstore/support/settle.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
 
 function read(clusterID: string, revision: number, createRevision?: number, value = 'v'): KeyRead {
   const kv =
@@ -135,8 +136,12 @@ describe('a cluster that is followed', () => {
   let told: unknown[];
   let followed: Map<string, { request: FollowRequest; end(how: FollowEnd): void; fail(error: Error): void }>;
   let ended: AbortController;
+  let clock: ManualClock;
+  /** What the kvstore answers to a read of the configuration. */
+  let answer: () => Promise<KeyRead>;
 
   beforeEach(() => {
+    clock = new ManualClock();
     watches = new Map();
     told = [];
     followed = new Map();
@@ -153,6 +158,7 @@ describe('a cluster that is followed', () => {
     seen: KeyRead = read('one', 5, 3, 'old'),
   ): FollowedCluster {
     const backend = {
+      read: () => answer(),
       watch: (prefix: string, options: WatchOptions) => {
         const watch = new ScriptedWatch(options);
         watches.set(prefix, watch);
@@ -167,7 +173,7 @@ describe('a cluster that is followed', () => {
       });
     const stores = { resources: ['nodes', 'ip'], follow };
     return {
-      ...{ name: 'a', read: seen, clock: new ManualClock(), random: () => 0.5 },
+      ...{ name: 'a', read: seen, clock, random: () => 0.5 },
       backend: backend as unknown as KvstoreBackend,
       stores: stores as unknown as ClusterStores,
       how: { config: undefined, canaries: false, deletes: 'all', refill: false, ...how },
@@ -266,6 +272,26 @@ describe('a cluster that is followed', () => {
     followed.clear();
     follow(cluster({ deletes: 'all' }));
     expect(followed.get('ip')?.request.mayDelete).toBeUndefined();
+  });
+
+  it('has deletes believed once its configuration is known to be there, and says while that is asked in vain', async () => {
+    answer = () => Promise.reject(new KvstoreError('unavailable', 'out of reach'));
+    follow(cluster({ deletes: 'proven' }));
+    let allowed: boolean | undefined;
+    void followed
+      .get('ip')
+      ?.request.mayDelete?.(7)
+      .then((may) => {
+        allowed = may;
+      });
+    await settle();
+    expect([allowed, told]).toEqual([
+      undefined,
+      [['deletes', 'waiting', expect.objectContaining({ message: expect.stringContaining('out of reach') })]],
+    ]);
+    answer = () => Promise.resolve(read('one', 9, 3, 'old'));
+    await advance(clock, 60_000);
+    expect([allowed, told.at(-1)]).toEqual([true, ['deletes', 'ended', undefined]]);
   });
 
   describe('by its canaries', () => {

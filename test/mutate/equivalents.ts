@@ -26,6 +26,27 @@ export function keysOf(equivalents: readonly Equivalent[]): ReadonlySet<string> 
 /** In the order of files. */
 export const EQUIVALENTS: readonly Equivalent[] = [
   {
+    file: 'src/clustermesh/config-follower.ts',
+    line: '#isScanning = false;',
+    original: 'false',
+    replacements: ['true'],
+    reason: 'set before anything is looked at',
+  },
+  {
+    file: 'src/clustermesh/config-follower.ts',
+    line: '#changed = false;',
+    original: 'false',
+    replacements: ['true'],
+    reason: 'set before anything is looked at',
+  },
+  {
+    file: 'src/clustermesh/config-follower.ts',
+    line: 'if (this.#timer !== undefined && this.#timer.at <= at) return;',
+    original: 'this.#timer.at <= at',
+    replacements: ['this.#timer.at < at'],
+    reason: 'sets an alarm anew for the time for which it was set',
+  },
+  {
     file: 'src/identity/labels.ts',
     line: 'return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));',
     original: 'a.key < b.key',
