@@ -36,7 +36,7 @@ export {
 export { KubernetesIdentities } from './k8s/feed/kubernetes-identities.ts';
 export type { HandoverState } from './k8s/feed/kvstore-handover.ts';
 export { OwnAddresses, type OwnAddressesOptions } from './k8s/feed/own-addresses.ts';
-export type { PrefixMetadata, WorldLabels } from './k8s/feed/prefix-metadata.ts';
+export type { PrefixMetadata } from './k8s/feed/prefix-metadata.ts';
 export type { KubernetesClientOptions, KubernetesClientStatus } from './k8s/kubernetes-client.ts';
 export { KubernetesClient } from './k8s/kubernetes-client.ts';
 export type { ApiHttpServerOptions } from './k8s/memory/api-http-server.ts';
@@ -60,3 +60,10 @@ export type {
   ResourceState,
   ResourceStatus,
 } from './k8s/resource.ts';
+export type { WorldLabels } from './metadata/cidr-labels.ts';
+export { LocalIdentities, type LocalIdentity } from './metadata/local-identities.ts';
+export {
+  MetadataLayer,
+  type MetadataLayerOptions,
+  type MetadataLayerStatus,
+} from './metadata/metadata-layer.ts';

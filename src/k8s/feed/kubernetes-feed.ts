@@ -8,6 +8,7 @@ import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { LabelFilter } from '../../identity/label-filter.ts';
 import type { Labels } from '../../identity/labels.ts';
+import type { WorldLabels } from '../../metadata/cidr-labels.ts';
 import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { ResourceKind, ResourceSource } from '../resource.ts';
 import { AddressHolders, type FedIPCache } from './address-holders.ts';
@@ -37,7 +38,7 @@ import { ciliumNodeReader, type FedNodes, ownNodeReader } from './node-readers.t
 import { ObjectFeed, type ObjectReader } from './object-feed.ts';
 import { podReader } from './pod-reader.ts';
 import { PolicyCIDRTable } from './policy-cidrs.ts';
-import type { PrefixMetadata, WorldLabels } from './prefix-metadata.ts';
+import type { PrefixMetadata } from './prefix-metadata.ts';
 import { endpointSliceReader, endpointsReader, type FedServices, serviceReader } from './service-readers.ts';
 
 /** What a kvstore may say as well (K 52). */

@@ -1,8 +1,8 @@
 import type { Clock, Timer } from '../../base/clock.ts';
 import { RESERVED_IDENTITIES } from '../../identity/numeric-identity.ts';
+import type { WorldLabels } from '../../metadata/cidr-labels.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import type { FedIPCache } from './address-holders.ts';
-import type { WorldLabels } from './prefix-metadata.ts';
 
 /** How often the addresses are looked at again (K 51): interfaces come and go, and nothing says so. */
 const INTERVAL_MS = 60_000;

@@ -1,3 +1,4 @@
+import { cidrLabels, type WorldLabels } from '../../metadata/cidr-labels.ts';
 import { cutOut } from '../../net/cut-out.ts';
 import type { ObjectFields } from '../parse-object.ts';
 import {
@@ -8,7 +9,7 @@ import {
   readNetworkPolicyCIDRs,
 } from '../parse-policy-cidrs.ts';
 import type { ObjectReader } from './object-feed.ts';
-import { cidrLabels, type PrefixMetadata, type WorldLabels } from './prefix-metadata.ts';
+import type { PrefixMetadata } from './prefix-metadata.ts';
 
 /** CIDRs of a policy that are entered: an attack must not fill the IPCache. */
 const MOST_CIDRS = 65_536;
