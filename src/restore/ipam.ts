@@ -1,0 +1,156 @@
+import { CallbackGuard } from '../base/guard.ts';
+import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
+import { canonicalAddress, Prefix } from '../net/prefix.ts';
+
+/** What an address is taken by: the node itself, or an endpoint (AGENT 16). */
+export type AddressUse = 'node' | 'router' | 'health' | 'ingress' | 'endpoint' | 'reserved';
+
+/** Who has an address. */
+export interface AddressOwner {
+  readonly use: AddressUse;
+  /** Such as `shop/checkout-1`. */
+  readonly name: string;
+}
+
+/** A taken address. */
+export interface TakenAddress extends AddressOwner {
+  /** Canonical text. */
+  readonly address: string;
+  readonly pool: string;
+}
+
+/**
+ * `taken`: it has it now, or had it already. `in-use`: another owner has it, who keeps it. `outside`: it lies in no CIDR of the
+ * pool. `unknown-pool`: there is no such pool. `invalid`: it is no address.
+ */
+export type TakeOutcome = 'taken' | 'in-use' | 'outside' | 'unknown-pool' | 'invalid';
+
+/** The pool of addresses that name none. */
+export const DEFAULT_POOL = 'default';
+
+/**
+ * Which addresses are taken, and by whom: after a restart those of restored endpoints, of the router and of the node, before
+ * any new one is given out (AGENT 12, 16, 17). It keeps no addresses in order and gives none out by itself: whoever does asks
+ * {@link IPAM.isFree}, once the pool is open.
+ *
+ *     take(…) for all that is known ─► open() ─► isFree(address) may say yes
+ *
+ * Pure; a call costs a map look-up and a look at the CIDRs of its pool. I12: refused takes are counted in `status()`.
+ */
+export class IPAM {
+  readonly #pools: ReadonlyMap<string, readonly Prefix[]>;
+  readonly #taken = new Map<string, Map<string, TakenAddress>>();
+  readonly #rejections: RejectionLog;
+  #isOpen = false;
+
+  /** @param pools the CIDRs of each pool; one without CIDRs takes any address, as an external IPAM does */
+  constructor(
+    pools: Iterable<readonly [pool: string, cidrs: readonly string[]]>,
+    onReject?: (rejection: Rejection) => void,
+  ) {
+    this.#rejections = new RejectionLog(onReject, new CallbackGuard());
+    this.#pools = new Map(
+      Array.from(pools, ([pool, cidrs]) => [pool, cidrs.flatMap((cidr) => this.#cidr(pool, cidr))]),
+    );
+  }
+
+  /** Takes exactly this address. Taking it again for the same owner changes nothing. */
+  take(address: string, owner: AddressOwner, pool: string = DEFAULT_POOL): TakeOutcome {
+    const outcome = this.#take(address, owner, pool);
+    if (outcome !== 'taken')
+      this.#rejections.add(rejection(outcome, 'address', address, WHY[outcome], owner.name));
+    return outcome;
+  }
+
+  /** Gives an address back; only its owner can. */
+  release(address: string, { use, name }: AddressOwner, pool: string = DEFAULT_POOL): boolean {
+    const taken = this.#taken.get(pool);
+    const held = taken?.get(canonicalAddress(address) ?? '');
+    if (held === undefined || held.use !== use || held.name !== name) return false;
+    return taken?.delete(held.address) === true;
+  }
+
+  /** All that was in use before the restart has been taken: from here on what is free may be given out. */
+  open(): void {
+    this.#isOpen = true;
+  }
+
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  /** Who has an address. */
+  ownerOf(address: string, pool: string = DEFAULT_POOL): TakenAddress | undefined {
+    return this.#taken.get(pool)?.get(canonicalAddress(address) ?? '');
+  }
+
+  /** Whether an address may be given out: the pool is open and has it, it is free, and is not the address of a network itself. */
+  isFree(address: string, pool: string = DEFAULT_POOL): boolean {
+    const ip = canonicalAddress(address);
+    const cidrs = this.#pools.get(pool);
+    if (!this.#isOpen || ip === undefined || cidrs === undefined) return false;
+    return this.ownerOf(ip, pool) === undefined && isInside(ip, cidrs) && !isOfNetwork(ip, cidrs);
+  }
+
+  /** Every taken address, in no order that is promised. */
+  *taken(): Generator<TakenAddress, void, void> {
+    for (const pool of this.#taken.values()) yield* pool.values();
+  }
+
+  status(): {
+    readonly open: boolean;
+    readonly taken: Readonly<Record<string, number>>;
+    readonly rejections: RejectionStatus;
+  } {
+    const counts = Array.from(
+      this.#pools.keys(),
+      (pool) => [pool, this.#taken.get(pool)?.size ?? 0] as const,
+    );
+    return { open: this.#isOpen, taken: Object.fromEntries(counts), rejections: this.#rejections.status() };
+  }
+
+  #take(address: string, { use, name }: AddressOwner, pool: string): TakeOutcome {
+    const ip = canonicalAddress(address);
+    const cidrs = this.#pools.get(pool);
+    if (ip === undefined) return 'invalid';
+    if (cidrs === undefined) return 'unknown-pool';
+    if (!isInside(ip, cidrs)) return 'outside';
+    const taken = this.#taken.get(pool) ?? new Map<string, TakenAddress>();
+    this.#taken.set(pool, taken);
+    const held = taken.get(ip);
+    if (held !== undefined) return held.use === use && held.name === name ? 'taken' : 'in-use';
+    taken.set(ip, { address: ip, pool, use, name });
+    return 'taken';
+  }
+
+  #cidr(pool: string, cidr: string): readonly Prefix[] {
+    const prefix = Prefix.parse(cidr);
+    if (prefix !== undefined) return [prefix];
+    this.#rejections.add(rejection('invalid-cidr', 'cidr', cidr, 'is not a valid CIDR', pool));
+    return [];
+  }
+}
+
+const WHY: Readonly<Record<Exclude<TakeOutcome, 'taken'>, string>> = {
+  'in-use': 'another owner has it',
+  outside: 'lies in no CIDR of the pool',
+  'unknown-pool': 'there is no such pool',
+  invalid: 'is not a valid IP address',
+};
+
+function isInside(ip: string, cidrs: readonly Prefix[]): boolean {
+  const prefix = Prefix.parse(ip);
+  return prefix !== undefined && (cidrs.length === 0 || cidrs.some((cidr) => cidr.contains(prefix)));
+}
+
+/** Whether it is the first address of a CIDR, or the last one of an IPv4 CIDR: of /31, /32, /127 and /128 there are none. */
+function isOfNetwork(ip: string, cidrs: readonly Prefix[]): boolean {
+  const prefix = Prefix.parse(ip);
+  return cidrs.some((cidr) => {
+    const hostBits = (cidr.family === 4 ? 32 : 128) - cidr.length;
+    if (prefix === undefined || hostBits < 2 || !cidr.contains(prefix)) return false;
+    if (ip === cidr.address) return true;
+    const ofHost = cidr.family === 4 ? (prefix.w0 & ~(-1 << hostBits)) >>> 0 : 0;
+    return cidr.family === 4 && ofHost === 2 ** hostBits - 1;
+  });
+}

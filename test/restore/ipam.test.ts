@@ -1,0 +1,97 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type AddressOwner, IPAM } from '../../src/restore/ipam.ts';
+
+const POD: AddressOwner = { use: 'endpoint', name: 'shop/web-1' };
+const OTHER: AddressOwner = { use: 'endpoint', name: 'shop/web-2' };
+const ROUTER: AddressOwner = { use: 'router', name: 'cilium_host' };
+
+function ipam(): IPAM {
+  return new IPAM([
+    ['default', ['10.1.0.0/24', 'fd00::/120']],
+    ['small', ['10.2.0.0/31']],
+    ['external', []],
+  ]);
+}
+
+describe('addresses', () => {
+  it('are taken by exactly their value, pool by pool, and only once', () => {
+    const all = ipam();
+    expect(all.take('10.1.0.7', ROUTER)).toBe('taken');
+    expect(all.take('::ffff:10.1.0.7', ROUTER)).toBe('taken');
+    expect(all.take('10.1.0.7', POD)).toBe('in-use');
+    expect(all.ownerOf('10.1.0.7')).toEqual({ address: '10.1.0.7', pool: 'default', ...ROUTER });
+    expect(all.take('10.1.1.7', POD)).toBe('outside');
+    expect(all.take('10.1.0.8', POD, 'gone')).toBe('unknown-pool');
+    expect(all.take('10.1.0', POD)).toBe('invalid');
+    expect(all.take('203.0.113.9', POD, 'external')).toBe('taken');
+    const { taken, rejections } = all.status();
+    expect(taken).toEqual({ default: 1, small: 0, external: 1 });
+    expect(rejections.byReason).toEqual({ 'in-use': 1, outside: 1, 'unknown-pool': 1, invalid: 1 });
+  });
+
+  it('are given back by their owner and by no other', () => {
+    const all = ipam();
+    all.take('10.1.0.7', POD);
+    expect(all.release('10.1.0.7', OTHER)).toBe(false);
+    expect(all.release('10.1.0.7', { ...POD, use: 'health' })).toBe(false);
+    expect(all.release('10.1.0.7', POD)).toBe(true);
+    expect(all.release('10.1.0.7', POD)).toBe(false);
+    expect(all.take('10.1.0.7', OTHER)).toBe('taken');
+  });
+
+  it('are not given out before all that were in use have been taken', () => {
+    const all = ipam();
+    expect([all.isOpen, all.isFree('10.1.0.9')]).toEqual([false, false]);
+    all.take('10.1.0.9', POD);
+    all.open();
+    expect(all.isFree('10.1.0.9')).toBe(false);
+    expect(all.isFree('10.1.0.10')).toBe(true);
+  });
+
+  it.each([
+    ['10.1.0.0', false],
+    ['10.1.0.255', false],
+    ['10.1.0.254', true],
+    ['fd00::', false],
+    ['fd00::ff', true],
+    ['10.1.1.1', false],
+    ['nonsense', false],
+  ])('of a network itself are not given out: %s is free: %s', (address, free) => {
+    const all = ipam();
+    all.open();
+    expect(all.isFree(address)).toBe(free);
+  });
+
+  it('of a point-to-point network are all for use', () => {
+    const all = ipam();
+    all.open();
+    expect(['10.2.0.0', '10.2.0.1'].map((address) => all.isFree(address, 'small'))).toEqual([true, true]);
+  });
+
+  it('are those of a plain map of address to owner', () => {
+    const step = fc.record({
+      take: fc.boolean(),
+      address: fc.constantFrom('10.1.0.1', '10.1.0.2', 'fd00::1', '10.9.0.1'),
+      owner: fc.constantFrom(POD, OTHER, ROUTER),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 20 }), (steps) => {
+        const all = ipam();
+        const model = new Map<string, AddressOwner>();
+        for (const { take, address, owner } of steps) {
+          const held = model.get(address);
+          if (take) {
+            if (held === undefined && address !== '10.9.0.1') model.set(address, owner);
+            expect(all.take(address, owner) === 'taken').toBe(model.get(address) === owner);
+          } else {
+            if (held === owner) model.delete(address);
+            expect(all.release(address, owner)).toBe(held === owner);
+          }
+        }
+        const taken = Array.from(all.taken(), ({ address, use, name }) => [address, use, name]).sort();
+        expect(taken).toEqual([...model].map(([address, { use, name }]) => [address, use, name]).sort());
+      }),
+    );
+  });
+});
