@@ -1,11 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import type { KubernetesOptions } from '../../src/agent/options.ts';
 import { play } from '../../src/agent/play.ts';
 import { readPlayScript } from '../../src/agent/play-script.ts';
+import { systemClock } from '../../src/base/system-clock.ts';
 import { KubernetesFeed } from '../../src/k8s/feed/kubernetes-feed.ts';
+import { ApiHttpServer } from '../../src/k8s/memory/api-http-server.ts';
+import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
 import { dpcache, example } from '../cli/support/run.ts';
 import { FakeCluster } from '../k8s/feed/support/fake-cluster.ts';
 import { FeedWorld } from '../k8s/feed/support/feed-world.ts';
@@ -106,6 +109,29 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.nodes.size).toBe(0);
   });
 
+  it('follows the API server of a kubeconfig over HTTP, names the right that it lacks, and goes on without it', async () => {
+    const server = new MemoryApiServer({ clock: systemClock });
+    server.deny('list', 'ciliumnodes');
+    const http = new ApiHttpServer(server);
+    const address = await http.listen();
+    onTestFinished(() => http.close());
+    const service = { metadata: { name: 'cart' }, spec: { clusterIP: '10.96.0.22', ports: [{ port: 80 }] } };
+    const made = await fetch(`http://${address}/api/v1/namespaces/shop/services`, {
+      ...{ method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(service) },
+    });
+    expect(made.status).toBe(201);
+    const kubeconfig = join(temporaryFolder({ config: kubeconfigOf(`http://${address}`) }), 'config');
+    const { agent, missing } = await startAgent([], '', {
+      ...{ kubernetes: { ...KUBERNETES, load: [], kubeconfig, context: 'here' }, clusterName: 'default' },
+      timeoutMs: 2_000,
+    });
+    expect(missing.filter((sentence) => sentence.startsWith('Kubernetes: '))).toEqual([
+      expect.stringMatching(/^Kubernetes: ciliumnodes not complete, forbidden: .*list.*ciliumnodes/),
+    ]);
+    expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeDefined();
+    expect(agent.blockers()).toEqual(missing);
+  });
+
   it('cannot start with a kubeconfig that it cannot use, and says what is wrong with it', async () => {
     const folder = temporaryFolder({ config: 'current-context: nowhere\ncontexts: []\n' });
     await expect(start({ load: [], kubeconfig: join(folder, 'config') })).rejects.toThrow(/nowhere/);
@@ -151,6 +177,15 @@ describe('examples/kubernetes', () => {
     expect(status).toBe(2);
   });
 });
+
+function kubeconfigOf(server: string): string {
+  return JSON.stringify({
+    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'elsewhere' },
+    clusters: [{ name: 'c', cluster: { server } }],
+    users: [{ name: 'u', user: {} }],
+    contexts: [{ name: 'here', context: { cluster: 'c', user: 'u' } }],
+  });
+}
 
 interface Rule {
   readonly apiGroups: readonly string[];
