@@ -26,33 +26,40 @@ async function read(option: string, path: string | undefined): Promise<string | 
   });
 }
 
-/** Reads the files. Throws `InputError` for one that cannot be read, and where strangers would be served. */
-export async function readServeOptions({
-  socket,
-  socketIsDefault,
+/** What of it cannot be together, or would serve strangers: a sentence each. Reads no file. */
+export function serveContradictions({
   listen,
   files,
   ui,
-}: ServeSource): Promise<ServeOptions> {
+}: Pick<ServeSource, 'listen' | 'files' | 'ui'>): readonly string[] {
+  const { token, cert, key, clientCA } = files;
+  const problems: string[] = [];
+  if (listen === undefined) {
+    if (Object.values(files).some(Boolean)) problems.push('--listen-…: say where with --listen <address>');
+    if (ui) problems.push('--ui: the page is served over TCP: say where with --listen <address>');
+  }
+  if ((cert === undefined) !== (key === undefined))
+    problems.push('--listen-cert and --listen-key belong together: name both');
+  else if (clientCA !== undefined && cert === undefined)
+    problems.push('--listen-client-ca: add --listen-cert and --listen-key');
+  if (listen !== undefined && !isLoopback(listen.host) && token === undefined && clientCA === undefined)
+    problems.push(
+      `--listen ${listen.host}: beyond this machine it is served only with --listen-token or --listen-client-ca`,
+    );
+  return problems;
+}
+
+/** Reads the files. Throws `InputError` for one that cannot be read, and for {@link serveContradictions}. */
+export async function readServeOptions(source: ServeSource): Promise<ServeOptions> {
+  const { socket, socketIsDefault, listen, files, ui } = source;
+  const problems = serveContradictions(source);
+  if (problems.length > 0) throw new InputError(problems.join('\ndpcache: '));
+  if (listen === undefined) return { socket, socketIsDefault };
   const token = (await read('--listen-token', files.token))?.trim();
   const cert = await read('--listen-cert', files.cert);
   const key = await read('--listen-key', files.key);
   const clientCA = await read('--listen-client-ca', files.clientCA);
-  if (listen === undefined) {
-    if (Object.values(files).some(Boolean))
-      throw new InputError('--listen-…: say where with --listen <address>');
-    if (ui) throw new InputError('--ui: the page is served over TCP: say where with --listen <address>');
-    return { socket, socketIsDefault };
-  }
   if (token === '') throw new InputError(`--listen-token ${files.token}: it is empty`);
-  if ((cert === undefined) !== (key === undefined))
-    throw new InputError('--listen-cert and --listen-key belong together: name both');
-  if (clientCA !== undefined && cert === undefined)
-    throw new InputError('--listen-client-ca: add --listen-cert and --listen-key');
-  if (!isLoopback(listen.host) && token === undefined && clientCA === undefined)
-    throw new InputError(
-      `--listen ${listen.host}: beyond this machine it is served only with --listen-token or --listen-client-ca`,
-    );
   const tls = cert === undefined || key === undefined ? undefined : { cert, key, clientCA };
   const page = ui ? await readPage() : undefined;
   return { socket, socketIsDefault, tcp: { ...listen, token, tls }, page };

@@ -4,7 +4,7 @@ import { InputError } from '../agent/input-error.ts';
 import { showValue } from '../base/show-value.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, contradiction, type MeshFlags, parsePath } from './mesh-options.ts';
-import { addServeOptions, addStateOptions } from './serve-options.ts';
+import { addServeOptions, addStateOptions, type ServeFlags, serveProblems } from './serve-options.ts';
 import { environmentValue, misspelt, type Setting, settingsOf } from './settings.ts';
 
 /** Everything that a file and the environment can say: the options of `dpcache agent`, but for those of the moment. */
@@ -123,9 +123,9 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
       run(async () => {
         const { readConfig } = await import('./config-file.ts');
         const { values, problems } = await readConfig(path, agentSettings());
-        const defaults: MeshFlags = agentCommand().opts();
-        const why = problems.length > 0 ? undefined : contradiction({ ...defaults, ...values });
-        const all = why === undefined ? problems : [why];
+        const flags: MeshFlags & ServeFlags = { ...agentCommand().opts(), ...values };
+        const all =
+          problems.length > 0 ? problems : [contradiction(flags) ?? [], await serveProblems(flags)].flat();
         for (const problem of all) io.stderr.write(`${path}: ${problem}\n`);
         if (all.length > 0) return EXIT.failed;
         io.stdout.write(`${path}: nothing is wrong with it\n`);

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { ServeOptions } from '../agent/agent-api.ts';
+import type { ServeSource } from '../agent/serve-files.ts';
 import { defaultSocketPath } from '../api/socket-path.ts';
 import type { CommandIO } from './io.ts';
 import { parsePath } from './mesh-options.ts';
@@ -95,14 +96,26 @@ export function addServeOptions(command: Command): Command {
     .optionsGroup('Options:');
 }
 
+/** What the flags say of who is served over TCP, and where. */
+function tcpSource(flags: ServeFlags): Pick<ServeSource, 'listen' | 'files' | 'ui'> {
+  const { listen, listenToken, listenCert, listenKey, listenClientCa, ui } = flags;
+  const files = { token: listenToken, cert: listenCert, key: listenKey, clientCA: listenClientCa };
+  return { listen, files, ui: ui === true };
+}
+
+/** What of the flags cannot be together: a sentence each. Reads no file. */
+export async function serveProblems(flags: ServeFlags): Promise<readonly string[]> {
+  const { serveContradictions } = await import('../agent/serve-files.ts');
+  return serveContradictions(tcpSource(flags));
+}
+
 /** Where the flags ask the API to be served. Throws `InputError` for files that cannot be read. */
 export async function serveOptions(flags: ServeFlags, env: CommandIO['env']): Promise<ServeOptions> {
   const { readServeOptions } = await import('../agent/serve-files.ts');
-  const { socket, listen, listenToken, listenCert, listenKey, listenClientCa } = flags;
-  const files = { token: listenToken, cert: listenCert, key: listenKey, clientCA: listenClientCa };
+  const { socket } = flags;
   return readServeOptions({
     socket: socket === false ? undefined : (socket ?? defaultSocketPath(env)),
     socketIsDefault: socket === undefined,
-    ...{ listen, files, ui: flags.ui === true },
+    ...tcpSource(flags),
   });
 }

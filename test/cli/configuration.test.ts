@@ -157,8 +157,24 @@ describe('dpcache config check', () => {
     ['- a', 'a.yaml: ["a"]: it must be a map of settings\n'],
     ['cluster: a\ncluster: b', 'a.yaml: Map keys must be unique\n'],
     ['kvstore: etcd', 'a.yaml: --kvstore etcd: name its configuration with --kvstore-config <file>\n'],
+    ['listen-token: a', 'a.yaml: --listen-…: say where with --listen <address>\n'],
+    ['ui: true', 'a.yaml: --ui: the page is served over TCP: say where with --listen <address>\n'],
+    [
+      'listen: 10.0.0.1:80\nlisten-cert: a\nkvstore: etcd',
+      [
+        'a.yaml: --kvstore etcd: name its configuration with --kvstore-config <file>\n',
+        'a.yaml: --listen-cert and --listen-key belong together: name both\n',
+        'a.yaml: --listen 10.0.0.1: beyond this machine it is served only with --listen-token or --listen-client-ca\n',
+      ].join(''),
+    ],
+    ['listen: 80\nlisten-client-ca: a', 'a.yaml: --listen-client-ca: add --listen-cert and --listen-key\n'],
   ])('%j is wrong', async (text, said) => {
     expect(await check(text)).toEqual({ status: 1, said });
+  });
+
+  it('reads none of the files that are named', async () => {
+    const text = 'listen: 0.0.0.0:80\nlisten-token: /no/a\nlisten-cert: /no/b\nlisten-key: /no/c\nui: true';
+    expect(await check(text)).toMatchObject({ status: 0 });
   });
 
   it('finds nothing wrong with a right file, and with an empty one', async () => {

@@ -139,7 +139,7 @@ describe('without an agent', () => {
     [['--listen', 'x'], 2, /It must be a port, or address:port/],
     [['--listen', '127.0.0.1:70000'], 2, /It must be a port/],
     [['--listen', '0.0.0.0:0'], 1, /only with --listen-token or --listen-client-ca/],
-    [['--listen-token', '/nowhere'], 1, /--listen-token \/nowhere: there is no such file/],
+    [['--listen', '0', '--listen-token', '/nowhere'], 1, /--listen-token \/nowhere: there is no such file/],
     [['--listen', '0', '--listen-cert', '/dev/null'], 1, /belong together/],
     [['--listen', '0', '--listen-token', '/dev/null'], 1, /it is empty/],
   ])('an agent with %j: status %i', async (words, status, why) => {
