@@ -8,6 +8,7 @@ import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addMonitorCommand } from './monitor-command.ts';
 import { addQuestionCommands } from './question-commands.ts';
 import { addRecordCommand } from './record-command.ts';
+import { addRestoreCommand } from './restore-command.ts';
 
 const EXIT_STATUSES = `
 Exit status: 0 done, and items that were rejected are reported on stderr; 1 an input cannot be read, a cluster
@@ -34,6 +35,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   addQuestionCommands(program, io, run);
   addMonitorCommand(program, io, run);
   addRecordCommand(program, io, run);
+  addRestoreCommand(program, io, run);
   addConfigCommand(program, io, run);
   addCompletionCommand(program, io, run);
   addUsage(program, '');

@@ -1,0 +1,248 @@
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { labelTexts } from '../api/documents.ts';
+
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { bytesOfText } from '../kvstore/bytes.ts';
+import { decodeNode } from '../kvstore/codec/node.ts';
+import type { ClusterNode } from '../net/cluster-node.ts';
+import { type Decoded, isObject } from '../net/fields.ts';
+import {
+  type CiliumEndpoint,
+  decodeEndpointHeader,
+  decodeEndpointJson,
+  decodeLocalIdentities,
+  type EndpointKind,
+} from '../restore/cilium-endpoint.ts';
+import { identityCell, table } from './answer.ts';
+import { InputError, unreadable } from './input-error.ts';
+import { printable } from './terminal.ts';
+
+/** An endpoint of a state directory. */
+interface EndpointDocument extends Omit<CiliumEndpoint, 'labels' | 'identityLabels'> {
+  readonly file: string;
+  readonly labels: readonly string[];
+  readonly identityLabels: readonly string[];
+}
+
+/** What is wrong with a file, or why it is not read. */
+interface ProblemDocument {
+  readonly file: string;
+  readonly reason: string;
+  readonly field: string;
+  readonly message: string;
+}
+
+/** What a Cilium agent has left in its state directory. */
+export interface CiliumStateDocument {
+  readonly folder: string;
+  readonly endpoints: readonly EndpointDocument[];
+  readonly nodes: readonly {
+    readonly cluster: string;
+    readonly name: string;
+    readonly addresses: readonly string[];
+  }[];
+  readonly localIdentities: readonly { readonly identity: number; readonly labels: readonly string[] }[];
+  /** Folders that were left on the way: `42_next` beside `42`. */
+  readonly ignored: readonly string[];
+  readonly problems: readonly ProblemDocument[];
+}
+
+/** Larger files are no endpoints. */
+const MAX_BYTES: number = 16 << 20;
+
+/** By preference: that of 1.17 first (AGENT 7). */
+const ENDPOINT_FILES = ['ep_config.json', 'ep_config.h', 'lxc_config.h'] as const;
+
+const FOLDER = /^(\d{1,5})(_next|_next_fail)?$/;
+
+/** Reads files of one folder, and keeps what is wrong with them. Writes nothing. */
+class StateReader {
+  readonly problems: ProblemDocument[] = [];
+  readonly #folder: string;
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /** The text of a file; `undefined` where there is none, or it cannot be read. */
+  async text(file: string): Promise<string | undefined> {
+    const path = join(this.#folder, file);
+    try {
+      const { size } = await stat(path);
+      if (size <= MAX_BYTES) return await readFile(path, 'utf8');
+      this.reject(
+        file,
+        rejection('too-large', 'file', `${size} bytes`, `must have at most ${MAX_BYTES} bytes`),
+      );
+    } catch (error) {
+      const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+      if (code !== 'ENOENT')
+        this.reject(file, rejection('unreadable', 'file', code, unreadable('file', file, error).message));
+    }
+    return undefined;
+  }
+
+  /** The value of what was decoded; what is wrong with it is kept. */
+  valueOf<T>(file: string, decoded: Decoded<T>): T | undefined {
+    if (decoded.ok) return decoded.value;
+    this.reject(file, decoded.rejection);
+    return undefined;
+  }
+
+  reject(file: string, { reason, field, message }: Rejection): void {
+    this.problems.push({ file, reason, field, message });
+  }
+}
+
+/** Reads a state directory (`/var/run/cilium/state`), or the run directory around it. Throws `InputError` when there is none. */
+export async function readCiliumState(path: string): Promise<CiliumStateDocument> {
+  const names = await namesIn(path);
+  const folder = names.includes('state') ? join(path, 'state') : path;
+  const all = folder === path ? names : await namesIn(folder);
+  const reader = new StateReader(folder);
+  const { read, ignored } = foldersOf(all);
+  const endpoints = new Map<number, EndpointDocument>();
+  for (const name of read) {
+    const endpoint = await readEndpoint(reader, name);
+    if (endpoint === undefined) continue;
+    const other = endpoints.get(endpoint.id);
+    // Of two with one id that counts whose folder is called so (AGENT 6).
+    if (other === undefined || name === String(endpoint.id)) endpoints.set(endpoint.id, endpoint);
+    if (other !== undefined)
+      reader.reject(
+        endpoint.file,
+        rejection(
+          'repeated-id',
+          'ID',
+          endpoint.id,
+          `is the id of ${other.file}, too; the folder ${endpoint.id} counts`,
+        ),
+      );
+  }
+  const nodes = await readNodes(reader);
+  const text = await reader.text('local_allocator_state.json');
+  const local = text === undefined ? undefined : decodeLocalIdentities(text, 'local_allocator_state.json');
+  const localIdentities = (local && reader.valueOf('local_allocator_state.json', local)) ?? [];
+  if (read.length === 0 && nodes === undefined && text === undefined)
+    throw new InputError(
+      `${path}: there is no endpoint, nodes.json or local_allocator_state.json: name a state directory`,
+    );
+  return {
+    folder,
+    endpoints: [...endpoints.values()].sort((a, b) => a.id - b.id),
+    nodes: (nodes ?? []).map(({ cluster, name, addresses }) => ({
+      ...{ cluster, name },
+      addresses: addresses.map(({ type, ip }) => `${type}=${ip}`),
+    })),
+    localIdentities: localIdentities.map(({ identity, labels }) => ({
+      identity,
+      labels: labelTexts(labels),
+    })),
+    ignored,
+    problems: reader.problems,
+  };
+}
+
+async function namesIn(path: string): Promise<readonly string[]> {
+  return (
+    await readdir(path).catch((cause: unknown) => {
+      throw unreadable('restore inspect', path, cause);
+    })
+  ).sort();
+}
+
+/** The folders of endpoints: an unfinished one is read only where there is no finished one (AGENT 5). */
+function foldersOf(names: readonly string[]): {
+  readonly read: readonly string[];
+  readonly ignored: readonly string[];
+} {
+  const all = new Set(names);
+  const read: string[] = [];
+  const ignored: string[] = [];
+  for (const name of names) {
+    const [, id, unfinished] = FOLDER.exec(name) ?? [];
+    if (id === undefined || Number(id) > 65_535) continue;
+    const replaced =
+      unfinished !== undefined && (all.has(id) || (unfinished === '_next_fail' && all.has(`${id}_next`)));
+    (replaced ? ignored : read).push(name);
+  }
+  return { read, ignored };
+}
+
+async function readEndpoint(reader: StateReader, name: string): Promise<EndpointDocument | undefined> {
+  for (const kind of ENDPOINT_FILES) {
+    const file = `${name}/${kind}`;
+    const text = await reader.text(file);
+    if (text === undefined) continue;
+    const decoded =
+      kind === 'ep_config.json' ? decodeEndpointJson(text, file) : decodeEndpointHeader(text, file);
+    const endpoint = reader.valueOf(file, decoded);
+    if (endpoint === undefined) return undefined;
+    const { labels, identityLabels, ...rest } = endpoint;
+    return { file, ...rest, labels: labelTexts(labels), identityLabels: labelTexts(identityLabels) };
+  }
+  reader.reject(
+    name,
+    rejection('no-endpoint', 'file', undefined, `has none of ${ENDPOINT_FILES.join(', ')}`),
+  );
+  return undefined;
+}
+
+async function readNodes(reader: StateReader): Promise<readonly ClusterNode[] | undefined> {
+  const file = 'nodes.json';
+  const text = await reader.text(file);
+  if (text === undefined) return undefined;
+  const list = parsed(text);
+  if (!Array.isArray(list)) {
+    reader.reject(file, rejection('invalid-json', 'nodes', text.slice(0, 64), 'is not a list of nodes'));
+    return [];
+  }
+  return list.flatMap((value: unknown, index) => {
+    const { Cluster: cluster, Name: name }: Readonly<Record<string, unknown>> = isObject(value) ? value : {};
+    const expected = { cluster: String(cluster), name: String(name) };
+    const decoded = decodeNode(expected, bytesOfText(JSON.stringify(value)), `${file} [${index}]`);
+    return reader.valueOf(`${file} [${index}]`, decoded) ?? [];
+  });
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const FATE: Readonly<Record<EndpointKind, string>> = {
+  pod: 'restored',
+  health: 'not restored: made anew by cilium-health',
+  host: 'made anew',
+  ingress: 'made anew',
+};
+
+/** For people: what there is, and what becomes of it. What is wrong is in `problems`. */
+export function ciliumStateLines(state: CiliumStateDocument): readonly string[] {
+  const endpoints = state.endpoints.map((endpoint) => [
+    String(endpoint.id),
+    endpoint.podName === '' ? '-' : `${endpoint.namespace}/${endpoint.podName}`,
+    [endpoint.ipv4, endpoint.ipv6].filter(Boolean).join(' ') || '-',
+    identityCell(endpoint.identity, endpoint.labels),
+    FATE[endpoint.kind],
+    endpoint.file,
+  ]);
+  const nodes = state.nodes.map(({ cluster, name, addresses }) => [
+    `${cluster}/${name}`,
+    addresses.join(' '),
+  ]);
+  const local = state.localIdentities.map(({ identity, labels }) => [String(identity), labels.join(' ')]);
+  const tables = [
+    [['ENDPOINT', 'POD', 'ADDRESSES', 'IDENTITY', 'IS', 'FILE'], ...endpoints],
+    [['NODE', 'ADDRESSES'], ...nodes],
+    [['LOCAL IDENTITY', 'LABELS'], ...local],
+  ].filter((rows) => rows.length > 1);
+  return [
+    ...tables.flatMap((rows, index) => [...(index === 0 ? [] : ['']), ...table(rows, { wide: true })]),
+    ...state.ignored.map((name) => `${printable(name)}: was never finished, and is not read`),
+  ];
+}

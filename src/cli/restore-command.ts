@@ -1,0 +1,38 @@
+import { type Command, Option } from 'commander';
+import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { parsePath } from './mesh-options.ts';
+
+interface InspectFlags {
+  readonly output: 'text' | 'json';
+}
+
+/** `dpcache restore`. */
+export function addRestoreCommand(program: Command, io: CommandIO, run: RunAction): void {
+  program
+    .command('restore')
+    .description('what an agent has left on a disk')
+    .command('inspect')
+    .description(
+      'endpoints (headers of 1.5 to 1.8, JSON of 1.17), nodes and local identities in the state directory of a Cilium agent; writes nothing',
+    )
+    .argument(
+      '<folder>',
+      'the state directory, such as /var/run/cilium/state, or the folder around it',
+      parsePath,
+    )
+    .addOption(
+      new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']).default('text'),
+    )
+    .action((folder: string, { output }: InspectFlags) =>
+      run(async () => {
+        const { printable } = await import('../agent/terminal.ts');
+        const { readCiliumState, ciliumStateLines } = await import('../agent/cilium-state.ts');
+        const state = await readCiliumState(folder);
+        if (output === 'json') io.stdout.write(`${JSON.stringify(state, null, 1)}\n`);
+        else for (const line of ciliumStateLines(state)) io.stdout.write(`${line}\n`);
+        for (const { file, message } of state.problems)
+          io.stderr.write(`${printable(`${file}: ${message}`)}\n`);
+        return EXIT.ok;
+      }),
+    );
+}

@@ -1,0 +1,146 @@
+import type { Label, Labels } from '../identity/labels.ts';
+import { sortLabels } from '../identity/labels.ts';
+import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
+import { type Decoded, decodeWith, Fields, rejectInput } from '../net/fields.ts';
+
+/** An endpoint as a Cilium agent has written it to its state directory (AGENT 9); what we do not need is left out. */
+export interface CiliumEndpoint {
+  /** 0 to 65535. */
+  readonly id: number;
+  readonly ipv4: string | undefined;
+  readonly ipv6: string | undefined;
+  readonly namespace: string;
+  readonly podName: string;
+  /** `''` where the writer is too old to know it. */
+  readonly podUID: string;
+  readonly containerID: string;
+  readonly ipv4Pool: string;
+  readonly ipv6Pool: string;
+  /** `init` (5) where none was written. */
+  readonly identity: number;
+  readonly labels: Labels;
+  /** Labels that say which identity it is to have: those of its orchestrator, and custom ones. */
+  readonly identityLabels: Labels;
+  readonly kind: EndpointKind;
+}
+
+/**
+ * What becomes of it (AGENT 10): a `pod` is restored; that of `cilium-health` is not, and those of the host and of ingress are
+ * made anew.
+ */
+export type EndpointKind = 'pod' | 'health' | 'host' | 'ingress';
+
+const MARK = 'CILIUM_BASE64_';
+const MAX_ID = 65_535;
+const MAX_IDENTITY = 2 ** 32 - 1;
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
+
+/**
+ * Reads the header of an endpoint (`ep_config.h`, `lxc_config.h`; AGENT 8): in the first line with `CILIUM_BASE64_` there are
+ * the version and the endpoint as JSON, in base64, with exactly one `:` between.
+ */
+export function decodeEndpointHeader(text: string, at: string): Decoded<CiliumEndpoint> {
+  return decodeWith(at, () => {
+    const mark = text.indexOf(MARK);
+    if (mark < 0) rejectInput('no-endpoint', MARK, undefined, 'no line has it');
+    const [line = ''] = text.slice(mark + MARK.length).split(/\r?\n/, 1);
+    const parts = line.trim().split(':');
+    const [version = '', endpoint = ''] = parts;
+    if (parts.length !== 2) rejectInput('invalid-header', MARK, line, 'must have exactly one :');
+    for (const part of [version, endpoint])
+      if (!BASE64.test(part)) rejectInput('invalid-base64', MARK, part, 'is not base64');
+    return readEndpoint(Buffer.from(endpoint, 'base64').toString('utf8'));
+  });
+}
+
+/** Reads an endpoint as 1.17 writes it (`ep_config.json`). */
+export function decodeEndpointJson(text: string, at: string): Decoded<CiliumEndpoint> {
+  return decodeWith(at, () => readEndpoint(text));
+}
+
+/** The list of `local_allocator_state.json` (AGENT 19): node-local identities and their labels. */
+export function decodeLocalIdentities(
+  text: string,
+  at: string,
+): Decoded<readonly { readonly identity: number; readonly labels: Labels }[]> {
+  return decodeWith(at, () =>
+    Fields.ofList(parseJson(text), rejectInput, 'identities').items((list, index) => {
+      const fields = list.item(index);
+      const identity = fields.integer('id', 0, MAX_IDENTITY);
+      return {
+        identity: identity ?? fields.reject('id', 'missing-field', 'is missing'),
+        labels: readLabels(fields, 'labels'),
+      };
+    }),
+  );
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    return rejectInput('invalid-json', '', text.slice(0, 64), error instanceof Error ? error.message : '');
+  }
+}
+
+function readEndpoint(text: string): CiliumEndpoint {
+  const fields = Fields.of(parseJson(text), rejectInput, 'endpoint');
+  const id = fields.integer('ID', 0, MAX_ID) ?? fields.reject('ID', 'missing-field', 'is missing');
+  const security = fields.object('SecLabel');
+  const labels = security === undefined ? [] : readLabels(security, 'labels');
+  const wanted = fields.map('OpLabels');
+  return {
+    id,
+    ipv4: fields.addressOf(4, 'IPv4'),
+    ipv6: fields.addressOf(6, 'IPv6'),
+    namespace: fields.string('K8sNamespace') ?? '',
+    podName: fields.string('K8sPodName') ?? '',
+    podUID: fields.string('K8sUID') ?? '',
+    containerID: fields.string('dockerID') ?? '',
+    ipv4Pool: fields.string('IPv4IPAMPool') ?? '',
+    ipv6Pool: fields.string('IPv6IPAMPool') ?? '',
+    identity: security?.integer('id', 0, MAX_IDENTITY) ?? RESERVED_IDENTITIES.init,
+    labels,
+    identityLabels: sortLabels([
+      ...readLabels(wanted, 'OrchestrationIdentity'),
+      ...readLabels(wanted, 'Custom'),
+    ]),
+    kind: kindOf([...labels, ...readLabels(wanted, 'OrchestrationIdentity')]),
+  };
+}
+
+/** A map of labels by key, or, as 1.17 writes lists, `source:key=value` each. */
+function readLabels(fields: Fields<never>, name: string): Labels {
+  if (Array.isArray(fields.value(name))) {
+    return sortLabels(fields.list(name).items((list, index) => labelOfText(list.text(index))));
+  }
+  const map = fields.map(name);
+  return sortLabels(
+    map.names.map((key): Label => {
+      const label = map.item(key);
+      return {
+        source: label.string('source') ?? '',
+        key: label.string('key') ?? key,
+        value: label.string('value') ?? '',
+      };
+    }),
+  );
+}
+
+function labelOfText(text: string): Label {
+  const equals = text.indexOf('=');
+  const name = equals < 0 ? text : text.slice(0, equals);
+  const colon = name.indexOf(':');
+  return {
+    source: colon < 0 ? '' : name.slice(0, colon),
+    key: name.slice(colon + 1),
+    value: equals < 0 ? '' : text.slice(equals + 1),
+  };
+}
+
+function kindOf(labels: Labels): EndpointKind {
+  const kinds: readonly EndpointKind[] = ['health', 'host', 'ingress'];
+  return (
+    kinds.find((kind) => labels.some(({ source, key }) => source === 'reserved' && key === kind)) ?? 'pod'
+  );
+}
