@@ -48,6 +48,12 @@ const LIMITS: ServerOptions = {
 /** So many connections are served at a time. */
 const CONNECTIONS = 1_024;
 
+/** Requests of a connection that wait for their answers. Hardly a client sends more than one, and an answer may be large. */
+const PIPELINED = 16;
+
+/** How many requests of a connection wait for their answers. */
+const answering = new WeakMap<Duplex, number>();
+
 /** Names of this machine for itself. */
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]', '::1']);
 
@@ -122,7 +128,7 @@ export class ApiServer {
 function listener(
   answer: (request: Request, connection: HttpBindings | Http2Bindings) => Response | Promise<Response>,
 ): ReturnType<typeof getRequestListener> {
-  return getRequestListener(answer, {
+  const listen = getRequestListener(answer, {
     errorHandler: (error) => {
       if (!(error instanceof RequestError)) throw error;
       return problemResponse(
@@ -130,11 +136,15 @@ function listener(
       );
     },
   });
+  return async (incoming, outgoing) => {
+    // What is in its answers waits here for a client that may not read them.
+    if ((answering.get(incoming.socket) ?? 0) >= PIPELINED) outgoing.destroy();
+    else await listen(incoming, outgoing);
+  };
 }
 
 /** Answers what is no HTTP, or too much of it, with a problem; then it hangs up. */
 function answerMalformed(server: Server): void {
-  const answering = new WeakMap<Duplex, number>();
   const count = (socket: Duplex, by: number): void => {
     answering.set(socket, (answering.get(socket) ?? 0) + by);
   };

@@ -13,6 +13,9 @@ import { addStatusRoutes } from './status-routes.ts';
 /** 10,000 addresses of 64 characters. */
 const BODY_LIMIT = 1 << 20;
 
+/** So many of them are read and answered at a time. */
+const LOOKUPS = 32;
+
 /** What the app needs beside what its routes do. */
 export interface AppOptions extends ApiContext {
   /** Of the package, for the description of the API. */
@@ -45,6 +48,17 @@ export function createApp(options: AppOptions): ApiApp {
     const begun = options.clock.now();
     await next();
     options.metrics.request(routePath(c, -1), c.res.status, (options.clock.now() - begun) / 1000);
+  });
+  let lookups = 0;
+  app.use('/v1/lookup', async (_c, next) => {
+    if (lookups >= LOOKUPS)
+      throw new ProblemError('too-many', `No more than ${LOOKUPS} look-ups are served at a time.`);
+    lookups++;
+    try {
+      await next();
+    } finally {
+      lookups--;
+    }
   });
   app.use(
     '/v1/lookup',

@@ -256,6 +256,25 @@ describe('TCP', () => {
     expect(answer).not.toContain('HTTP/1.1 400');
   });
 
+  it('hangs up on who asks again and again and reads nothing', async () => {
+    const world = testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    let asked = 0;
+    const status = world.model.status.bind(world.model);
+    world.model.status = () => {
+      asked++;
+      return status();
+    };
+    const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
+    socket.on('error', () => {});
+    await once(socket, 'connect');
+    socket.write('GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(500));
+    socket.resume();
+    await once(socket, 'close');
+    expect(asked).toBeLessThanOrEqual(16);
+    expect((await fetch(`${server.url}/healthz`)).status).toBe(200);
+  });
+
   it('takes a client that hangs up in the middle of its body for no bug', async () => {
     const world = testApp();
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);

@@ -249,6 +249,30 @@ describe('look-ups', () => {
     });
     expect(text.status).toBe(415);
   });
+
+  it('of many clients at a time are refused before their bodies are read', async () => {
+    const { app } = testApp();
+    const bodies: ReadableStreamDefaultController<Uint8Array>[] = [];
+    const ask = async (): Promise<number> => {
+      const body = new ReadableStream<Uint8Array>({ start: (controller) => void bodies.push(controller) });
+      const headers = { 'content-type': 'application/json' };
+      return (
+        await app.request(
+          new Request('http://localhost/v1/lookup', { method: 'POST', body, headers, duplex: 'half' }),
+        )
+      ).status;
+    };
+    const first = Array.from({ length: 32 }, ask);
+    expect(await ask()).toBe(429);
+    for (const body of bodies.slice(0, 32)) {
+      body.enqueue(new TextEncoder().encode('{"ips":[]}'));
+      body.close();
+    }
+    expect(new Set(await Promise.all(first))).toEqual(new Set([200]));
+    const again = ask();
+    bodies.at(-1)?.close();
+    expect(await again).toBe(400);
+  });
 });
 
 describe('services, nodes and identities', () => {
