@@ -19,10 +19,10 @@ function compare(a: AddressWords, b: AddressWords): number {
 
 it('an address is read from a column as it was written', () => {
   const column = new Int32Array(12);
-  writeAddress(column, 1, address(6, 1, 2, 3, 4));
-  expect([...column]).toEqual([0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0]);
+  writeAddress(column, 2, address(6, 1, 2, 3, 4));
+  expect([...column]).toEqual([0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
   const read = address(6);
-  readAddress(column, 1, read);
+  readAddress(column, 2, read);
   expect(read).toEqual(address(6, 1, 2, 3, 4));
 });
 
@@ -85,6 +85,7 @@ describe('the tree of segments', () => {
       0, 0, 0,
     ]);
     expect([...tree.within(address(4, 0), 0)]).toEqual([0]);
+    expect([...new SegmentTree(4).within(address(4, 0), 16)]).toEqual([]);
   });
 
   it('parts keys in halves, between octets where it can', () => {
@@ -144,6 +145,7 @@ describe('the tree of segments', () => {
 
     it('finds both below what all have in common, and one below an octet more', () => {
       expect([...tree.within(having(0), 8 * level)]).toEqual([0, 1]);
+      expect([...tree.within(ofOctets(family, []), 0)]).toEqual([0, 1]);
       expect([...tree.within(having(16), 8 * level + 4)]).toEqual([0, 1]);
       expect([...tree.within(having(20), 8 * level + 6)]).toEqual([0]);
       expect([20, 24].map((octet) => [...tree.within(having(octet), 8 * level + 8)])).toEqual([[0], [1]]);
@@ -153,8 +155,11 @@ describe('the tree of segments', () => {
       const all = octets.with(level, 24);
       const swapped = all.flatMap((a, i) => all.map((b, j) => all.with(i, b).with(j, a)));
       const oddOnes = all.map((octet, i) => (i % 2 === 0 ? octet : (all[i ^ 2] ?? octet)));
-      const inFirst = all.map((_, i) => (i < 4 ? (all[family === 4 ? i : i < 3 ? 12 + i : 3] ?? 0) : 0));
-      const others = [...swapped, oddOnes, inFirst].map((each) => ofOctets(family, each));
+      // As the last octets would be if they were all written to the first word; without any; and without most.
+      const inFirst = all.map((_, i) => (family === 6 && i < 4 ? ([13, 14, 15, 12][i] ?? 0) : 0));
+      const lastOnly = all.map((_, i) => (i === all.length - 1 ? 255 : 0));
+      const someOnly = all.map((octet, i) => (i === level ? 255 : i % 4 === 3 || i === 14 ? octet : 0));
+      const others = [...swapped, oddOnes, inFirst, lastOnly, someOnly].map((each) => ofOctets(family, each));
       const cut = numberOf(having(24, 0));
       expect(others.map((other) => tree.at(other))).toEqual(
         others.map((other) => (numberOf(other) < cut ? 0 : 1)),
@@ -162,16 +167,38 @@ describe('the tree of segments', () => {
     });
   });
 
-  it('goes down to where most keys are, past few others on either side, in whatever order', () => {
-    const hosts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map((host) => [10, 0, 0, host]);
-    const keys = [[200], ...hosts.slice(5), [1], ...hosts.slice(0, 5)].map((octets) => ofOctets(4, octets));
-    const tree = new SegmentTree(4);
+  it.each<readonly [4 | 6, readonly number[], readonly (readonly number[])[]]>([
+    [4, [10, 0, 0], [[200], [1]]],
+    [4, [0, 0, 0], [[200], [100]]],
+    [6, [10, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 5, 0, 0], [[200], [1]]],
+  ])(
+    'of IPv%d goes down to where most keys are, past few others, in whatever order',
+    (family, network, others) => {
+      const hosts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map((host) => [...network, host]);
+      const [one = [], other = []] = others;
+      const mixed = [one, ...hosts.slice(5), other, ...hosts.slice(0, 5)];
+      const keys = mixed.map((octets) => ofOctets(family, octets));
+      const tree = new SegmentTree(family);
+      tree.begin(0);
+      tree.split(0, 1, columnOf(keys), keys.length);
+      expect([partsOf(tree, keys, 0), partsOf(tree, keys, 1)]).toEqual([6, 6]);
+      const below = keys.toSorted(compare).slice(0, 6);
+      expect(below.map((key) => tree.at(key))).toEqual([0, 0, 0, 0, 0, 0]);
+    },
+  );
+
+  it('keeps what it has below the nodes through which a segment is cut again', () => {
+    const tree = new SegmentTree(6);
     tree.begin(0);
-    tree.split(0, 1, columnOf(keys), keys.length);
-    expect([partsOf(tree, keys, 0), partsOf(tree, keys, 1)]).toEqual([6, 6]);
-    expect(
-      [[10, 0, 0, 5], [10, 0, 0, 6], [10, 0, 1], [9]].map((octets) => tree.at(ofOctets(4, octets))),
-    ).toEqual([0, 1, 1, 0]);
+    const hostsOf = (network: number, hosts: readonly number[]): AddressWords[] =>
+      hosts.map((host) => ofOctets(6, [network, ...new Array(14).fill(0), host]));
+    const split = (segment: number, into: number, keys: readonly AddressWords[]): void =>
+      tree.split(segment, into, columnOf(keys), keys.length);
+    split(0, 1, hostsOf(10, [1, 2, 3, 4, 5, 6, 7, 8]));
+    split(1, 2, hostsOf(10, [5, 6, 7, 8]));
+    split(2, 3, hostsOf(20, [1, 2, 3, 4]));
+    const places = [...hostsOf(10, [1, 4, 5, 6, 7, 8]), ...hostsOf(20, [2, 3]), ...hostsOf(1, [9])];
+    expect(places.map((place) => tree.at(place))).toEqual([0, 0, 1, 1, 2, 2, 2, 3, 0]);
   });
 
   it.each([
@@ -203,6 +230,26 @@ describe('the tree of segments', () => {
     const places = [[2, 255], [3], [9, 9], [10], [10, 0, 0, 4], [10, 0, 0, 5], [10, 0, 1], [11]];
     expect(places.map((octets) => tree.at(ofOctets(4, octets)))).toEqual([0, 2, 2, 2, 2, 1, 1, 1]);
   });
+
+  it.each([4, 6] as const)(
+    'of IPv%d is not changed by what its fork does to a node that both have',
+    (family) => {
+      const tree = new SegmentTree(family);
+      tree.begin(0);
+      const [below, above] = [ofOctets(family, [1]), ofOctets(family, [2])];
+      const fork = tree.fork();
+      fork.split(0, 1, columnOf([below, above]), 2);
+      expect([tree.at(above), fork.at(above), fork.at(below)]).toEqual([0, 1, 0]);
+      const hosts = [1, 2, 3, 4].map((host) =>
+        ofOctets(family, family === 4 ? [9, 0, 0, host] : [...new Array(15).fill(9), host]),
+      );
+      fork.split(1, 2, columnOf(hosts), 4);
+      expect(hosts.map((host) => fork.at(host))).toEqual([1, 1, 2, 2]);
+      const again = fork.fork();
+      fork.split(0, 3, columnOf([ofOctets(family, [0]), below]), 2);
+      expect([fork.at(below), again.at(below), tree.at(below)]).toEqual([3, 0, 0]);
+    },
+  );
 
   it('that is a fork parts keys as the one before', () => {
     const tree = new SegmentTree(4);
