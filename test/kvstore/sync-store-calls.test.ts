@@ -29,7 +29,7 @@ class NotedBackend {
   }
 
   delete(key: string, options?: { fenced?: boolean | undefined }): Promise<boolean> {
-    return this.#note('delete', key, options, true);
+    return this.#note('delete', key, { fenced: options?.fenced }, true); // there is no more to a delete
   }
 
   /** Takes out what was noted. */
