@@ -16,6 +16,9 @@ import { KubeconfigError, readKubeconfig } from '../k8s/client/kubeconfig.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import { OwnAddresses } from '../k8s/feed/own-addresses.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
+import { MetadataLayer } from '../metadata/metadata-layer.ts';
+import type { Node } from '../nodemanager/node.ts';
+import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { isoTime } from './agent-status.ts';
@@ -194,9 +197,31 @@ export class KubernetesFollower {
       nodes: watch.includes('nodes') ? engines.nodes : undefined,
       identities: watch.includes('identities') ? identities : 'none',
       endpoints,
+      metadata: this.#labelled(),
+      policies: watch.includes('policies'),
       keepRestoredNodes: true,
       selection: { proxyName, headless },
     });
+  }
+
+  /** Labels of prefixes: looked at again where a node has come or gone, as its address is another one then (K 43). */
+  #labelled(): MetadataLayer {
+    const { engines, onReject } = this.#context;
+    const layer = new MetadataLayer({ ipcache: engines.ipcache, nextTurn: setImmediate, onReject });
+    const look = (node: Node): void => {
+      for (const { ip } of node.fields.addresses) layer.refresh(ip);
+    };
+    const handler: NodeHandler = {
+      name: 'labels of prefixes',
+      nodeAdd: look,
+      nodeUpdate: (old, now) => {
+        look(old);
+        look(now);
+      },
+      nodeDelete: look,
+    };
+    this.#ends.push(engines.nodes.subscribe(handler));
+    return layer;
   }
 
   /** The kvstore is complete, or lost, as the own cluster sees it (K 52). One in this process that is empty says nothing. */

@@ -9,7 +9,7 @@ export const KVSTORE_KINDS = ['memory', 'etcd'] as const;
 export type KvstoreKind = (typeof KVSTORE_KINDS)[number];
 
 /** What an agent may follow of a Kubernetes API server. */
-export const KUBERNETES_PARTS = ['services', 'endpoints', 'nodes', 'identities'] as const;
+export const KUBERNETES_PARTS = ['services', 'endpoints', 'nodes', 'identities', 'policies'] as const;
 
 /** One of {@link KUBERNETES_PARTS}. */
 export type KubernetesPart = (typeof KUBERNETES_PARTS)[number];

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
-import type { KubernetesOptions } from '../../src/agent/options.ts';
+import { KUBERNETES_PARTS, type KubernetesOptions } from '../../src/agent/options.ts';
 import { play } from '../../src/agent/play.ts';
 import { readPlayScript } from '../../src/agent/play-script.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
@@ -12,6 +12,7 @@ import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
 import { dpcache, example } from '../cli/support/run.ts';
 import { FakeCluster } from '../k8s/feed/support/fake-cluster.ts';
 import { FeedWorld } from '../k8s/feed/support/feed-world.ts';
+import { RecordingMetadata } from '../k8s/feed/support/recording-metadata.ts';
 import { type AgentUnderTest, startAgent, type TestKey } from './support/agent-under-test.ts';
 import { FakeClock } from './support/fake-clock.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
@@ -19,7 +20,7 @@ import { temporaryFolder } from './support/temporary-folder.ts';
 const KUBERNETES: KubernetesOptions = {
   ifInCluster: false,
   load: [example('kubernetes/cluster.yaml')],
-  watch: ['services', 'endpoints', 'nodes', 'identities'],
+  watch: KUBERNETES_PARTS,
   endpoints: 'ciliumendpoints',
   identities: 'kvstore',
   headlessServices: false,
@@ -62,6 +63,10 @@ describe('an agent that follows Kubernetes', () => {
       'services watching 2',
       'endpointslices watching 2',
       'endpoints resting 0',
+      'networkpolicies watching 0',
+      'ciliumnetworkpolicies watching 0',
+      'ciliumclusterwidenetworkpolicies watching 0',
+      'ciliumcidrgroups watching 0',
       'ciliumidentities watching 3',
     ]);
   });
@@ -97,6 +102,27 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.ipcache.get('10.10.2.11')?.source).toBe('kvstore');
     expect(agent.ipcache.get('10.10.2.12')).toBeUndefined();
     expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeDefined();
+  });
+
+  it('gives the CIDRs of policies identities of their own, and the API server its one (K 43, 49)', async () => {
+    const { agent } = await start();
+    const spec = { egress: [{ toCIDRSet: [{ cidr: '203.0.113.0/24', except: ['203.0.113.128/25'] }] }] };
+    const cilium = { apiVersion: 'cilium.io/v2', kind: 'CiliumNetworkPolicy' };
+    const policy = { ...cilium, metadata: { name: 'out', namespace: 'shop' }, spec };
+    expect(await agent.kubernetes?.apply(policy)).toBeUndefined();
+    const labels = { 'kubernetes.io/service-name': 'kubernetes' };
+    const slice = {
+      ...{ apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', addressType: 'IPv4' },
+      metadata: { name: 'kubernetes', namespace: 'default', labels },
+      endpoints: [{ addresses: ['192.168.10.2'] }, { addresses: ['198.51.100.7'] }],
+    };
+    expect(await agent.kubernetes?.apply(slice)).toBeUndefined();
+    await until(() => agent.ipcache.get('203.0.113.0/25') !== undefined);
+    expect(agent.ipcache.get('203.0.113.0/25')).toMatchObject({ source: 'generated' });
+    await until(() => agent.ipcache.get('192.168.10.2')?.identity === 7);
+    expect(agent.ipcache.get('192.168.10.2')?.source).toBe('kube-apiserver');
+    await until(() => agent.ipcache.lookup('198.51.100.7') !== undefined);
+    expect(agent.ipcache.lookup('203.0.113.200')).toBeUndefined();
   });
 
   it('watches what it is told to, and no more', async () => {
@@ -155,7 +181,7 @@ describe('examples/kubernetes', () => {
       for (const plural of missing) cluster.missing.add(plural);
       const makeFeed = (made: ConstructorParameters<typeof KubernetesFeed>[0]): KubernetesFeed =>
         new KubernetesFeed(made);
-      await new FeedWorld({ makeFeed, identities: 'kvstore' }, cluster).started();
+      await new FeedWorld({ makeFeed, metadata: new RecordingMetadata() }, cluster).started();
       for (const { kind } of cluster.followers) asked.add(`${kind.group}/${kind.plural} list,watch`);
     }
     expect([...granted].sort()).toEqual([...asked].sort());

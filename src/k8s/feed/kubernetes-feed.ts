@@ -64,6 +64,8 @@ export interface KubernetesFeedOptions {
   readonly nodes?: FedNodes | undefined;
   /** Labels of CIDRs and of the API server's addresses. Left out: policies are not asked for. */
   readonly metadata?: PrefixMetadata | undefined;
+  /** Whether policies and CIDR groups are asked for. Default true, where there is `metadata`. */
+  readonly policies?: boolean | undefined;
   /** What says where the endpoints of other nodes are (K 12, 35). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | 'pods' | undefined;
   /**
@@ -299,8 +301,8 @@ export class KubernetesFeed {
   }
 
   #addPolicies(): void {
-    const { metadata, world = 'single-stack' } = this.#options;
-    if (metadata === undefined) return;
+    const { metadata, policies = true, world = 'single-stack' } = this.#options;
+    if (metadata === undefined || !policies) return;
     const table = new PolicyCIDRTable(metadata, world);
     this.#add('networkpolicies', table.networkPolicies());
     this.#add('ciliumnetworkpolicies', table.ciliumPolicies());
