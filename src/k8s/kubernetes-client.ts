@@ -62,7 +62,7 @@ export class KubernetesClient implements ResourceSource {
   constructor(way: ClusterAccess | ApiTransport, options: KubernetesClientOptions = {}) {
     const { clock = systemClock, random = Math.random, onFault } = options;
     const isTransport = 'send' in way;
-    this.#server = isTransport ? 'memory' : way.server.href;
+    this.#server = isTransport ? 'memory' : way.server;
     this.#transport = new ConnectionHealth(isTransport ? way : new HttpTransport(way), clock);
     this.#clock = clock;
     this.#random = random;

@@ -28,7 +28,7 @@ async function serve(): Promise<{
   const address = await http.listen();
   closing.push(() => http.close());
   const client = new KubernetesClient({
-    server: new URL(`http://${address}`),
+    server: `http://${address}`,
     ca: undefined,
     serverName: undefined,
     insecureSkipVerify: false,

@@ -12,7 +12,7 @@ async function openMemory(): Promise<ApiHarness> {
   const address = await http.listen();
   const as = (token: string): ClusterAccess => ({
     ...{
-      server: new URL(`http://${address}`),
+      server: `http://${address}`,
       ca: undefined,
       serverName: undefined,
       insecureSkipVerify: false,

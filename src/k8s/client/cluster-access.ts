@@ -1,10 +1,9 @@
-import type { Buffer } from 'node:buffer';
 import { readFile } from 'node:fs/promises';
 import { messageOf } from '../../base/failure.ts';
 import { ApiError } from './api-error.ts';
 
 /** Certificates or a key, PEM: as they are, or in a file that is read again for each connection, as it is rotated. */
-export type Pem = { readonly data: Buffer } | { readonly file: string };
+export type Pem = { readonly data: Uint8Array } | { readonly file: string };
 
 /** A certificate that a client shows, and its key. */
 export interface ClientCertificate {
@@ -25,7 +24,7 @@ export interface Credentials {
 /** How to reach and enter an API server. */
 export interface ClusterAccess {
   /** `https://host:port`, a path may follow. */
-  readonly server: URL;
+  readonly server: string;
   /** Authorities that are trusted; default those of the system. */
   readonly ca: Pem | undefined;
   /** What the server's certificate must be for, if not the host. */
@@ -36,7 +35,7 @@ export interface ClusterAccess {
 }
 
 /** Rejects with an ApiError that names the file. */
-export async function readPem(pem: Pem): Promise<Buffer> {
+export async function readPem(pem: Pem): Promise<Uint8Array> {
   if ('data' in pem) return pem.data;
   try {
     return await readFile(pem.file);

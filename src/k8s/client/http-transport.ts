@@ -6,7 +6,7 @@ import { buildConnector, Pool } from 'undici';
 import { messageOf } from '../../base/failure.ts';
 import { ApiError, retryAfter } from './api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
-import { type ClusterAccess, readPem } from './cluster-access.ts';
+import { type ClusterAccess, type Pem, readPem } from './cluster-access.ts';
 
 const CONNECT_MS = 10_000;
 /** Errors after which the connection was there; all others say that none was made. */
@@ -24,7 +24,7 @@ export class HttpTransport implements ApiTransport {
 
   constructor(access: ClusterAccess) {
     this.#access = access;
-    this.#base = access.server.pathname.replace(/\/$/, '');
+    this.#base = new URL(access.server).pathname.replace(/\/$/, '');
     this.#pool = this.#open();
   }
 
@@ -76,7 +76,7 @@ export class HttpTransport implements ApiTransport {
         (error: Error) => callback(error, null),
       );
     };
-    return new Pool(this.#access.server.origin, { connections: null, pipelining: 1, connect });
+    return new Pool(new URL(this.#access.server).origin, { connections: null, pipelining: 1, connect });
   }
 
   async #connect(options: buildConnector.Options): Promise<Socket | TLSSocket> {
@@ -86,10 +86,10 @@ export class HttpTransport implements ApiTransport {
       timeout: CONNECT_MS,
       maxCachedSessions: 0,
       rejectUnauthorized: !insecureSkipVerify,
-      ...(ca === undefined ? {} : { ca: await readPem(ca) }),
+      ...(ca === undefined ? {} : { ca: await pemText(ca) }),
       ...(shown === undefined
         ? {}
-        : { cert: await readPem(shown.certificate), key: await readPem(shown.key) }),
+        : { cert: await pemText(shown.certificate), key: await pemText(shown.key) }),
     });
     const named = serverName === undefined ? options : { ...options, servername: serverName };
     return new Promise((resolve, reject) => {
@@ -97,6 +97,10 @@ export class HttpTransport implements ApiTransport {
       connector(named, (...[error, socket]) => (error === null ? resolve(socket) : reject(error)));
     });
   }
+}
+
+async function pemText(pem: Pem): Promise<string> {
+  return new TextDecoder().decode(await readPem(pem));
 }
 
 function asTransportError(error: unknown): ApiError {

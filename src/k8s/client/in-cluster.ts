@@ -32,7 +32,7 @@ export function inClusterAccess(options: InClusterOptions = {}): ClusterAccess {
   const address = `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
   if (!URL.canParse(address))
     throw new KubeconfigError(`KUBERNETES_SERVICE_HOST and _PORT are no address: ${host}:${port}`);
-  const server = new URL(address);
+  const server = new URL(address).href;
   return {
     ...{ server, serverName: undefined, insecureSkipVerify: false },
     ca: { file: join(folder, 'ca.crt') },

@@ -148,15 +148,16 @@ class Reader {
         'cannot be true beside a certificate-authority',
       );
     const serverName = cluster.string('tls-server-name');
-    return server && credentials && { server, ca, serverName, insecureSkipVerify, credentials };
+    if (server === undefined || credentials === undefined) return undefined;
+    return { server, ca, serverName, insecureSkipVerify, credentials };
   }
 
-  #server(cluster: Section): URL | undefined {
+  #server(cluster: Section): string | undefined {
     const text = cluster.text('server');
     if (text === undefined) return undefined;
     const whole = text.includes('://') ? text : `https://${text}`;
     const url = URL.canParse(whole) ? new URL(whole) : undefined;
-    if (url?.protocol === 'https:' || url?.protocol === 'http:') return url;
+    if (url?.protocol === 'https:' || url?.protocol === 'http:') return url.href;
     return cluster.reject('server', 'invalid-url', 'must be a URL, https://host:port');
   }
 

@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { createServer as createTlsServer, type ServerOptions } from 'node:https';
-import type { AddressInfo, ListenOptions, Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
@@ -9,11 +9,12 @@ import type { MemoryApiServer } from './memory-api-server.ts';
 
 /** Options of {@link ApiHttpServer}. */
 export interface ApiHttpServerOptions {
-  /** Certificate and key: it then speaks TLS. */
-  readonly tls?:
-    | Pick<ServerOptions, 'cert' | 'key' | 'ca' | 'requestCert' | 'rejectUnauthorized'>
-    | undefined;
+  /** Certificate and key, PEM: it then speaks TLS. */
+  readonly tls?: { readonly cert: string; readonly key: string } | undefined;
 }
+
+/** Where an {@link ApiHttpServer} listens: an address of this machine, or a unix socket. */
+export type ListenAddress = { readonly host: string; readonly port: number } | { readonly path: string };
 
 /** The longest body of a request that is read. */
 const LONGEST_BODY = 16 * 1024 * 1024;
@@ -42,10 +43,10 @@ export class ApiHttpServer {
   }
 
   /** Resolves to where it listens: `127.0.0.1:33001`, or the path of the socket. Default: a free port of the loopback. */
-  listen(options: ListenOptions = { host: '127.0.0.1', port: 0 }): Promise<string> {
+  listen(address: ListenAddress = { host: '127.0.0.1', port: 0 }): Promise<string> {
     return new Promise((resolve, reject) => {
       this.#server.once('error', reject);
-      this.#server.listen(options, () => {
+      this.#server.listen(address, () => {
         this.#server.off('error', reject);
         const at: AddressInfo | string | null = this.#server.address();
         resolve(at === null || typeof at === 'string' ? (at ?? '') : `${at.address}:${at.port}`);

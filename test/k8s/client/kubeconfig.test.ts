@@ -52,7 +52,7 @@ describe('a kubeconfig', () => {
   it('names server, namespace, authority and server name of its context', () => {
     const cluster = { 'certificate-authority-data': ENCODED, 'tls-server-name': 'kube.test' };
     const read = parse({ cluster, context: { namespace: 'shop' } });
-    expect(read.server.href).toBe('https://api:6443/');
+    expect(read.server).toBe('https://api:6443/');
     expect(read).toMatchObject({
       context: 'here',
       cluster: 'c',
@@ -225,7 +225,7 @@ describe('in a pod', () => {
     writeFileSync(join(folder, 'token'), 'pod');
     expect(isInCluster({ folder, env: {} })).toBe(false);
     const access = inClusterAccess({ folder, env });
-    expect(access.server.href).toBe('https://[fd00::1]:6443/');
+    expect(access.server).toBe('https://[fd00::1]:6443/');
     expect(access.ca).toEqual({ file: join(folder, 'ca.crt') });
     expect(await access.credentials.authorization()).toBe('Bearer pod');
   });
