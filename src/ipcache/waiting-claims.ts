@@ -88,7 +88,7 @@ export class WaitingClaims {
   /** Keeps a claim, instead of an earlier one of the same writer on the same key. */
   put(key: string, claim: HeldClaim): void {
     const others = this.#on(key).filter((other) => !isOf(other, claim));
-    if (others.length === 0 && !this.#waiting.has(key) && this.size >= this.#limit) {
+    if (!this.#waiting.has(key) && this.size >= this.#limit) {
       this.#dropped++;
       return;
     }

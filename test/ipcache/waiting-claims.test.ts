@@ -204,4 +204,36 @@ describe('what waits for room', () => {
     ).toThrow(Fault);
     expect([waiting.next(), [...waiting.list()].map(({ key }) => key)]).toEqual(['a', ['a', 'b', 'c']]);
   });
+
+  it('goes on being the first when another one goes', () => {
+    const waiting = new WaitingClaims(10);
+    for (const key of ['a', 'b', 'c']) waiting.put(key, claim('k8s'));
+    expect(waiting.next()).toBe('a');
+    waiting.remove('b', { source: 'k8s' });
+    expect(waiting.next()).toBe('a');
+    waiting.remove('a', { source: 'k8s' });
+    expect(waiting.next()).toBe('c');
+  });
+
+  it('is let in after a batch that threw, through which it had become stronger and gone', () => {
+    const waiting = new WaitingClaims(10);
+    waiting.put('a', claim('k8s'));
+    expect(() =>
+      waiting.batch(() => {
+        waiting.put('a', claim('kvstore'));
+        waiting.take('a');
+        throw new Fault();
+      }),
+    ).toThrow(Fault);
+    expect(waiting.next()).toBe('a');
+  });
+
+  it('is not dropped for want of room where its key waits already', () => {
+    const waiting = new WaitingClaims(1);
+    waiting.put('a', claim('k8s'));
+    waiting.put('a', claim('k8s', '', 301));
+    waiting.put('a', claim('kvstore'));
+    waiting.put('b', claim('kvstore'));
+    expect([waiting.size, waiting.dropped, [...waiting.list()].length]).toEqual([1, 1, 2]);
+  });
 });
