@@ -25,7 +25,7 @@ const config: ViteUserConfig = defineConfig({
         test: {
           name: 'properties',
           include: [
-            'test/{base,clustermesh,identity,ipcache,k8s,net,nodemanager,servicecache}/**/*.test.ts',
+            'test/{base,clustermesh,identity,ipcache,k8s,metadata,net,nodemanager,restore,servicecache}/**/*.test.ts',
             'test/kvstore/*.test.ts',
           ],
           setupFiles: ['test/property-runs.ts'],

@@ -5,7 +5,7 @@ import { text } from '../servicecache/support/plain.ts';
 import { MemoryFolder } from './support/memory-folder.ts';
 import { contents, engines, knowledge, learn, OWN, REMOTE, restart, save } from './support/world.ts';
 
-const ASYNC_RUNS = { numRuns: Math.min(300, Number(process.env['PROPERTY_RUNS'] ?? 300)) };
+const ASYNC_RUNS = { numRuns: Math.min(2_000, Number(process.env['PROPERTY_RUNS'] ?? 300)) };
 
 describe('a checkpoint', () => {
   it('restores what it was made of, and is gone without a trace when every cluster has been let go of', async () => {

@@ -15,6 +15,7 @@ import { writeCheckpoint } from '../../../src/restore/checkpoint-file.ts';
 import { Restoration, type RestorationOptions } from '../../../src/restore/restoration.ts';
 import type { StateFolder } from '../../../src/restore/state-folder.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+import type { ServicePart } from '../../../src/servicecache/service-parts.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import {
   apply as applyToServices,
@@ -142,6 +143,12 @@ export function learn({ ipcache, nodes, services }: CheckpointEngines, known: Kn
   for (const operation of known.services) applyToServices(services, operation);
 }
 
+/** A part of a service as text. The order in which an offer lists its backends says nothing. */
+function partText(part: ServicePart): string {
+  if (part.kind !== 'offer') return text(part);
+  return text({ ...part, backends: part.backends.map((backend) => text(backend)).sort() });
+}
+
 /** What engines hold as text, but for whose claims they are: equal texts, equal contents. */
 export function contents({ ipcache, nodes, services }: CheckpointEngines): string {
   const entries = Array.from(
@@ -152,7 +159,7 @@ export function contents({ ipcache, nodes, services }: CheckpointEngines): strin
   return text({
     entries: entries.sort((a, b) => (a.key < b.key ? -1 : 1)),
     nodes: known.sort((a, b) => (a.cluster + a.name < b.cluster + b.name ? -1 : 1)),
-    services: [...services.parts()].map((part) => text(part)).sort(),
+    services: Array.from(services.parts(), partText).sort(),
     announced: services.snapshot(),
   });
 }
