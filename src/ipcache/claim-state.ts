@@ -294,11 +294,13 @@ export class ClaimState {
 
   /** The effective entry of a key had other attributes, or another writer, before. */
   #entryChanged(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+    const entry = this.rows.entry(slot);
     for (const index of this.#indexes) {
+      if (index.isSame(old, entry)) continue; // tables from which keys come and go are rebuilt again and again
       index.remove(slot, old);
-      index.add(slot, this.rows.entry(slot));
+      index.add(slot, entry);
     }
-    if (!this.rows.has(slot, FLAG.shadowed)) this.#sink.visibleChanged(key, old, this.rows.entry(slot));
+    if (!this.rows.has(slot, FLAG.shadowed)) this.#sink.visibleChanged(key, old, entry);
   }
 
   #shadow(slot: number, on: boolean): void {

@@ -5,6 +5,8 @@ import type { IPCacheEntry } from './types.ts';
 export interface EntryIndex {
   add(slot: number, entry: IPCacheEntry): void;
   remove(slot: number, entry: IPCacheEntry): void;
+  /** Whether the index surely says the same of both: then it is left alone. */
+  isSame(old: IPCacheEntry, entry: IPCacheEntry): boolean;
 }
 
 const NONE: readonly number[] = [];
@@ -57,6 +59,10 @@ export class PodIndex implements EntryIndex {
     pods?.delete(k8s.podName, slot);
     if (pods?.size === 0) this.#namespaces.delete(k8s.namespace);
   }
+
+  isSame(old: IPCacheEntry, { k8s }: IPCacheEntry): boolean {
+    return old.k8s?.podName === k8s?.podName && old.k8s?.namespace === k8s?.namespace;
+  }
 }
 
 /** Entries by their host. */
@@ -74,5 +80,9 @@ export class HostIndex implements EntryIndex {
 
   remove(slot: number, { hostIP }: IPCacheEntry): void {
     if (hostIP !== undefined) this.#hosts.delete(hostIP, slot);
+  }
+
+  isSame(old: IPCacheEntry, { hostIP }: IPCacheEntry): boolean {
+    return old.hostIP === hostIP;
   }
 }

@@ -31,6 +31,10 @@ export class NamedPortIndex implements EntryIndex {
     for (const [name, port] of k8s?.namedPorts ?? []) this.#adjust(name, pack(port), -1);
   }
 
+  isSame(old: IPCacheEntry, { k8s }: IPCacheEntry): boolean {
+    return old.k8s === k8s;
+  }
+
   /** Whether the sets differ from what they were at the last call. */
   takeChanged(): boolean {
     const changed = this.#toggled.size > 0;
