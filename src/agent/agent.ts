@@ -114,6 +114,7 @@ export class Agent implements ReadModel, PlayStage {
         recorded: () => this.#recordedKubernetes?.transport,
         own: () => this.#mesh.followed?.own,
         clusterID: () => this.#mesh.followed?.ownID ?? 0,
+        restoredIdentities: () => this.#keeper?.identities() ?? [],
       });
     }
     if (options.stateDir === undefined) return;
@@ -189,6 +190,12 @@ export class Agent implements ReadModel, PlayStage {
     for (const cluster of this.#keeper?.clusters ?? []) this.#look(cluster);
   }
 
+  async #letGo(keeper: StateKeeper, cluster: string): Promise<void> {
+    await this.#kubernetes?.labelled();
+    await keeper.letGo(cluster);
+    if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheld();
+  }
+
   /** Before the first sync is over nothing is let go of: what a cluster lacks may yet be said by another source. */
   #look(cluster: string): void {
     const { followed } = this.#mesh;
@@ -200,7 +207,7 @@ export class Agent implements ReadModel, PlayStage {
     const isEmpty = isOwn && this.#options.kvstore === 'memory' && progress?.settled === true;
     const isComplete = progress === undefined || progress.synced || isEmpty;
     const isSaid = !isOwn || this.#kubernetes === undefined || this.#kubernetes.synced;
-    if (isComplete && isSaid) this.#keeper.letGo(cluster);
+    if (isComplete && isSaid) void this.#letGo(this.#keeper, cluster);
     else if (mesh.statusOf(cluster)?.servicesExpired === true) this.#keeper.letGoOffers(cluster);
   }
 

@@ -16,6 +16,7 @@ import { KubeconfigError, readKubeconfig } from '../k8s/client/kubeconfig.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import { OwnAddresses } from '../k8s/feed/own-addresses.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
+import type { LocalIdentity } from '../metadata/local-identities.ts';
 import { MetadataLayer } from '../metadata/metadata-layer.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
@@ -44,6 +45,8 @@ export interface KubernetesFollowerContext {
   /** The own cluster, once it is followed. */
   readonly own: () => OwnCluster | undefined;
   readonly clusterID: () => number;
+  /** Identities of before a restart. */
+  readonly restoredIdentities: () => Iterable<LocalIdentity>;
 }
 
 /** A list of which nothing more arrives for so long is not waited for any longer (K 55). */
@@ -65,6 +68,7 @@ export class KubernetesFollower {
   readonly #context: KubernetesFollowerContext;
   #client: KubernetesClient | undefined;
   #feed: KubernetesFeed | undefined;
+  #layer: MetadataLayer | undefined;
   #addresses: OwnAddresses | undefined;
   #ends: Unsubscribe[] = [];
 
@@ -129,19 +133,30 @@ export class KubernetesFollower {
     return this.#feed?.synced === true;
   }
 
-  /** The labels of an identity that a CiliumIdentity has. */
+  /** The labels of an identity that a CiliumIdentity has, or that is of this node alone. */
   labelsOf(identity: number): Labels | undefined {
-    return this.#feed?.identities.lookupByID(identity);
+    return this.#feed?.identities.lookupByID(identity) ?? this.#layer?.identities.labelsOf(identity);
   }
 
-  /** Identities of CiliumIdentities. */
-  identities(): Iterable<readonly [number, Labels]> {
-    return this.#feed?.identities.entries() ?? [];
+  /** Nothing of before the restart is awaited any more: numbers that were not asked for again are free (AGENT 19). */
+  releaseWithheld(): void {
+    this.#layer?.releaseWithheld();
+  }
+
+  /** Resolves once the labels of prefixes that were said so far are claims. */
+  async labelled(): Promise<void> {
+    await this.#layer?.waitForRevision();
+  }
+
+  /** Identities of CiliumIdentities, and of this node alone. */
+  *identities(): Generator<readonly [number, Labels], void, void> {
+    yield* this.#feed?.identities.entries() ?? [];
+    for (const { identity, labels } of this.#layer?.identities.entries() ?? []) yield [identity, labels];
   }
 
   /** Goes up with every change of those. */
   get identityChanges(): number {
-    return this.#feed?.identities.changes ?? 0;
+    return (this.#feed?.identities.changes ?? 0) + (this.#layer?.identities.changes ?? 0);
   }
 
   status(): KubernetesDocument | undefined {
@@ -208,6 +223,8 @@ export class KubernetesFollower {
   #labelled(): MetadataLayer {
     const { engines, onReject } = this.#context;
     const layer = new MetadataLayer({ ipcache: engines.ipcache, nextTurn: setImmediate, onReject });
+    layer.identities.withhold(this.#context.restoredIdentities());
+    this.#layer = layer;
     const look = (node: Node): void => {
       for (const { ip } of node.fields.addresses) layer.refresh(ip);
     };

@@ -97,10 +97,10 @@ export class StateKeeper {
     return this.#restoration.clusters;
   }
 
-  /** The sources of a cluster are complete, or it is not followed any more: what is left of the checkpoint goes. */
-  letGo(cluster: string): void {
+  /** The sources of a cluster are complete, or it is not followed any more: what is left of the checkpoint goes. Never rejects. */
+  async letGo(cluster: string): Promise<void> {
     if (this.#restoration.knownAt(cluster) === undefined) return;
-    void this.#restoration.letGo(cluster).then(
+    await this.#restoration.letGo(cluster).then(
       () => this.#options.log.info({ cluster }, `cluster ${cluster}: nothing is only restored any more`),
       (error: unknown) =>
         this.#options.log.error({ err: error, cluster }, 'letting go of a checkpoint has failed'),

@@ -125,6 +125,36 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.ipcache.lookup('203.0.113.200')).toBeUndefined();
   });
 
+  it('gives CIDRs after a restart the numbers that they had, and those to no others (A 19)', async () => {
+    const stateDir = temporaryFolder({});
+    const policy = (name: string, cidr: string): string =>
+      [
+        'apiVersion: cilium.io/v2',
+        'kind: CiliumNetworkPolicy',
+        `metadata: { name: ${name}, namespace: shop }`,
+        `spec: { egress: [{ toCIDR: [${cidr}] }] }`,
+      ].join('\n');
+    const run = (first: string, second: string): Promise<AgentUnderTest> => {
+      const [a, b] = [policy('a', first), policy('b', second)];
+      const load = [join(temporaryFolder({ 'all.yaml': `${a}\n---\n${b}\n` }), 'all.yaml')];
+      const kubernetes = { ...KUBERNETES, load };
+      return startAgent([], '', { kubernetes, stateDir, nodeName: 'node-1', clusterName: 'default' });
+    };
+    const numberOf = ({ agent }: AgentUnderTest, cidr: string): number | undefined =>
+      agent.ipcache.get(cidr)?.source === 'generated' ? agent.ipcache.get(cidr)?.identity : undefined;
+    const before = await run('203.0.113.0/24', '198.51.100.0/24');
+    await until(() => numberOf(before, '198.51.100.0/24') !== undefined);
+    const had = numberOf(before, '198.51.100.0/24') ?? 0;
+    expect(before.agent.labelsOf(had)?.map(({ key }) => key)).toContain('198.51.100.0/24');
+    await before.agent.stop();
+    const after = await run('192.0.2.0/24', '198.51.100.0/24');
+    await until(() => numberOf(after, '198.51.100.0/24') !== undefined);
+    expect(numberOf(after, '198.51.100.0/24')).toBe(had);
+    expect(numberOf(after, '192.0.2.0/24')).toBeGreaterThan(had);
+    await until(() => after.agent.status().checkpoint?.restored.length === 0);
+    expect(after.agent.ipcache.get('203.0.113.0/24')).toBeUndefined();
+  });
+
   it('watches what it is told to, and no more', async () => {
     const { agent } = await start({ watch: ['services'] });
     expect(agent.status().kubernetes?.kinds.map(({ name }) => name)).toEqual([
