@@ -60,6 +60,34 @@ describe('a client over HTTP', () => {
     expect(sink.breaches).toEqual([]);
   });
 
+  it('takes answers in single bytes, compressed or not, and goes on where they break', async () => {
+    const { api, user, client } = await serve();
+    for (let i = 0; i < 20; i++) await user.create(`map-${i}`, { data: { text: `ä${i}` } });
+    const isWatch = ({ path }: { readonly path: string }): boolean => path.includes('watch=');
+    api.faults.order({ do: 'cut', afterBytes: 1000 }, { matches: (request) => !isWatch(request) });
+    api.faults.order({ do: 'pieces', bytes: 1 }, { times: 2 });
+    const sink = new RecordingSink();
+    const followed = client.follow(CONFIG_MAPS, sink);
+    await followed.waitForListed();
+    expect(followed.status()).toMatchObject({ failures: 1, lists: 1, objects: 20 });
+    await until('it watches', () => followed.status().state === 'watching');
+    await user.create('late', { data: { text: 'ö' } });
+    await until('all are there', () => sink.objects.size === 21);
+    expect(sink.objects.get('default/late')?.['data']).toEqual({ text: 'ö' });
+    expect(sink.breaches).toEqual([]);
+  });
+
+  it('leaves no connection behind', async () => {
+    const { client, http } = await serve();
+    for (const plural of ['configmaps', 'pods', 'nodes'])
+      client.follow({ ...CONFIG_MAPS, plural }, new RecordingSink());
+    await until('all watch', () => client.status().resources.every(({ state }) => state === 'watching'));
+    expect(http.connections).toBeGreaterThanOrEqual(3);
+    await client.close();
+    await until('all are closed', () => http.connections === 0);
+    expect(client.status().resources).toEqual([]);
+  });
+
   it('says that nobody listens, and finds the server once it does (regression: waited for ever)', async () => {
     const { user, client, http } = await serve();
     await user.create('one');

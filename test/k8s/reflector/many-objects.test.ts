@@ -1,0 +1,69 @@
+import { setImmediate as eventLoopTurn } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
+import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+
+const COUNT = 100_000;
+
+function objectText(i: number): string {
+  const metadata = { name: `pod-${i}`, namespace: 'n', uid: `u${i}`, resourceVersion: `${i + 1}` };
+  return JSON.stringify({ metadata: { ...metadata, annotations: { a: 'x'.repeat(600) } }, spec: { i } });
+}
+
+/** Gives one list of many objects, 64 KiB at a time, and a watch that says nothing. */
+function manyObjects(): ApiTransport {
+  async function* list(): AsyncGenerator<Uint8Array, void, void> {
+    const encoder = new TextEncoder();
+    let text = '{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[';
+    for (let i = 0; i < COUNT; i++) {
+      text += `${i === 0 ? '' : ','}${objectText(i)}`;
+      if (text.length < 65_536) continue;
+      yield encoder.encode(text);
+      text = '';
+      await eventLoopTurn(); // as from a socket
+    }
+    yield encoder.encode(`${text}]}`);
+  }
+  async function* silence(signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
+    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+  }
+  return {
+    send: async ({ path, signal }) => ({
+      ...{ status: 200, retryAfterMs: 0 },
+      body: path.includes('watch=') ? silence(signal) : list(),
+    }),
+    reset: () => {},
+    close: async () => {},
+  };
+}
+
+it('a list of 100,000 objects is never in memory as a whole', async () => {
+  const client = new KubernetesClient(manyObjects());
+  let puts = 0;
+  let most = 0;
+  let peak = 0;
+  const before = process.memoryUsage().heapUsed;
+  const sink = {
+    apply: (events: readonly unknown[]): void => {
+      puts += events.length;
+      most = Math.max(most, events.length);
+      if (puts % 50 === 0) peak = Math.max(peak, process.memoryUsage().heapUsed - before);
+    },
+    onListed: (): void => {},
+  };
+  // Of 750 bytes some 100 are kept.
+  const trim = ({
+    metadata: { name, namespace = '', uid, resourceVersion },
+  }: KubernetesObject): KubernetesObject => ({
+    metadata: { name, namespace, uid, resourceVersion },
+  });
+  const followed = client.follow({ group: '', version: 'v1', plural: 'pods' }, sink, { trim });
+  await followed.waitForListed();
+  await client.close();
+  expect(puts).toBe(COUNT);
+  expect(most).toBeLessThan(1000);
+  expect(followed.status()).toMatchObject({ objects: COUNT, refused: 0 });
+  // 75 MB of text; what is kept is some 45 MB, and garbage comes on top.
+  expect(peak / 1e6).toBeLessThan(200);
+});
