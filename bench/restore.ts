@@ -14,7 +14,7 @@ import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { expect } from './expect.ts';
 import { type Delayed, delayDuring } from './loop-delay.ts';
 
-/** What the issue of restarts asks for, at 1,000,000 entries. */
+/** Budgets at 1,000,000 entries: bytes on disk, what holds up the loop, and until it answers again. */
 const BUDGET = { bytes: 80, stallMs: 5, readMs: 3_000 } as const;
 
 const CLUSTER = 'own';
