@@ -59,6 +59,17 @@ describe('the test of the test', () => {
   });
 });
 
+it('lists at a version before anything was written (regression: at 0, and what came next was lost with a connection)', () =>
+  I9_nothingLostNothingInvented(
+    [
+      { do: 'write-elsewhere' },
+      { do: 'fault', fault: 'cut-after', bytes: 281 },
+      { do: 'put', n: 1, shown: true },
+      { do: 'put', n: 0, shown: true },
+    ],
+    false,
+  ));
+
 describe('a store that is restored from a backup', () => {
   const settled: Happening = { do: 'pass', ms: 2500 };
   const put = (n: number): Happening => ({ do: 'put', n, shown: true });

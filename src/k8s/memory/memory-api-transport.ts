@@ -26,7 +26,7 @@ export class MemoryApiTransport implements ApiTransport {
     const gone = AbortSignal.any([signal, this.#connections.signal]);
     const request = { method, path, authorization, contentType, body: text, gone };
     try {
-      const { status, headers, body: bytes } = await this.#server.handle(request);
+      const { status, headers, body: bytes } = await interruptible(() => this.#server.handle(request), gone);
       return { status, retryAfterMs: retryAfter(headers['retry-after']), body: until(bytes, gone) };
     } catch (cause) {
       throw new ApiError('unreachable', 'there is no server', { cause });

@@ -23,7 +23,8 @@ export interface StoreSnapshot {
  */
 export class ObjectStore {
   #version = 1;
-  #compacted = 0;
+  /** As in an etcd, no list has version 0: a watch from there says everything, in no order of versions. */
+  #compacted = 1;
   #objects = new Map<string, Map<string, KubernetesObject>>();
   #history: StoredWrite[] = [];
   readonly #watchers = new Set<(write: StoredWrite) => void>();

@@ -449,7 +449,8 @@ function readShell(text: string): { readonly version: string; readonly token: st
   const { metadata } = parseList(text);
   const fields = isObject(metadata) ? metadata : {};
   const { resourceVersion: version, continue: token } = fields;
-  if (typeof version !== 'string' || version === '')
+  // A watch from version 0 would say everything, in no order: it could not be resumed.
+  if (typeof version !== 'string' || version === '' || version === '0')
     throw new ApiError('garbled', 'the list has no resourceVersion');
   return { version, token: typeof token === 'string' && token !== '' ? token : undefined };
 }

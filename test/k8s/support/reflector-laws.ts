@@ -190,11 +190,19 @@ class World {
         this.#backup = this.server.backup();
         return;
       case 'restore':
-        if (this.#backup !== undefined) this.server.restore(this.#backup);
-        return;
+        return this.#restore();
       default:
         return this.#switch(what.do);
     }
+  }
+
+  /** Takes longer than any backoff: that it was away is noticed, which is all that can be known of a restore. */
+  async #restore(): Promise<void> {
+    if (this.#backup === undefined) return;
+    this.server.down();
+    this.transport.reset();
+    await advance(this.clock, 61_000);
+    this.server.restore(this.#backup);
   }
 
   async #put(i: number, shown: boolean): Promise<void> {
