@@ -8,6 +8,7 @@ import type { Labels } from '../identity/labels.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import { isInCluster } from '../k8s/client/in-cluster.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
+import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import {
@@ -18,6 +19,7 @@ import {
   followedWatches,
   missingClusters,
 } from './agent-status.ts';
+
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
 import { FollowedManifests } from './followed-manifests.ts';
 import { KubernetesFollower } from './kubernetes-follower.ts';
@@ -264,6 +266,11 @@ export class Agent implements ReadModel, PlayStage {
   /** Reads manifests anew: what is not in them any more goes. Throws `InputError` when one cannot be read. */
   readManifests(paths: readonly string[], signal: AbortSignal): Promise<void> {
     return this.#manifests.read(paths, signal);
+  }
+
+  /** How much is asked of each etcd from now on; see `RateLimitOptions`. */
+  changeRates(rateLimit: RateLimitOptions): void {
+    this.#mesh.changeRates(rateLimit);
   }
 
   /** What the engines hold now. */

@@ -13,6 +13,7 @@ import type { SyncDeadline } from '../clustermesh/sync-deadline.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
+import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import { clusterStatuses, type Followed, missingClusters } from './agent-status.ts';
 import { ConfigFolder } from './config-folder.ts';
 import { InputError, unreadable } from './input-error.ts';
@@ -56,6 +57,8 @@ function problemText(folder: string, name: string, why: string): string {
 /** Follows the kvstores of the own and the remote clusters, recorded or real, into the engines. */
 export class MeshFeed {
   readonly #options: AgentOptions;
+  /** Of every etcd; what is changed here counts at once. */
+  readonly #rates: { -readonly [Field in keyof RateLimitOptions]: RateLimitOptions[Field] };
   readonly #context: MeshFeedContext;
   readonly #recorded: RecordedMesh;
   #reading: string | undefined;
@@ -68,6 +71,7 @@ export class MeshFeed {
   #synced = false;
 
   constructor(options: AgentOptions, context: MeshFeedContext) {
+    this.#rates = { ...options.rateLimit };
     this.#options = options;
     this.#context = context;
     this.#recorded = new RecordedMesh(context.clock, context.random);
@@ -214,7 +218,7 @@ export class MeshFeed {
   }
 
   async #openOwn(signal: AbortSignal): Promise<{ readonly backend: KvstoreBackend; readonly id: number }> {
-    const { clusterName, clusterID, kvstore, kvstoreConfig, rateLimit } = this.#options;
+    const { clusterName, clusterID, kvstore, kvstoreConfig } = this.#options;
     if (kvstore === 'memory') return this.#recorded.openOwn(clusterName, clusterID);
     if (kvstoreConfig === undefined)
       throw new InputError('--kvstore etcd: name its configuration with --kvstore-config <file>');
@@ -230,7 +234,7 @@ export class MeshFeed {
       if (!said) log.warn(`${this.#ownFailure}; it is asked for ${REACH_MS / 1000} s`);
     };
     const context = { clock, random, signal, onProblem, onFailure };
-    this.#etcd = await openOwnEtcd(kvstoreConfig, rateLimit, context);
+    this.#etcd = await openOwnEtcd(kvstoreConfig, this.#rates, context);
     return { backend: this.#etcd, id: clusterID ?? (await readClusterID(this.#etcd, clusterName, context)) };
   }
 
@@ -256,12 +260,25 @@ export class MeshFeed {
     for (const cluster of this.#recorded.clusters) if (cluster !== clusterName) await this.join(cluster);
   }
 
+  /** How much is asked of each etcd from now on. */
+  changeRates({ qps, bootstrapQps, maxInflight }: RateLimitOptions): void {
+    Object.assign(this.#rates, { qps, bootstrapQps, maxInflight });
+  }
+
   async #followFolder(path: string): Promise<void> {
     assert(this.#followed !== undefined, 'the clusters are followed');
     const { mesh } = this.#followed;
     const { clock, random, onReject, count } = this.#context;
     // As upstream has it (pkg/clustermesh, `makeEtcdOpts`): the rate of a bootstrap is for the own kvstore alone.
-    const rateLimit = this.#options.rateLimit && { ...this.#options.rateLimit, bootstrapQps: undefined };
+    const rates = this.#rates;
+    const rateLimit: RateLimitOptions = {
+      get qps() {
+        return rates.qps;
+      },
+      get maxInflight() {
+        return rates.maxInflight;
+      },
+    };
     const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
     const onProblem = (name: string, why: string): void => {
       const problem = rejection('unusable-config', 'file', name, why, `--clustermesh-config ${path}`);

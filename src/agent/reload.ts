@@ -1,5 +1,6 @@
 import { messageOf } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import type { Agent } from './agent.ts';
 import type { Logger } from './log.ts';
 import type { LogLevel } from './log-options.ts';
@@ -9,6 +10,8 @@ import type { RunContext } from './run-agent.ts';
 export interface ReloadedSettings {
   readonly logLevel: LogLevel;
   readonly manifests: readonly string[];
+  /** As `AgentOptions` have it; without it etcds are asked as much as it takes. */
+  readonly rateLimit: RateLimitOptions | undefined;
   /** Names of settings that have changed, too, and are fixed while an agent runs. */
   readonly fixed: readonly string[];
 }
@@ -43,10 +46,11 @@ export class Reloads {
   }
 
   /** Begins to reload an agent that has been started; `say` tells a person that it was done. */
-  begin(agent: Pick<Agent, 'readManifests'>, say: (text: string) => void): void {
+  begin(agent: Pick<Agent, 'readManifests' | 'changeRates'>, say: (text: string) => void): void {
     this.#reload = async () => {
-      const { logLevel, manifests, fixed } = await this.#source.read();
+      const { logLevel, manifests, rateLimit = {}, fixed } = await this.#source.read();
       this.#log.level = logLevel;
+      agent.changeRates(rateLimit);
       for (const setting of fixed)
         this.#log.warn({ setting }, `${setting} has changed: that counts from the next start on`);
       await agent.readManifests(manifests, this.#signal);

@@ -48,8 +48,8 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           subscribe: io.onHangup,
           read: async (): Promise<ReloadedSettings> => {
             const fixed = await reloadConfiguration(command, io.env);
-            const { logLevel, manifests = [] }: AgentFlags = command.opts();
-            return { logLevel, manifests, fixed };
+            const { logLevel, manifests = [], kvstoreOpt: rateLimit }: AgentFlags = command.opts();
+            return { logLevel, manifests, rateLimit, fixed };
           },
         };
         await followMesh({ ...agentOptions(flags), stateDir }, { script, all, serve, reload }, context);

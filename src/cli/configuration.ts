@@ -81,7 +81,7 @@ export function addConfiguration(command: Command, io: CommandIO): Command {
 }
 
 /** Settings of an agent's file that are taken over while it runs. */
-const CHANGEABLE: ReadonlySet<string> = new Set(['log-level', 'manifests']);
+const CHANGEABLE: ReadonlySet<string> = new Set(['log-level', 'manifests', 'kvstore-opt']);
 
 /**
  * Reads the file of a command anew, and sets what can change while an agent runs; gives the keys of what has changed and

@@ -2,7 +2,10 @@ import { assert } from '../base/assert.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { abortedError } from './errors.ts';
 
-/** How many calls a client makes: upstream's `etcd.qps`, `etcd.bootstrapQps` and `etcd.maxInflight`. */
+/**
+ * How many calls a client makes: upstream's `etcd.qps`, `etcd.bootstrapQps` and `etcd.maxInflight`. Read at every call: what
+ * a field is changed to counts from the next turn on.
+ */
 export interface RateLimitOptions {
   /** Calls per second once `bootstrapped` was called. Default: as many as are asked for. */
   readonly qps?: number | undefined;
@@ -53,32 +56,30 @@ class Line {
  */
 export class RateLimit {
   readonly #clock: Clock;
-  readonly #qps: number;
-  #perSecond: number;
+  readonly #options: RateLimitOptions;
+  #bootstrapped = false;
   /** When the next call has its turn, if calls had come evenly. */
   #next: number;
   readonly #line = new Line();
   /** Until the turn of the first in line. */
   #timer: Timer | undefined;
-  /** How many more calls may be under way. */
-  #free: number;
+  /** How many calls are under way. */
+  #inflight = 0;
   /** Those who wait until there is one less. */
   readonly #entering = new Line();
 
   constructor(options: RateLimitOptions, clock: Clock) {
-    const { qps = Number.POSITIVE_INFINITY, bootstrapQps = qps, maxInflight = Math.max(1, qps) } = options;
+    const { qps = 1, bootstrapQps = qps, maxInflight = 1 } = options;
     assert(qps > 0 && bootstrapQps > 0, `a rate must be above 0: ${qps}, ${bootstrapQps}`);
     assert(maxInflight >= 1, `at least one call must be possible: ${maxInflight}`);
-    this.#free = Math.floor(maxInflight);
     this.#clock = clock;
-    this.#qps = qps;
-    this.#perSecond = bootstrapQps;
+    this.#options = options;
     this.#next = clock.now() - 1000;
   }
 
   /** From now on `qps` holds; who is the first in line keeps its turn. */
   bootstrapped(): void {
-    this.#perSecond = this.#qps;
+    this.#bootstrapped = true;
   }
 
   /** Makes a call when it is its turn. Rejects with `aborted` when the signal fires before. */
@@ -125,8 +126,16 @@ export class RateLimit {
     this.#timer = undefined;
   }
 
+  get #qps(): number {
+    return this.#options.qps ?? Number.POSITIVE_INFINITY;
+  }
+
   get #step(): number {
-    return 1000 / this.#perSecond;
+    return 1000 / (this.#bootstrapped ? this.#qps : (this.#options.bootstrapQps ?? this.#qps));
+  }
+
+  get #isFull(): boolean {
+    return this.#inflight >= Math.floor(this.#options.maxInflight ?? Math.max(1, this.#qps));
   }
 
   /** How long it is until the next turn. */
@@ -137,13 +146,14 @@ export class RateLimit {
   }
 
   async #enter(signal?: AbortSignal): Promise<void> {
-    if (this.#free === 0) return this.#entering.join(signal);
+    if (this.#isFull || !this.#entering.isEmpty) return this.#entering.join(signal);
     if (signal?.aborted === true) throw abortedError();
-    this.#free--;
+    this.#inflight++;
   }
 
   /** Hands the place on, or leaves it free. */
   #leave(): void {
-    if (!this.#entering.letGo()) this.#free++;
+    this.#inflight--;
+    while (!this.#isFull && this.#entering.letGo()) this.#inflight++;
   }
 }

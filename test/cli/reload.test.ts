@@ -70,23 +70,25 @@ it('SIGHUP takes over the log level and manifests, and says what it cannot', asy
   const file = (name: string): string => join(folder, name);
   const configure = (more: string, manifests: string): void =>
     writeFileSync(file('c.yaml'), `socket: ${file('s.sock')}\nmanifests: [${manifests}]\n${more}`);
-  configure('', file('a.yaml'));
+  const rate = (qps: number): string => `clustermesh-config: ${folder}\nkvstore-opt: [etcd.qps=${qps}]\n`;
+  configure(rate(5), file('a.yaml'));
   const agent = startAgent(file('c.yaml'), file('s.sock'));
   await agent.shows('Every change is shown');
   expect(await agent.services()).toEqual(['one', 'two']);
 
   // An object that is not there any more goes, also where its file has stayed.
   writeFileSync(file('a.yaml'), service('two'));
-  configure('cluster: other\nlog-level: error\n', `${file('a.yaml')}, ${file('b.yaml')}`);
+  configure(`cluster: other\nlog-level: error\n${rate(6)}`, `${file('a.yaml')}, ${file('b.yaml')}`);
   agent.hangup();
   await agent.shows(DONE);
   expect(await agent.services()).toEqual(['three', 'two']);
   expect(agent.written()).not.toContain('cluster has changed'); // a warning, and the new level is error
 
-  configure('cluster: other\n', `${file('a.yaml')}, ${file('b.yaml')}`);
+  configure(`cluster: other\n${rate(7)}`, `${file('a.yaml')}, ${file('b.yaml')}`);
   agent.hangup();
   await agent.shows(DONE, 2);
   expect(agent.written()).toContain('warn  cluster has changed: that counts from the next start on');
+  expect(agent.written()).not.toContain('kvstore-opt has changed');
 });
 
 it('SIGHUP takes nothing away for a file that is wrong or half written', async () => {

@@ -46,6 +46,44 @@ describe('a rate limit', () => {
     expect(then).toEqual([10, 1010, 2010]);
   });
 
+  it('is another one from the next turn on where its options are changed', async () => {
+    const clock = new ManualClock();
+    const options = { qps: 1, maxInflight: 1 };
+    const limit = new RateLimit(options, clock);
+    const at = ask(limit, clock, 4);
+    await advance(clock, 500);
+    options.qps = 10;
+    await advance(clock, 2000);
+    expect(at).toEqual([0, 1000, 1100, 1200]);
+
+    let running = 0;
+    const ends: (() => void)[] = [];
+    const call = (): Promise<void> => {
+      running++;
+      return new Promise<void>((resolve) => void ends.push(resolve)).then(() => void running--);
+    };
+    const calls = Array.from({ length: 6 }, () => limit.run(call));
+    await settle();
+    expect(running).toBe(1);
+    options.maxInflight = 3;
+    ends.shift()?.();
+    await settle();
+    expect(running).toBe(3);
+    options.maxInflight = 2;
+    ends.shift()?.();
+    await settle();
+    expect(running).toBe(2);
+    options.maxInflight = 9;
+    const late = limit.run(call);
+    while (ends.length > 0) {
+      ends.shift()?.();
+      await settle();
+    }
+    await advance(clock, 1000);
+    for (const end of ends) end();
+    await Promise.all([...calls, late]);
+  });
+
   it('a caller that gives up is told so', async () => {
     const clock = new ManualClock();
     const limit = new RateLimit({ qps: 1 }, clock);
