@@ -179,7 +179,7 @@ describe('an agent that follows Kubernetes', () => {
     const kubeconfig = join(temporaryFolder({ config: kubeconfigOf(`http://${address}`) }), 'config');
     const { agent, missing } = await startAgent([], '', {
       ...{ kubernetes: { ...KUBERNETES, load: [], kubeconfig, context: 'here' }, clusterName: 'default' },
-      timeoutMs: 2_000,
+      timeoutMs: 6_000, // all of it is waited for: the right never comes
     });
     expect(missing.filter((sentence) => sentence.startsWith('Kubernetes: '))).toEqual([
       expect.stringMatching(/^Kubernetes: ciliumnodes not complete, forbidden: .*list.*ciliumnodes/),
