@@ -9,6 +9,7 @@ export type {
   Map as ImmutableMap,
   ValueObject as ImmutableValue,
 } from '#immutable';
+export type { DelayStatus } from './base/delay-counts.ts';
 export * from './ipcache.ts';
 export type { ClusterNode, NodeAddress, NodeName } from './net/cluster-node.ts';
 export type { NodeConfiguration } from './nodemanager/address-claims.ts';

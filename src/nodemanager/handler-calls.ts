@@ -1,5 +1,6 @@
 import { type Backoff, backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random, Timer } from '../base/clock.ts';
+import { DelayCounts, type DelayStatus } from '../base/delay-counts.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import type { Node } from './node.ts';
@@ -33,11 +34,12 @@ export interface HandlerCallsOptions {
   resume(): void;
 }
 
-/** Makes the calls of one handler, counts those that run and those that have failed, and waits between attempts. */
+/** Makes the calls of one handler, measures them, counts those that run and those that have failed, and waits between attempts. */
 export class HandlerCalls {
   readonly handler: NodeHandler;
   readonly #options: HandlerCallsOptions;
   readonly #abort = new AbortController();
+  readonly #durations = new DelayCounts();
   #running = 0;
   #faults = 0;
 
@@ -55,6 +57,11 @@ export class HandlerCalls {
     return this.#faults;
   }
 
+  /** How long calls took until they had ended, in whatever way. */
+  get durations(): DelayStatus {
+    return this.#durations.status();
+  }
+
   get stopped(): boolean {
     return this.#abort.signal.aborted;
   }
@@ -69,20 +76,24 @@ export class HandlerCalls {
    * not at all after `stop`. Returns whether the call is under way.
    */
   make(call: HandlerCall, succeed: () => void, fail: (error: unknown) => void): boolean {
+    const began = this.#options.clock.now();
     let result: HandlerResult;
     try {
       result = this.#call(call);
     } catch (error) {
+      this.#measure(began);
       if (!this.stopped) fail(error);
       return false;
     }
     if (result === undefined) {
+      this.#measure(began);
       if (!this.stopped) succeed();
       return false;
     }
     this.#running++;
     const settled = (then: () => void): void => {
       this.#running--;
+      this.#measure(began);
       if (!this.stopped) then();
       this.#options.resume();
     };
@@ -142,6 +153,10 @@ export class HandlerCalls {
       case 'configuration':
         return this.handler.nodeConfigurationChanged?.(call.configuration, signal);
     }
+  }
+
+  #measure(began: number): void {
+    this.#durations.add(this.#options.clock.now() - began);
   }
 
   #report(fault: HandlerFault): void {

@@ -166,8 +166,8 @@ export class HandlerFeed {
       const call = (lane.running ?? lane.nextStep())?.call;
       if (call !== undefined) add(call, lane.node, lane);
     }
-    const { running, faults } = this.#calls;
-    return { name: this.handler.name, pending: this.#lanes.size, running, faults, failing };
+    const { running, faults, durations } = this.#calls;
+    return { name: this.handler.name, pending: this.#lanes.size, running, faults, durations, failing };
   }
 
   #mayStart(): boolean {

@@ -1,3 +1,4 @@
+import type { DelayStatus } from '../base/delay-counts.ts';
 import type { Failure } from '../base/failure.ts';
 import type { ListenerResult } from '../base/subscription.ts';
 import type { NodeConfiguration } from './address-claims.ts';
@@ -85,6 +86,8 @@ export interface HandlerStatus {
   readonly running: number;
   /** Calls that have failed since the subscription. */
   readonly faults: number;
+  /** How long calls took until they had returned or their promise had settled, those that failed included. */
+  readonly durations: DelayStatus;
   /** What waits for its next attempt. */
   readonly failing: readonly HandlerFailure[];
 }

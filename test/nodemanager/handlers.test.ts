@@ -21,6 +21,34 @@ describe('an asynchronous handler', () => {
     expect(handler.take()).toEqual(['add a 1', 'update a 1→3', 'update a 3→4']);
   });
 
+  it('is measured: each call until its promise has settled, in whatever way, or it has returned or thrown', async () => {
+    const { manager, clock } = fresh();
+    const sums = (): readonly (number | undefined)[] => {
+      const [status] = manager.status().handlers;
+      return [status?.durations.counts.reduce((a, b) => a + b), status?.durations.sumMs];
+    };
+    const deferred = new DeferredHandler();
+    const unsubscribe = manager.subscribe(deferred);
+    manager.nodeUpdated(node('a'));
+    clock.advance(30);
+    expect(sums()).toEqual([0, 0]);
+    await deferred.succeed();
+    expect(sums()).toEqual([1, 30]);
+    manager.nodeUpdated(node('b'));
+    clock.advance(5);
+    await deferred.fail();
+    expect(sums()).toEqual([2, 35]);
+    unsubscribe();
+    manager.subscribe({
+      nodeAdd: ({ name }) => {
+        clock.advance(7);
+        if (name === 'b') throw new Error('no netlink');
+      },
+      ...{ nodeUpdate: () => {}, nodeDelete: () => {} },
+    });
+    expect(sums()).toEqual([2, 14]);
+  });
+
   it('hears nothing of a node that came and went while it was its turn', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
@@ -174,7 +202,7 @@ describe('a call that fails', () => {
     manager.nodeUpdated(node('a'));
     await handler.fail();
     const error = { code: 'Error', message: 'no netlink', at: 0 };
-    expect(manager.status().handlers).toEqual([
+    expect(manager.status().handlers).toMatchObject([
       {
         name: 'deferred',
         pending: 1,
