@@ -2,6 +2,7 @@ import type { DelayStatus } from '../base/delay-counts.ts';
 import type { Failure } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { SupervisorStatus } from '../base/supervisor.ts';
+import type { KvstoreErrorCode } from './errors.ts';
 import type { CallOptions, EndpointStatus, KeyValue, ResponseHeader } from './transport.ts';
 
 /** Which keys to list. */
@@ -146,6 +147,8 @@ export interface BackendStatus {
   /** Whether the last that was heard of the server, on a call, a watch or a keepalive, is not that it is out of reach. */
   readonly connected: boolean;
   readonly clusterID: string | undefined;
+  /** How many calls of the transport were answered, and have failed with which code. Streams of watches are none. */
+  readonly requests: Readonly<Partial<Record<KvstoreErrorCode | 'ok', number>>>;
   readonly leases: number;
   readonly leasesLost: number;
   readonly watches: readonly WatchStatus[];

@@ -246,6 +246,7 @@ export class KvstoreClient implements KvstoreBackend {
       kind: this.#options.kind,
       connected: this.#transport.connected,
       clusterID: this.#transport.clusterID,
+      requests: this.#transport.requests,
       leases: this.#leases.size,
       leasesLost: this.#leases.lost,
       watches: [...this.#watches].map((watch) => watch.status()),

@@ -27,6 +27,7 @@ export class ObservedTransport implements Transport {
   #connected = false;
   #clusterID: string | undefined;
   #lastFailure: Failure | undefined;
+  readonly #requests: Partial<Record<KvstoreErrorCode | 'ok', number>> = { ok: 0 };
 
   /** @param onRefused called when something was refused for want of a right */
   constructor(inner: Transport, clock: Clock, onRefused: () => void) {
@@ -47,6 +48,11 @@ export class ObservedTransport implements Transport {
 
   get lastFailure(): Failure | undefined {
     return this.#lastFailure;
+  }
+
+  /** How often calls have ended in which way; the streams of watches are none. */
+  get requests(): Readonly<Partial<Record<KvstoreErrorCode | 'ok', number>>> {
+    return { ...this.#requests };
   }
 
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
@@ -116,11 +122,17 @@ export class ObservedTransport implements Transport {
     try {
       const answer = await call;
       this.#connected = true;
+      this.#count('ok');
       return answer;
     } catch (error) {
+      this.#count(asKvstoreError(error).code);
       this.#failed(error);
       throw error;
     }
+  }
+
+  #count(outcome: KvstoreErrorCode | 'ok'): void {
+    this.#requests[outcome] = (this.#requests[outcome] ?? 0) + 1;
   }
 
   #alive({ clusterID }: ResponseHeader): void {

@@ -43,6 +43,22 @@ it('keys deleted by their prefix leave no trace either (regression: they kept th
   await backend.close();
 });
 
+it('counts its requests by outcome, once each', async () => {
+  const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
+  expect(backend.status().requests).toEqual({ ok: 0 });
+  await backend.update('k', bytesOfText('1'));
+  await backend.get('k');
+  for (const key of ['k', 'l']) {
+    giveUpPut(backend.link, key);
+    await expect(backend.update(key, bytesOfText('2'))).rejects.toMatchObject({ code: 'deadline' });
+  }
+  const { requests } = backend.status();
+  expect(requests).toEqual({ ok: 2, deadline: 2 });
+  await backend.update('leased', bytesOfText('1'), { leased: true }); // the lease is a request, too
+  expect([requests.ok, backend.status().requests.ok]).toEqual([2, 4]);
+  await backend.close();
+});
+
 it('who waits for a turn when the client is closed is told that (regression: that it had given up itself)', async () => {
   const clock = new ManualClock();
   const transport = new MemoryTransport(new MemoryServer({ clock }));
