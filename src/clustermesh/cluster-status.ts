@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { TaskStatus } from '../base/supervisor.ts';
+import type { BackendStatus } from '../kvstore/backend.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { ClusterPhase, ClusterState } from './cluster-state.ts';
 import type { ResourceStatuses } from './cluster-stores.ts';
@@ -31,6 +32,14 @@ export interface RemoteClusterStatus {
   readonly connected: boolean;
   /** Since when `connected` is what it is. */
   readonly connectedSince: number;
+  /**
+   * How many milliseconds it took, failed attempts included, until everything of it was complete: from when it was first
+   * connected to, and from when it last began to be followed anew. Undefined before it was complete.
+   */
+  readonly firstSyncMs: number | undefined;
+  readonly lastSyncMs: number | undefined;
+  /** Of its present client, whose counts begin at 0; undefined while it has none. */
+  readonly kvstore: BackendStatus | undefined;
   /** As read last; undefined while it has not been read, and in clusters older than 1.13. */
   readonly config: ClusterConfig | undefined;
   /** Per resource: whether it is `synced`, counts, and how far its watch has come. */
@@ -85,6 +94,10 @@ export class ClusterView {
   #knownAt: number | undefined;
   #connected = false;
   #connectedSince: number;
+  /** Since when it is not complete, on the clock's monotonic time. */
+  #incompleteSince: number | undefined;
+  #firstSyncMs: number | undefined;
+  #lastSyncMs: number | undefined;
   #failures = 0;
   #lastFailure: { readonly message: string; readonly at: number } | undefined;
   #arrived = 0;
@@ -103,7 +116,15 @@ export class ClusterView {
 
   status(): Pick<
     RemoteClusterStatus,
-    'state' | 'ready' | 'knownAt' | 'connected' | 'connectedSince' | 'lastFailure' | 'lastFailureAt'
+    | 'state'
+    | 'ready'
+    | 'knownAt'
+    | 'connected'
+    | 'connectedSince'
+    | 'firstSyncMs'
+    | 'lastSyncMs'
+    | 'lastFailure'
+    | 'lastFailureAt'
   > {
     return {
       state: this.#shown,
@@ -111,6 +132,8 @@ export class ClusterView {
       knownAt: this.#knownAt,
       connected: this.#connected,
       connectedSince: this.#connectedSince,
+      firstSyncMs: this.#firstSyncMs,
+      lastSyncMs: this.#lastSyncMs,
       lastFailure: this.#lastFailure?.message,
       lastFailureAt: this.#lastFailure?.at,
     };
@@ -135,7 +158,7 @@ export class ClusterView {
   /** Whether its state, or whether it is connected, has changed, or it has failed once more. */
   update(state: ClusterState, standing: ClusterStanding): boolean {
     const shown = shownState(state, standing);
-    const { connected } = standing;
+    const { connected, complete } = standing;
     const { failures } = state;
     const isChanged = shown !== this.#shown || connected !== this.#connected || failures !== this.#failures;
     if (connected !== this.#connected) this.#connectedSince = this.#clock.wallTime();
@@ -144,6 +167,17 @@ export class ClusterView {
     this.#failures = failures;
     this.#connected = connected;
     this.#shown = shown;
+    this.#measure(complete);
     return isChanged;
+  }
+
+  #measure(complete: boolean): void {
+    const now = this.#clock.now();
+    if (!complete) this.#incompleteSince ??= now;
+    else if (this.#incompleteSince !== undefined) {
+      this.#lastSyncMs = now - this.#incompleteSince;
+      this.#firstSyncMs ??= this.#lastSyncMs;
+      this.#incompleteSince = undefined;
+    }
   }
 }

@@ -160,6 +160,7 @@ export class FollowedCluster {
     return {
       name: this.name,
       ...this.#view.status(),
+      kvstore: this.#backend?.status(),
       config,
       resources: this.#stores.status(),
       rejections: this.#rejections.status(),

@@ -5,6 +5,7 @@ import { advance, settle } from '../kvstore/support/settle.ts';
 import {
   type Agent,
   completeCluster,
+  configure,
   deleteIP,
   newCluster,
   OWN,
@@ -42,6 +43,21 @@ describe('a remote cluster', () => {
     const labels = [{ source: 'k8s', key: 'app', value: 'x' }];
     expect(agent.mesh.identitiesOf('a')?.lookupByID(0x1_0200)).toEqual(labels);
     expect(agent.mesh.identitiesOf('a')?.lookupByLabels(labels)).toBe(0x1_0200);
+  });
+
+  it('says how long it took to be complete, and how its client does', async () => {
+    const server = new MemoryServer({ clock });
+    configure(server, 'a', 1);
+    await agent.add('a', server);
+    await advance(clock, 3000);
+    expect(statusOf('a').firstSyncMs).toBeUndefined();
+    completeCluster(server, 'a');
+    await settle(8);
+    expect(statusOf('a')).toMatchObject({ firstSyncMs: 3000, lastSyncMs: 3000 });
+    expect(statusOf('a').kvstore).toEqual(agent.links.get('a')?.status());
+    write(server, 'cilium/cluster-config/a', { id: 2, capabilities: { syncedCanaries: true } });
+    await settle(8);
+    expect(statusOf('a')).toMatchObject({ state: 'ready', firstSyncMs: 3000, lastSyncMs: 0 });
   });
 
   it('of before 1.13, without configuration or canaries, is followed too', async () => {

@@ -112,6 +112,21 @@ describe('what has changed of a cluster', () => {
     expect(view.status()).toMatchObject({ ready: true, knownAt: undefined });
   });
 
+  it('says how long it took to be complete: the first time, and the last', () => {
+    const syncsAfter = (ms: number, phase: ClusterState['phase'], complete: boolean): unknown => {
+      clock.advance(ms);
+      update({ phase }, { complete });
+      const { firstSyncMs, lastSyncMs } = view.status();
+      return [firstSyncMs, lastSyncMs];
+    };
+    expect(syncsAfter(100, 'connecting', false)).toEqual([undefined, undefined]);
+    expect(syncsAfter(200, 'failed', false)).toEqual([undefined, undefined]);
+    expect(syncsAfter(300, 'watching', true)).toEqual([500, 500]);
+    expect(syncsAfter(1000, 'watching', true)).toEqual([500, 500]);
+    expect(syncsAfter(10, 'leaving', false)).toEqual([500, 500]);
+    expect(syncsAfter(20, 'watching', true)).toEqual([500, 20]);
+  });
+
   it('keeps its last failure, with the time', () => {
     clock.advance(500);
     view.failed('refused');
