@@ -87,7 +87,7 @@ class BenchModel implements ReadModel {
   readonly restoredOf = (): undefined => undefined;
   readonly restoredIdentity = (): undefined => undefined;
   readonly identities = (): readonly [] => [];
-  readonly watches = (): readonly [] => [];
+  readonly figures = (): readonly [] => [];
   readonly rejections = (): RejectionStatus => ({
     ...{ total: 0, byReason: {}, recent: [] },
   });

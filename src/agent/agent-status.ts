@@ -1,4 +1,4 @@
-import type { FollowedWatch } from '../api/read-model.ts';
+import type { ClusterFigures } from '../api/read-model.ts';
 import type {
   CheckpointDocument,
   ClusterDocument,
@@ -73,15 +73,21 @@ export function clusterStatuses(followed: Followed): readonly ClusterDocument[] 
   return names.flatMap((name) => clusterStatus(followed, name) ?? []);
 }
 
-/** Every watch that is being read, of all clusters. */
-export function* followedWatches({ own, mesh }: Followed): Generator<FollowedWatch, void, void> {
+/** What is measured of every cluster that is followed. */
+export function* clusterFigures({
+  own,
+  mesh,
+}: Pick<Followed, 'own' | 'mesh'>): Generator<ClusterFigures, void, void> {
   const statuses = [
     ...(own.names.length > 0 ? [own.status()] : []),
     ...mesh.names.map((name) => mesh.statusOf(name)),
   ];
-  for (const status of statuses)
-    for (const { watch } of Object.values(status?.resources ?? {}))
-      if (status !== undefined && watch !== undefined) yield { cluster: status.name, watch };
+  for (const status of statuses) {
+    if (status === undefined) continue;
+    const { name, firstSyncMs, lastSyncMs, kvstore, resources } = status;
+    const watches = Object.values(resources).flatMap(({ watch }) => watch ?? []);
+    yield { name, firstSyncMs, lastSyncMs, kvstore, watches };
+  }
 }
 
 /** How a cluster stands, for people: `unreachable, serving what was known at 2026-11-20T12:00:00.000Z`. */

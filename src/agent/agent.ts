@@ -1,4 +1,4 @@
-import type { FollowedWatch, KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
+import type { ClusterFigures, KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection, RejectionStatus } from '../base/rejection.ts';
@@ -13,10 +13,10 @@ import { NodeManager } from '../nodemanager/node-manager.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import {
   agentStatus,
+  clusterFigures,
   clusterStatus,
   clusterStatuses,
   type Followed,
-  followedWatches,
   missingClusters,
 } from './agent-status.ts';
 
@@ -325,8 +325,8 @@ export class Agent implements ReadModel, PlayStage {
     return remote.reduce((sum, changes) => sum + 1 + changes, said);
   }
 
-  *watches(): Generator<FollowedWatch, void, void> {
-    if (this.#mesh.followed !== undefined) yield* followedWatches(this.#mesh.followed);
+  *figures(): Generator<ClusterFigures, void, void> {
+    if (this.#mesh.followed !== undefined) yield* clusterFigures(this.#mesh.followed);
   }
 
   rejections(): RejectionStatus {

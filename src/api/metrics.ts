@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import { DELAY_BOUNDS_MS, type DelayStatus } from '../base/delay-counts.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import type { ReadModel, WatchFigures } from './read-model.ts';
+import { type DelayHistogram, histogramLines } from './delay-histogram.ts';
+import type { ClusterFigures, ReadModel, WatchFigures } from './read-model.ts';
 
 /** One value of a metric, with its labels. */
 interface Sample {
@@ -35,14 +35,13 @@ export class AgentMetrics {
   /** Monitors that are connected. */
   monitors = 0;
   #scrape = 0;
-  readonly #model: Pick<ReadModel, 'watches'>;
+  readonly #readings: Readings;
 
   constructor(model: ReadModel, feed: ChangeFeed) {
     collectDefaultMetrics({ register: this.#registry });
     for (const name of MISNAMED) this.#registry.removeSingleMetric(name);
-    const scraped = onceAScrape(model, () => this.#scrape);
-    for (const description of descriptions(scraped, feed)) register(this.#registry, description);
-    this.#model = model;
+    this.#readings = onceAScrape(model, () => this.#scrape);
+    for (const description of descriptions(this.#readings, feed)) register(this.#registry, description);
     register(this.#registry, {
       name: 'dpcache_api_monitors',
       help: 'Monitors that are connected.',
@@ -71,14 +70,16 @@ export class AgentMetrics {
   /** All of it as it is now. Costs a status of each engine: a pass over services and nodes. */
   async text(): Promise<string> {
     this.#scrape++;
-    return `${await this.#registry.metrics()}\n${[...propagationLines(this.#model)].join('\n')}\n`;
+    const metrics = await this.#registry.metrics();
+    const lines = histograms(this.#readings).flatMap((histogram) => [...histogramLines(histogram)]);
+    return `${metrics}\n${lines.join('\n')}\n`;
   }
 }
 
 /** What the metrics are read from: each status is asked for once a scrape, however many of them are made of it. */
 type Readings = {
   readonly [Engine in 'ipcache' | 'services' | 'nodes']: Pick<ReadModel[Engine], 'status'>;
-} & Pick<ReadModel, 'status' | 'rejections' | 'watches'>;
+} & Pick<ReadModel, 'status' | 'rejections'> & { readonly figures: () => readonly ClusterFigures[] };
 
 function onceAScrape(model: ReadModel, scrape: () => number): Readings {
   const once = <T>(read: () => T): (() => T) => {
@@ -94,7 +95,7 @@ function onceAScrape(model: ReadModel, scrape: () => number): Readings {
     nodes: { status: once(() => model.nodes.status()) },
     status: once(() => model.status()),
     rejections: () => model.rejections(),
-    watches: () => model.watches(),
+    figures: once(() => [...model.figures()]),
   };
 }
 
@@ -119,36 +120,24 @@ function register(registry: Registry, { name, help, type, labels = [], samples }
   }
 }
 
-const PROPAGATION = 'dpcache_kvstore_propagation_seconds';
-
-/** A histogram of delays that are counted elsewhere, for each watch: prom-client has none that can be filled. */
-function* propagationLines(model: Pick<ReadModel, 'watches'>): Generator<string, void, void> {
-  yield `# HELP ${PROPAGATION} From the arrival of a change of a kvstore to the engines having it.`;
-  yield `# TYPE ${PROPAGATION} histogram`;
-  for (const [cluster, { counts, sumMs }] of delaysOfClusters(model)) {
-    const label = `cluster=${JSON.stringify(cluster)}`;
-    let count = 0;
-    for (const [at, more] of counts.entries()) {
-      count += more;
-      const bound = DELAY_BOUNDS_MS[at];
-      yield `${PROPAGATION}_bucket{${label},le="${bound === undefined ? '+Inf' : bound / 1000}"} ${count}`;
-    }
-    yield `${PROPAGATION}_sum{${label}} ${sumMs / 1000}`;
-    yield `${PROPAGATION}_count{${label}} ${count}`;
-  }
-}
-
-/** Of all watches of a cluster together. */
-function delaysOfClusters(model: Pick<ReadModel, 'watches'>): ReadonlyMap<string, DelayStatus> {
-  const clusters = new Map<string, DelayStatus>();
-  for (const { cluster, watch } of model.watches()) {
-    const { counts, sumMs } = clusters.get(cluster) ?? { counts: [], sumMs: 0 };
-    clusters.set(cluster, {
-      counts: watch.delays.counts.map((count, at) => count + (counts[at] ?? 0)),
-      sumMs: sumMs + watch.delays.sumMs,
-    });
-  }
-  return clusters;
+function histograms({ figures, nodes }: Readings): readonly DelayHistogram[] {
+  const propagation = figures().flatMap(({ name, watches }) =>
+    watches.map(({ delays }) => [name, delays] as const),
+  );
+  return [
+    {
+      name: 'dpcache_kvstore_propagation_seconds',
+      help: 'From the arrival of a change of a kvstore to the engines having it.',
+      label: 'cluster',
+      delays: propagation,
+    },
+    {
+      name: 'dpcache_node_handler_duration_seconds',
+      help: 'Calls of a node handler until they have ended, those that failed included.',
+      label: 'handler',
+      delays: nodes.status().handlers.map(({ name = '', durations }) => [name, durations] as const),
+    },
+  ];
 }
 
 function* byLabel(label: string, counts: Readonly<Record<string, number | undefined>>): Generator<Sample> {
@@ -164,7 +153,8 @@ function descriptions(model: Readings, feed: ChangeFeed): readonly Description[]
     ...ipcacheDescriptions(model),
     ...engineDescriptions(model),
     ...clusterDescriptions(model),
-    ...watchDescriptions(model),
+    ...kvstoreDescriptions(model),
+    ...syncDescriptions(model),
     {
       name: 'dpcache_rejections_total',
       help: 'Inputs that were rejected, by reason.',
@@ -306,36 +296,84 @@ function engineDescriptions({ ipcache, services, nodes }: Readings): readonly De
   ];
 }
 
-function watchDescriptions(model: Pick<ReadModel, 'watches'>): readonly Description[] {
-  const clusters = (read: (watch: WatchFigures) => number): Iterable<Sample> => {
-    const sums = new Map<string, number>();
-    for (const { cluster, watch } of model.watches())
-      sums.set(cluster, (sums.get(cluster) ?? 0) + read(watch));
-    return Array.from(sums, ([cluster, value]) => ({ value, labels: { cluster } }));
-  };
+function kvstoreDescriptions({ figures }: Pick<Readings, 'figures'>): readonly Description[] {
+  const sums = (read: (watch: WatchFigures) => number): readonly Sample[] =>
+    figures().map(({ name, watches }) => ({
+      value: watches.reduce((sum, watch) => sum + read(watch), 0),
+      labels: { cluster: name },
+    }));
   const labels = ['cluster'];
   return [
     {
       ...{ name: 'dpcache_kvstore_queue_bytes', type: 'gauge', labels },
       help: 'What has arrived from a kvstore and is not in the engines yet.',
-      samples: () => clusters(({ queuedBytes }) => queuedBytes),
+      samples: () => sums(({ queuedBytes }) => queuedBytes),
     },
     {
       ...{ name: 'dpcache_kvstore_listings_total', type: 'counter', labels },
       help: 'Lists that were begun, of all resources.',
-      samples: () => clusters(({ listings }) => listings),
+      samples: () => sums(({ listings }) => listings),
     },
     {
       ...{ name: 'dpcache_kvstore_streams_total', type: 'counter', labels },
       help: 'Streams that were followed, of all resources: what is more than one each are reconnects.',
-      samples: () => clusters(({ resumptions }) => resumptions),
+      samples: () => sums(({ resumptions }) => resumptions),
     },
     {
       ...{ name: 'dpcache_kvstore_watch_failures_total', type: 'counter', labels },
       help: 'Failures of watches, each of which was tried again.',
-      samples: () => clusters(({ failures }) => failures),
+      samples: () => sums(({ failures }) => failures),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_requests_total', type: 'counter', labels: ['cluster', 'outcome'] },
+      help: 'Requests to a kvstore, by outcome: ok, or the code of the error.',
+      samples: () =>
+        figures().flatMap(({ name, kvstore }) =>
+          Object.entries(kvstore?.requests ?? {}).map(([outcome, value = 0]) => ({
+            value,
+            labels: { cluster: name, outcome },
+          })),
+        ),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_leases', type: 'gauge', labels },
+      help: 'Leases that are held in a kvstore.',
+      samples: () => known(figures(), ({ kvstore }) => kvstore?.leases),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_leases_lost_total', type: 'counter', labels },
+      help: 'Leases in a kvstore that were lost while keys were bound to them.',
+      samples: () => known(figures(), ({ kvstore }) => kvstore?.leasesLost),
     },
   ];
+}
+
+function syncDescriptions({ figures }: Pick<Readings, 'figures'>): readonly Description[] {
+  const inSeconds = (ms: number | undefined): number | undefined => (ms === undefined ? ms : ms / 1000);
+  const labels = ['cluster'];
+  return [
+    {
+      ...{ name: 'dpcache_cluster_first_sync_duration_seconds', type: 'gauge', labels },
+      help: 'How long it took until everything of a cluster was complete for the first time.',
+      samples: () => known(figures(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
+    },
+    {
+      ...{ name: 'dpcache_cluster_last_sync_duration_seconds', type: 'gauge', labels },
+      help: 'How long it took until everything of a cluster was complete when it was last followed anew.',
+      samples: () => known(figures(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
+    },
+  ];
+}
+
+/** A sample of each cluster of which there is a value. */
+function known(
+  clusters: readonly ClusterFigures[],
+  read: (cluster: ClusterFigures) => number | undefined,
+): readonly Sample[] {
+  return clusters.flatMap((cluster) => {
+    const value = read(cluster);
+    return value === undefined ? [] : { value, labels: { cluster: cluster.name } };
+  });
 }
 
 function clusterDescriptions(model: Readings): readonly Description[] {

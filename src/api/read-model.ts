@@ -43,10 +43,23 @@ export interface WatchFigures {
   readonly delays: DelayStatus;
 }
 
-/** What is read of a cluster's kvstore, one resource. */
-export interface FollowedWatch {
-  readonly cluster: string;
-  readonly watch: WatchFigures;
+/** How the client of a cluster's kvstore does: of its `BackendStatus` what is measured. */
+export interface KvstoreFigures {
+  /** How many there were, by outcome: `ok`, or the code of an error. */
+  readonly requests: Readonly<Record<string, number | undefined>>;
+  readonly leases: number;
+  readonly leasesLost: number;
+}
+
+/** How a cluster is followed: of its `RemoteClusterStatus` what is measured. */
+export interface ClusterFigures {
+  readonly name: string;
+  readonly firstSyncMs: number | undefined;
+  readonly lastSyncMs: number | undefined;
+  /** Undefined while there is no client. */
+  readonly kvstore: KvstoreFigures | undefined;
+  /** One for each resource that is being read. */
+  readonly watches: readonly WatchFigures[];
 }
 
 /** What the API shows: the agent, as far as it can be asked. Reads only; each is synchronous. */
@@ -55,8 +68,8 @@ export interface ReadModel extends Knowledge {
   identities(): Iterable<KnownIdentity>;
   /** Of an identity whose labels are only restored. */
   readonly restoredIdentity: (identity: number) => RestoredDocument | undefined;
-  /** Every watch that is being read. */
-  watches(): Iterable<FollowedWatch>;
+  /** Every cluster that is followed. */
+  figures(): Iterable<ClusterFigures>;
   status(): StatusDocument;
   rejections(): RejectionStatus;
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { ClusterFigures } from '../../src/api/read-model.ts';
 import { DelayCounts } from '../../src/base/delay-counts.ts';
 import { testApp } from './support/test-app.ts';
 
@@ -10,6 +11,11 @@ async function metrics(app: ReturnType<typeof testApp>['app']): Promise<string> 
 function series(text: string): readonly string[] {
   return text.split('\n').filter((line) => line.startsWith('dpcache_'));
 }
+
+/** A cluster of which nothing is known yet. */
+const NEW: ClusterFigures = {
+  ...{ name: 'baltic', firstSyncMs: undefined, lastSyncMs: undefined, kvstore: undefined, watches: [] },
+};
 
 describe('/metrics', () => {
   it('counts what the engines hold, by source, family and outcome', async () => {
@@ -50,11 +56,12 @@ describe('/metrics', () => {
   it('says how long changes of a kvstore take, and how its watches do, of each cluster', async () => {
     const { app, model } = testApp();
     const watch = { listings: 1, resumptions: 2, failures: 3, queuedBytes: 4 };
-    for (const delays of [[3, 7, 7], [40_000]]) {
+    const watches = [[3, 7, 7], [40_000]].map((delays) => {
       const counts = new DelayCounts();
       for (const ms of delays) counts.add(ms);
-      model.watched.push({ cluster: 'baltic', watch: { ...watch, delays: counts.status() } });
-    }
+      return { ...watch, delays: counts.status() };
+    });
+    model.followed.push({ ...NEW, watches });
     const text = await metrics(app);
     const name = 'dpcache_kvstore_propagation_seconds';
     expect(text).toContain(`# TYPE ${name} histogram\n`);
@@ -70,6 +77,54 @@ describe('/metrics', () => {
     expect(series(text)).toContain(`${name}_count{cluster="baltic"} 4`);
     expect(series(text)).toContain('dpcache_kvstore_queue_bytes{cluster="baltic"} 8');
     expect(series(text)).toContain('dpcache_kvstore_streams_total{cluster="baltic"} 4');
+  });
+
+  it('counts requests and leases of each kvstore, and those of none that there is no client of', async () => {
+    const { app, model } = testApp();
+    const kvstore = { requests: { ok: 7, deadline: 2 }, leases: 3, leasesLost: 1 };
+    model.followed.push({ ...NEW, kvstore }, { ...NEW, name: 'nordic' });
+    const text = series(await metrics(app));
+    const of = (name: string): readonly string[] => text.filter((line) => line.startsWith(name));
+    expect(of('dpcache_kvstore_requests_total')).toEqual([
+      'dpcache_kvstore_requests_total{cluster="baltic",outcome="ok"} 7',
+      'dpcache_kvstore_requests_total{cluster="baltic",outcome="deadline"} 2',
+    ]);
+    expect(of('dpcache_kvstore_leases')).toEqual([
+      'dpcache_kvstore_leases{cluster="baltic"} 3',
+      'dpcache_kvstore_leases_lost_total{cluster="baltic"} 1',
+    ]);
+  });
+
+  it('says how long the first and the last sync of each cluster took, once there was one', async () => {
+    const { app, model } = testApp();
+    model.followed.push({ ...NEW, firstSyncMs: 1500, lastSyncMs: 250 }, { ...NEW, name: 'nordic' });
+    const text = series(await metrics(app)).filter((line) => /^dpcache_cluster_\w+_sync_/.test(line));
+    expect(text).toEqual([
+      'dpcache_cluster_first_sync_duration_seconds{cluster="baltic"} 1.5',
+      'dpcache_cluster_last_sync_duration_seconds{cluster="baltic"} 0.25',
+    ]);
+  });
+
+  it('measures the calls of node handlers, those of the same name together, whatever the name', async () => {
+    const { app, model } = testApp();
+    const name = 'a "route"\\\n';
+    for (const ms of [4, 40])
+      model.nodes.subscribe({
+        ...{ name, nodeUpdate: () => {}, nodeDelete: () => {} },
+        nodeAdd: () => void model.clock.advance(ms),
+      });
+    const text = series(await metrics(app));
+    const metric = 'dpcache_node_handler_duration_seconds';
+    const label = String.raw`handler="a \"route\"\\\n"`;
+    for (const [le, count] of [
+      ['0.002', 0],
+      ['0.005', 1],
+      ['0.05', 2],
+      ['+Inf', 2],
+    ])
+      expect(text).toContain(`${metric}_bucket{${label},le="${le}"} ${count}`);
+    expect(text).toContain(`${metric}_sum{${label}} 0.044`);
+    expect(text).toContain(`${metric}_count{${label}} 2`);
   });
 
   it('counts monitors while they are connected', async () => {

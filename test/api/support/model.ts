@@ -1,4 +1,4 @@
-import type { FollowedWatch, KnownIdentity, ReadModel } from '../../../src/api/read-model.ts';
+import type { ClusterFigures, KnownIdentity, ReadModel } from '../../../src/api/read-model.ts';
 import type { StatusDocument } from '../../../src/api/status-document.ts';
 import type { RejectionStatus } from '../../../src/base/rejection.ts';
 import type { Labels } from '../../../src/identity/labels.ts';
@@ -35,11 +35,11 @@ export class TestModel implements ReadModel {
     return [{ identity: 1234, labels: CHECKOUT, cluster: 'own' }];
   }
 
-  /** What is said to be read. */
-  readonly watched: FollowedWatch[] = [];
+  /** What is said to be followed. */
+  readonly followed: ClusterFigures[] = [];
 
-  watches(): readonly FollowedWatch[] {
-    return this.watched;
+  figures(): readonly ClusterFigures[] {
+    return this.followed;
   }
 
   rejections(): RejectionStatus {
