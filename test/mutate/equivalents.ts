@@ -111,13 +111,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/ipcache/entry-rows.ts',
-    line: 'if (page[at + IDENTITY] !== (claim.identity | 0)) {',
-    original: 'at + IDENTITY',
-    replacements: ['at - IDENTITY'],
-    reason: 'the identity is the first word of a row: to add 0 or to take it away is the same',
-  },
-  {
-    file: 'src/ipcache/entry-rows.ts',
     line: 'page[at + IDENTITY] = claim.identity;',
     original: 'at + IDENTITY',
     replacements: ['at - IDENTITY'],
@@ -126,20 +119,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   {
     file: 'src/ipcache/entry-rows.ts',
     line: 'page[at + IDENTITY] === (claim.identity | 0) &&',
-    original: 'at + IDENTITY',
-    replacements: ['at - IDENTITY'],
-    reason: 'the identity is the first word of a row: to add 0 or to take it away is the same',
-  },
-  {
-    file: 'src/ipcache/entry-rows.ts',
-    line: 'const first = heads.exchange(page[at + IDENTITY] ?? 0, slot + 1);',
-    original: 'at + IDENTITY',
-    replacements: ['at - IDENTITY'],
-    reason: 'the identity is the first word of a row: to add 0 or to take it away is the same',
-  },
-  {
-    file: 'src/ipcache/entry-rows.ts',
-    line: 'else heads.exchange(page[at + IDENTITY] ?? 0, next);',
     original: 'at + IDENTITY',
     replacements: ['at - IDENTITY'],
     reason: 'the identity is the first word of a row: to add 0 or to take it away is the same',
