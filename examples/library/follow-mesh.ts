@@ -46,6 +46,9 @@ ipcache.subscribe({
   },
 });
 
+const interrupted = new Promise((resolve) => {
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, resolve);
+});
 await follower.start();
 const missing = await mesh.clustersSynced({ deadlineMs: 60_000 }); // counted from the last progress of each
 for (const name of missing)
@@ -54,9 +57,7 @@ const [web] = [...ipcache.entries()].filter(({ k8s }) => k8s?.podName === 'web-0
 console.log(`${mesh.names.join(', ')}: ${ipcache.size} prefixes, ${nodes.size} nodes`);
 if (web !== undefined) console.log(`${web.key} runs on ${web.hostIP}, says ${web.owner}`);
 
-await new Promise((resolve) => {
-  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, resolve);
-});
+await interrupted;
 await follower.stop(); // before the mesh: it would go on adding to it
 await mesh.stop(); // takes nothing away, here or there
 nodes.close();

@@ -9,7 +9,8 @@ import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { type EtcdProcess, freePort, startEtcd } from '../kvstore/etcd/support/etcd-process.ts';
-import { dpcache, example } from './support/run.ts';
+import { ATLANTIC, dpcache, example } from './support/run.ts';
+import { QUESTIONS, startAgent } from './support/running-agent.ts';
 
 interface Recorded {
   readonly store: string;
@@ -87,6 +88,40 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(run.stderr).toBe('');
     expect(run.status).toBe(0);
     expect(run.stdout).toBe(EXPECTED);
+  });
+
+  it('answers, as a running agent, each question as one over the recorded mesh, and each path of its API', async () => {
+    const { folder, words } = configurations();
+    const manifests = ['--manifests', example('services.yaml')];
+    const socket = ['--socket', join(folder, 'dpcache.sock')];
+    const stop = new AbortController();
+    const agent = await startAgent([...words, ...manifests, ...socket, '--listen', '0'], stop.signal);
+    for (const question of QUESTIONS)
+      expect(await dpcache(...question, ...socket)).toEqual(
+        await dpcache(...question, ...ATLANTIC, ...manifests),
+      );
+    for (const question of [['status'], ['clustermesh', 'status'], ['ipcache', 'lookup', '10.10.0.12']])
+      expect(await dpcache(...question, ...socket)).toMatchObject({ status: 0, stderr: '' });
+
+    const [base] = /http:\/\/127\.0\.0\.1:\d+/.exec(agent.shown()) ?? [''];
+    const api = (await (await fetch(`${base}/openapi.json`)).json()) as {
+      readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+    };
+    const values: Readonly<Record<string, string>> = {
+      ...{ ip: '10.10.0.12', length: '32', namespace: 'shop', cluster: 'baltic', identity: '66536' },
+    };
+    const asked: string[] = [];
+    for (const path of Object.keys(api.paths).filter((each) => 'get' in (api.paths[each] ?? {}))) {
+      const named = path.includes('/nodes/') ? 'baltic-node-1' : 'checkout';
+      const at = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? named);
+      const answer = await fetch(`${base}${at}`, { signal: stop.signal });
+      asked.push(`${answer.status} ${at}`);
+      await answer.body?.cancel();
+    }
+    expect(asked.filter((each) => !each.startsWith('200 '))).toEqual([]);
+    expect(asked.length).toBeGreaterThan(12);
+    stop.abort();
+    expect(await agent.ended).toBe(0);
   });
 
   it('prints the same when it may ask one thing at a time only', async () => {

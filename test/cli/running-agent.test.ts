@@ -9,58 +9,23 @@ import type { StatusDocument } from '../../src/api/status-document.ts';
 import { runCommand } from '../../src/cli/program.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, dpcache, dpcacheReading, example, nothing } from './support/run.ts';
+import { QUESTIONS, type RunningAgent, startAgent } from './support/running-agent.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'dpcache-'));
 const SOCKET = ['--socket', join(folder, 'dpcache.sock')];
 const stop = new AbortController();
-let agent: Promise<number>;
-let shown = '';
+let agent: RunningAgent;
 
 beforeAll(async () => {
-  let ready = (): void => {};
-  const started = new Promise<void>((resolve) => {
-    ready = resolve;
-  });
-  const stdout = {
-    write: (text: string) => {
-      shown += text;
-      if (shown.includes('Every change is shown')) ready();
-    },
-  };
-  const words = ['agent', ...ATLANTIC, '--manifests', example('services.yaml'), ...SOCKET, '--listen', '0'];
-  agent = runCommand(words, { stdout, stderr: stdout, stdin: nothing(), env: {}, signal: stop.signal });
-  await started;
+  const words = [...ATLANTIC, '--manifests', example('services.yaml'), ...SOCKET, '--listen', '0'];
+  agent = await startAgent(words, stop.signal);
 });
 
 afterAll(async () => {
   stop.abort();
-  expect(await agent).toBe(0);
+  expect(await agent.ended).toBe(0);
   rmSync(folder, { recursive: true });
 });
-
-/** The answer of the running agent must be that of an agent that is started for the question. */
-const QUESTIONS: readonly (readonly string[])[] = [
-  ['ipcache', 'list'],
-  ['ipcache', 'list', '--within', '10.10.0.0/24', '-o', 'json'],
-  ['ipcache', 'list', '--pod', 'shop/checkout-00000'],
-  ['ipcache', 'list', '--of-cluster', 'baltic', '-o', 'json'],
-  ['ipcache', 'get', '172.20.7.7', '-o', 'json'],
-  ['ipcache', 'get', '10.10.0.0/16'],
-  ['ipcache', 'get', '9.9.9.9'],
-  ['ipcache', 'explain', '10.10.0.12'],
-  ['ipcache', 'explain', '10.10.0.12/32', '-o', 'json'],
-  ['service', 'list', '-o', 'json'],
-  ['service', 'get', 'shop/checkout'],
-  ['service', 'explain', 'shop/checkout', '-o', 'json'],
-  ['service', 'get', 'shop/nothing'],
-  ['node', 'list'],
-  ['node', 'list', '--of-cluster', 'baltic', '-o', 'json'],
-  ['node', 'get', 'baltic/baltic-node-1', '-o', 'json'],
-  ['identity', 'list'],
-  ['identity', 'list', '--label', 'k8s:app=checkout', '-o', 'json'],
-  ['identity', 'get', '66536'],
-  ['identity', 'get', '5'],
-];
 
 describe('a running agent', () => {
   it.each(QUESTIONS.map((words) => [words.join(' '), words] as const))('answers %s', async (_, words) => {
@@ -115,8 +80,8 @@ describe('a running agent', () => {
   });
 
   it('says where it can be asked', () => {
-    expect(shown).toContain(`dpcache status --socket ${folder}/dpcache.sock`);
-    expect(shown).toMatch(/Its API: http:\/\/127\.0\.0\.1:\d+\/v1\/status/);
+    expect(agent.shown()).toContain(`dpcache status --socket ${folder}/dpcache.sock`);
+    expect(agent.shown()).toMatch(/Its API: http:\/\/127\.0\.0\.1:\d+\/v1\/status/);
   });
 
   it('refuses a second one on its socket', async () => {

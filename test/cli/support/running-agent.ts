@@ -1,0 +1,53 @@
+import { runCommand } from '../../../src/cli/program.ts';
+import { nothing } from './run.ts';
+
+/** An agent that runs in this process until its signal fires. */
+export interface RunningAgent {
+  /** What it has written so far. */
+  readonly shown: () => string;
+  /** Its exit status. */
+  readonly ended: Promise<number>;
+}
+
+/** Resolves when the agent shows every change. */
+export async function startAgent(words: readonly string[], signal: AbortSignal): Promise<RunningAgent> {
+  let shown = '';
+  let ready = (): void => {};
+  const started = new Promise<void>((resolve) => {
+    ready = resolve;
+  });
+  const stdout = {
+    write: (text: string) => {
+      shown += text;
+      if (shown.includes('Every change is shown')) ready();
+    },
+  };
+  const output = { stdout, stderr: stdout, stdin: nothing() };
+  const ended = runCommand(['agent', ...words], { ...output, env: {}, signal });
+  await started;
+  return { shown: () => shown, ended };
+}
+
+/** The answer of the running agent must be that of an agent that is started for the question. */
+export const QUESTIONS: readonly (readonly string[])[] = [
+  ['ipcache', 'list'],
+  ['ipcache', 'list', '--within', '10.10.0.0/24', '-o', 'json'],
+  ['ipcache', 'list', '--pod', 'shop/checkout-00000'],
+  ['ipcache', 'list', '--of-cluster', 'baltic', '-o', 'json'],
+  ['ipcache', 'get', '172.20.7.7', '-o', 'json'],
+  ['ipcache', 'get', '10.10.0.0/16'],
+  ['ipcache', 'get', '9.9.9.9'],
+  ['ipcache', 'explain', '10.10.0.12'],
+  ['ipcache', 'explain', '10.10.0.12/32', '-o', 'json'],
+  ['service', 'list', '-o', 'json'],
+  ['service', 'get', 'shop/checkout'],
+  ['service', 'explain', 'shop/checkout', '-o', 'json'],
+  ['service', 'get', 'shop/nothing'],
+  ['node', 'list'],
+  ['node', 'list', '--of-cluster', 'baltic', '-o', 'json'],
+  ['node', 'get', 'baltic/baltic-node-1', '-o', 'json'],
+  ['identity', 'list'],
+  ['identity', 'list', '--label', 'k8s:app=checkout', '-o', 'json'],
+  ['identity', 'get', '66536'],
+  ['identity', 'get', '5'],
+];
