@@ -4,6 +4,12 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
+const CACHES: readonly string[] = ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager'];
+const BELOW_AGENT: readonly string[] = [
+  ...[...CACHES, 'metadata', 'restore', 'datapath'],
+  ...['kvstore', 'clustermesh', 'k8s', 'operator', 'api'],
+];
+
 /** The table "Rooms": what each room may import of ours, besides its own files. */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   base: [],
@@ -13,43 +19,15 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   servicecache: ['base', 'net', 'identity'],
   nodemanager: ['base', 'net', 'identity', 'ipcache'],
   metadata: ['base', 'net', 'identity', 'ipcache'],
-  restore: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'metadata'],
-  datapath: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager'],
+  restore: [...CACHES, 'metadata'],
+  datapath: CACHES,
   kvstore: ['base', 'net', 'identity'],
-  clustermesh: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'kvstore'],
-  k8s: ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'metadata'],
-  operator: [
-    ...['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'metadata'],
-    ...['kvstore', 'k8s'],
-  ],
-  agent: [
-    ...[
-      'base',
-      'net',
-      'identity',
-      'ipcache',
-      'servicecache',
-      'nodemanager',
-      'metadata',
-      'restore',
-      'datapath',
-    ],
-    ...['kvstore', 'clustermesh', 'k8s', 'operator'],
-  ],
-  cli: [
-    ...[
-      'base',
-      'net',
-      'identity',
-      'ipcache',
-      'servicecache',
-      'nodemanager',
-      'metadata',
-      'restore',
-      'datapath',
-    ],
-    ...['kvstore', 'clustermesh', 'k8s', 'operator', 'agent'],
-  ],
+  clustermesh: [...CACHES, 'kvstore'],
+  k8s: [...CACHES, 'metadata'],
+  operator: [...CACHES, 'metadata', 'kvstore', 'k8s'],
+  api: [...CACHES, 'kvstore'],
+  agent: BELOW_AGENT,
+  cli: [...BELOW_AGENT, 'agent'],
 };
 const ENGINES = ['net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'metadata'];
 const NAMES = Object.keys(ROOMS);
