@@ -176,15 +176,16 @@ export class Reflector implements FollowedResource {
   async #run(first: ReflectorEffect | undefined): Promise<void> {
     const { closed } = this.#context;
     const stop = (): void => this.#ended.abort();
-    setMaxListeners(0, this.#ended.signal, closed);
-    for (const signal of [this.#options.signal, closed]) {
-      signal?.addEventListener('abort', stop);
-      if (signal?.aborted === true) stop();
+    const signals = [this.#options.signal, closed].filter((signal) => signal !== undefined);
+    setMaxListeners(0, this.#ended.signal, ...signals); // many reflectors may share one
+    for (const signal of signals) {
+      signal.addEventListener('abort', stop);
+      if (signal.aborted) stop();
     }
     await Promise.resolve(); // the caller is to have what is being made before anything is handed out
     for (let effect = first; effect !== undefined && effect.do !== 'stop'; )
       effect = this.#step(await this.#perform(effect));
-    for (const signal of [this.#options.signal, closed]) signal?.removeEventListener('abort', stop);
+    for (const signal of signals) signal.removeEventListener('abort', stop);
     this.#tellWaiting();
   }
 
