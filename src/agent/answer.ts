@@ -87,6 +87,11 @@ export async function listAll<T>(ask: Ask, path: string, filters: ListFilters): 
   return items;
 }
 
+/** A name of several parts as parts of a path. */
+export function pathOf(name: string): string {
+  return name.split('/').map(encodeURIComponent).join('/');
+}
+
 /** The document at a path; `undefined` when the API says that there is none. */
 export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
   try {

@@ -9,6 +9,7 @@ import {
   listAll,
   listed,
   nothing,
+  pathOf,
   type Question,
 } from './answer.ts';
 import { printable } from './terminal.ts';
@@ -63,8 +64,7 @@ export function listNodes(filters: ListFilters): Question {
 /** A node, and what each source says of it. */
 export function getNode(name: string): Question {
   return async (ask, view) => {
-    const path = name.split('/').map(encodeURIComponent).join('/');
-    const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${path}`);
+    const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${pathOf(name)}`);
     if (node === undefined) return nothing(name);
     const { claims, heldBack, lostAddresses } = node.explain;
     const lost = lostAddresses.map(

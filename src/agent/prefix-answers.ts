@@ -11,6 +11,7 @@ import {
   listAll,
   listed,
   nothing,
+  pathOf,
   portsCell,
   type Question,
 } from './answer.ts';
@@ -81,7 +82,7 @@ const RULES: Readonly<Record<DecidingRule, string>> = {
 /** Every claim on the prefix that {@link getPrefix} finds, strongest first, and the rule that decided. */
 export function explainPrefix(key: string): Question {
   return async (ask, view) => {
-    const path = key.split('/').map(encodeURIComponent).join('/');
+    const path = pathOf(key);
     const explanation = await find<ExplanationDocument>(ask, `/v1/ipcache/explain/${path}`);
     if (explanation === undefined) return nothing(key);
     const { prefix, decidedBy, claims } = explanation;

@@ -8,6 +8,7 @@ import {
   listAll,
   listed,
   nothing,
+  pathOf,
   portsCell,
   type Question,
   restoredText,
@@ -59,7 +60,7 @@ export function listServices(filters: ListFilters): Question {
 }
 
 function servicePath(name: string): string {
-  return `/v1/services/${name.split('/').map(encodeURIComponent).join('/')}`;
+  return `/v1/services/${pathOf(name)}`;
 }
 
 const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
