@@ -69,6 +69,16 @@ source(
   "import { readFileSync } from 'node:fs';\n\nexport const read: unknown = readFileSync;\n",
   undefined,
 );
+source(
+  'src/datapath/linux/uses-node.ts',
+  "import { readFileSync } from 'node:fs';\n\nexport const read: unknown = readFileSync;\n",
+  undefined,
+);
+source(
+  'src/datapath/uses-node.ts',
+  "import { readFileSync } from 'node:fs';\n\nexport const read: unknown = readFileSync;\n",
+  'noNodejsModules',
+);
 const FLOATING =
   'async function work(): Promise<void> {\n  await Promise.resolve();\n}\n\nexport function run(): void {\n  work();\n}\n';
 source('src/kvstore/floating.ts', FLOATING, 'noFloatingPromises');

@@ -1,0 +1,104 @@
+import { createRequire } from 'node:module';
+import type koffi from 'koffi';
+
+/** The numbers of system calls, x86-64 and arm64. */
+const NUMBERS = {
+  bpf: { x64: 321, arm64: 280 },
+  socket: { x64: 41, arm64: 198 },
+  bind: { x64: 49, arm64: 200 },
+  getsockname: { x64: 51, arm64: 204 },
+  setsockopt: { x64: 54, arm64: 208 },
+  sendto: { x64: 44, arm64: 206 },
+  recvfrom: { x64: 45, arm64: 207 },
+  setns: { x64: 308, arm64: 268 },
+  unshare: { x64: 272, arm64: 97 },
+  ioctl: { x64: 16, arm64: 29 },
+  mount: { x64: 165, arm64: 40 },
+  umount2: { x64: 166, arm64: 39 },
+} as const;
+
+/** A system call that is needed here. Files are opened and closed through `node:fs`: descriptors are the same. */
+export type SyscallName = keyof typeof NUMBERS;
+
+/** Why no system call can be made here: the operating system, the processor, or a library that does not load. */
+export class NoSyscallsError extends Error {
+  override readonly name: string = 'NoSyscallsError';
+}
+
+/**
+ * Memory outside of the JavaScript heap that never moves, so that the kernel can be told where it is. `view` and `bytes`
+ * show the same memory; neither may be touched once it has been disposed of.
+ */
+export interface Arena extends Disposable {
+  /** Where it begins, as the kernel counts. */
+  readonly address: number;
+  readonly size: number;
+  readonly bytes: Uint8Array;
+  readonly view: DataView;
+}
+
+type Call = (number: number, ...args: readonly number[]) => number;
+
+/**
+ * The C library, and nothing else of it than `syscall(2)`: the only file that calls foreign functions. The library that
+ * does it is loaded here, not when this file is imported.
+ */
+export class Native {
+  readonly #koffi: typeof koffi;
+  readonly #numbers: ReadonlyMap<SyscallName, number>;
+  readonly #syscall: Call;
+
+  /** Throws {@link NoSyscallsError}. */
+  constructor(platform: string = process.platform, arch: string = process.arch) {
+    if (platform !== 'linux')
+      throw new NoSyscallsError(`the datapath runs on Linux only, and this is ${platform}`);
+    if (arch !== 'x64' && arch !== 'arm64')
+      throw new NoSyscallsError(`the datapath runs on x64 and arm64 only, and this is ${arch}`);
+    this.#numbers = new Map(names().map((name) => [name, NUMBERS[name][arch]]));
+    try {
+      this.#koffi = createRequire(import.meta.url)('koffi');
+      // All arguments as 64 bits with sign: what syscall(2) passes on. An address is below 2⁴⁸.
+      const types = Array.from({ length: 7 }, () => 'int64_t');
+      this.#syscall = this.#koffi.load(null).func('syscall', 'int64_t', types);
+    } catch (error) {
+      throw new NoSyscallsError('the library koffi, which makes system calls, does not load', {
+        cause: error,
+      });
+    }
+  }
+
+  /** What the call gives, or minus its errno: nothing is thrown. */
+  call(name: SyscallName, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0): number {
+    const result = this.#syscall(this.#numbers.get(name) ?? -1, a, b, c, d, e, f);
+    return result === -1 ? -this.#koffi.errno() : result;
+  }
+
+  /** Zeroed memory. Is not collected: its owner disposes of it. */
+  alloc(size: number): Arena {
+    const pointer = this.#koffi.alloc('uint8_t', size);
+    const memory = this.#koffi.view(pointer, size);
+    const bytes = new Uint8Array(memory);
+    bytes.fill(0);
+    return {
+      address: Number(this.#koffi.address(pointer)),
+      size,
+      bytes,
+      view: new DataView(memory),
+      [Symbol.dispose]: () => this.#koffi.free(pointer),
+    };
+  }
+
+  /**
+   * Calls back, in the event loop, whenever the descriptor has something to read, until it is disposed of; that has to
+   * be before the descriptor is closed. Does not keep the process alive.
+   */
+  onReadable(fd: number, callback: () => void): Disposable {
+    const handle = this.#koffi.node.poll(fd, { readable: true }, () => callback());
+    handle.unref();
+    return { [Symbol.dispose]: () => handle.close() };
+  }
+}
+
+function names(): readonly SyscallName[] {
+  return Object.keys(NUMBERS).filter((name): name is SyscallName => Object.hasOwn(NUMBERS, name));
+}
