@@ -1,7 +1,8 @@
 #!/bin/sh
 # The tests run against a real etcd, make certificates for it, look at the agent's page in a real Chromium, and check metrics
 # and alert rules with Prometheus' promtool. Installs Debian's packages where a command is missing; says what to do where that
-# cannot be done. Does nothing, quickly, when all are there.
+# cannot be done. Does nothing, quickly, when all are there. What bears witness of a kernel (bpftool, nft, ip, ss, ping) is
+# installed on Linux where that is possible; without it, and without privilege, the tests of the datapath are skipped.
 set -eu
 
 # etcdctl also restores snapshots: in etcd 3.4 that is its business, not etcdutl's.
@@ -13,7 +14,14 @@ done
 cache="$(cd "$(dirname "$0")/.." && pwd)/node_modules/.cache/promtool"
 promtool=''
 command -v promtool >/dev/null 2>&1 || [ -x "$cache/promtool" ] || promtool=' promtool'
-[ -n "$missing$promtool" ] || exit 0
+witnesses=''
+if [ "$(uname -s)" = Linux ]; then
+  for witness in bpftool=bpftool nft=nftables ip=iproute2 ss=iproute2 ping=iputils-ping unshare=util-linux; do
+    # Debian keeps some of them in /usr/sbin, which is not on the PATH of everybody.
+    PATH="$PATH:/usr/sbin:/sbin" command -v "${witness%%=*}" >/dev/null 2>&1 || witnesses="$witnesses ${witness#*=}"
+  done
+fi
+[ -n "$missing$promtool$witnesses" ] || exit 0
 
 give_up() {
   echo "ensure-tools: $1" >&2
@@ -21,11 +29,13 @@ give_up() {
   exit 1
 }
 
+[ -n "$missing$promtool" ] || command -v apt-get >/dev/null 2>&1 || exit 0
 command -v apt-get >/dev/null 2>&1 ||
   give_up "there is no$missing$promtool here, and no apt-get to install it with"
 
 as_root=''
 if [ "$(id -u)" -ne 0 ]; then
+  [ -n "$missing$promtool" ] || command -v sudo >/dev/null 2>&1 || exit 0
   command -v sudo >/dev/null 2>&1 || give_up "there is no$missing$promtool here, and installing it needs root"
   as_root='sudo -n'
 fi
@@ -48,4 +58,14 @@ if [ -n "$promtool" ]; then
   unpack || { $as_root apt-get update >/dev/null && unpack; } ||
     give_up 'apt-get could not download prometheus, which has promtool'
 fi
-echo "ensure-tools: installed$missing$promtool"
+witness() {
+  # shellcheck disable=SC2086 # a list of packages
+  $as_root apt-get install -y --no-install-recommends $witnesses >/dev/null
+}
+if [ -n "$witnesses" ]; then
+  witness || { $as_root apt-get update >/dev/null && witness; } || {
+    echo "ensure-tools: apt-get could not install$witnesses: tests of the Linux datapath will be skipped" >&2
+    witnesses=''
+  }
+fi
+[ -z "$missing$promtool$witnesses" ] || echo "ensure-tools: installed$missing$promtool$witnesses"

@@ -1,0 +1,184 @@
+import { readFileSync } from 'node:fs';
+import { release } from 'node:os';
+import { join, resolve } from 'node:path';
+
+/** What a Linux datapath is made of; each may be able to run where another is not. */
+export type DatapathPart = 'maps' | 'sockets' | 'routes' | 'tunnel' | 'nftables';
+
+/** What a host says of itself, as the kernel writes it. */
+export interface HostFacts {
+  /** `process.platform`. */
+  readonly platform: string;
+  /** `process.arch`. */
+  readonly arch: string;
+  /** `uname -r`: `6.18.44`. */
+  readonly release: string;
+  /** `/proc/self/status`. */
+  readonly status: string;
+  /** `/proc/self/uid_map`. */
+  readonly uidMap: string;
+  /** `/proc/filesystems`. */
+  readonly filesystems: string;
+  /** `/proc/self/mounts`. */
+  readonly mounts: string;
+}
+
+/** What is asked of the host. */
+export interface ProbeOptions {
+  /** Where maps, programs and links are pinned. */
+  readonly pinFolder: string;
+  /** The cgroup to attach to; by default the root of the first cgroup2 that is mounted. */
+  readonly cgroup?: string | undefined;
+}
+
+/** Whether a part can run, and what is missing otherwise: a sentence each, that says what to do about it. */
+export interface PartAnswer {
+  readonly part: DatapathPart;
+  readonly missing: readonly string[];
+}
+
+/** What can run on a host. */
+export interface ProbeAnswer {
+  readonly kernel: string;
+  readonly parts: readonly PartAnswer[];
+  readonly pinFolder: string;
+  /** The cgroup to attach to; `undefined` when there is none. */
+  readonly cgroup: string | undefined;
+}
+
+/** A mounted file system. */
+interface Mount {
+  readonly at: string;
+  readonly type: string;
+}
+
+/** Numbers of `capability.h`. */
+const CAPABILITIES = { CAP_NET_ADMIN: 12, CAP_SYS_ADMIN: 21, CAP_BPF: 39 } as const;
+type Capability = keyof typeof CAPABILITIES;
+
+/** Batches of an LPM trie came with 5.6, CAP_BPF with 5.8, batches of tries that are dumped whole with 5.7. */
+const KERNEL_OF_MAPS = '5.8';
+/** `BPF_CGROUP_INET4_GETPEERNAME` came with 5.8, as did links of cgroups in 5.7. */
+const KERNEL_OF_SOCKETS = '5.8';
+
+/** What `/proc` has to say; what cannot be read is empty. */
+export function readHost(proc = '/proc'): HostFacts {
+  const read = (file: string): string => {
+    try {
+      return readFileSync(join(proc, file), 'utf8');
+    } catch {
+      return '';
+    }
+  };
+  return {
+    platform: process.platform,
+    arch: process.arch,
+    release: release(),
+    status: read('self/status'),
+    uidMap: read('self/uid_map'),
+    filesystems: read('filesystems'),
+    mounts: read('self/mounts'),
+  };
+}
+
+/** What of a datapath can run on a host, and what is missing, in words. Tries nothing, changes nothing. */
+export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions): ProbeAnswer {
+  const mounts = mountsOf(host.mounts);
+  const folder = resolve(pinFolder);
+  const group = cgroup === undefined ? mounts.find(({ type }) => type === 'cgroup2')?.at : resolve(cgroup);
+  const everywhere = lacksSystem(host);
+  const maps = [
+    ...lacksKernel(host, KERNEL_OF_MAPS),
+    ...lacksCapability(host, 'CAP_BPF', 'CAP_SYS_ADMIN'),
+    ...lacksBpfNamespace(host),
+    ...lacksBpffs(host, mounts, folder),
+  ];
+  const network = lacksCapability(host, 'CAP_NET_ADMIN');
+  const lacks: readonly (readonly [DatapathPart, readonly string[]])[] = [
+    ['maps', maps],
+    [
+      'sockets',
+      [...maps, ...network, ...lacksKernel(host, KERNEL_OF_SOCKETS), ...lacksCgroup(mounts, group)],
+    ],
+    ['routes', network],
+    ['tunnel', network],
+    ['nftables', network],
+  ];
+  return {
+    kernel: host.release,
+    parts: lacks.map(([part, missing]) => ({
+      part,
+      missing: everywhere.length > 0 ? everywhere : [...new Set(missing)],
+    })),
+    pinFolder: folder,
+    cgroup: group,
+  };
+}
+
+/** What is missing for a part; nothing when it can run. */
+export function missingFor(answer: ProbeAnswer, part: DatapathPart): readonly string[] {
+  return answer.parts.find((one) => one.part === part)?.missing ?? [];
+}
+
+function lacksSystem({ platform, arch }: HostFacts): readonly string[] {
+  if (platform !== 'linux') return [`this is ${platform}: the datapath needs Linux`];
+  if (arch !== 'x64' && arch !== 'arm64') return [`this is ${arch}: the datapath needs x64 or arm64`];
+  return [];
+}
+
+function lacksKernel({ release: version }: HostFacts, needed: string): readonly string[] {
+  const [major = 0, minor = 0] = version.split('.').map((text) => Number.parseInt(text, 10));
+  const [neededMajor = 0, neededMinor = 0] = needed.split('.').map(Number);
+  const isOld = major < neededMajor || (major === neededMajor && minor < neededMinor);
+  return isOld ? [`the kernel is ${version}: ${needed} or later is needed`] : [];
+}
+
+/** One of the capabilities is enough; the first is named. */
+function lacksCapability({ status }: HostFacts, ...names: readonly Capability[]): readonly string[] {
+  const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)/m.exec(status)?.[1] ?? '0'}`);
+  const has = names.some((name) => (effective >> BigInt(CAPABILITIES[name])) & 1n);
+  return has ? [] : [`${names[0]} is missing: run it as root, or give it the capability`];
+}
+
+/** `bpf()` asks for capabilities of the initial user namespace: those of another count for its own network only. */
+function lacksBpfNamespace({ uidMap }: HostFacts): readonly string[] {
+  const [inside, outside, count] = uidMap.trim().split(/\s+/);
+  if (uidMap === '' || (inside === '0' && outside === '0' && count === '4294967295')) return [];
+  return ['this is a user namespace, in which CAP_BPF does not count: run it outside of one'];
+}
+
+function lacksBpffs({ filesystems }: HostFacts, mounts: readonly Mount[], folder: string): readonly string[] {
+  if (!/\sbpf$/m.test(filesystems))
+    return ['the kernel has no bpf file system: CONFIG_BPF_SYSCALL is needed'];
+  if (mountOf(mounts, folder)?.type === 'bpf') return [];
+  return [
+    `there is no bpf file system at ${folder}: mount -t bpf bpf /sys/fs/bpf, or name a folder on one that is mounted`,
+  ];
+}
+
+function lacksCgroup(mounts: readonly Mount[], cgroup: string | undefined): readonly string[] {
+  if (cgroup === undefined) return ['no cgroup2 is mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified'];
+  if (mountOf(mounts, cgroup)?.type === 'cgroup2') return [];
+  return [`${cgroup} is not in a cgroup2: name a folder of one that is mounted`];
+}
+
+/** Octal escapes stand for blanks and backslashes in paths. */
+function mountsOf(text: string): readonly Mount[] {
+  return text.split('\n').flatMap((line) => {
+    const [, at, type] = line.split(' ');
+    if (at === undefined || type === undefined) return [];
+    const path = at.replaceAll(/\\([0-7]{3})/g, (_, code: string) =>
+      String.fromCharCode(Number.parseInt(code, 8)),
+    );
+    return [{ at: path, type }];
+  });
+}
+
+/** The mount on which a path lies: the deepest one, and of those at one place the last. */
+function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
+  const over = mounts.filter(({ at }) => at === '/' || path === at || path.startsWith(`${at}/`));
+  return over.reduce<Mount | undefined>(
+    (best, mount) => (best === undefined || mount.at.length >= best.at.length ? mount : best),
+    undefined,
+  );
+}

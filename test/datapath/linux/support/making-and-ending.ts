@@ -1,0 +1,14 @@
+import { Scratch } from './scratch.ts';
+
+// A process that makes one of each, says so, and then ends in the way that is asked for: as tests do that fail.
+const scratch = new Scratch();
+const namespace = scratch.namespace('pod');
+scratch.bpffs();
+scratch.cgroup();
+scratch.folder();
+process.stdout.write(`${namespace.name}\n`);
+const [how] = process.argv.slice(2);
+if (how === 'throw') throw new Error('as a test does that fails');
+if (how === 'exit') process.exit(1);
+if (how === 'kill') process.kill(process.pid, 'SIGKILL');
+scratch[Symbol.dispose]();

@@ -1,0 +1,114 @@
+import { spawnSync } from 'node:child_process';
+import { describe, it } from 'vitest';
+import { type DatapathPart, probeHost, readHost } from '../../../../src/datapath/linux/probe.ts';
+import { cgroup2Mount, Scratch } from './scratch.ts';
+
+/** Programs that bear witness of what the kernel has. */
+type Witness = 'bpftool' | 'ip' | 'nft' | 'ping' | 'ss';
+
+/** What a test needs of the machine: parts of the datapath, witnesses, and places of its own to make. */
+export type Need =
+  | Exclude<DatapathPart, 'nftables'>
+  | 'nftables'
+  | 'namespaces'
+  | 'user-namespaces'
+  | Witness;
+
+/** How to learn whether a witness is there. */
+const WITNESSES: Readonly<Record<Witness, readonly string[]>> = {
+  bpftool: ['version'],
+  ip: ['-V'],
+  nft: ['--version'],
+  ping: ['-V'],
+  ss: ['-V'],
+};
+
+/** What a command says when it fails; undefined when it does not. */
+function failureOf(command: string, ...args: readonly string[]): string | undefined {
+  const { status, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
+  if (status === 0) return undefined;
+  return `${[command, ...args].join(' ')}: ${error?.message ?? stderr.trim()}`;
+}
+
+/** Makes it and takes it away again. */
+function failureToMake(make: (scratch: Scratch) => void): string | undefined {
+  using scratch = new Scratch();
+  try {
+    make(scratch);
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** What the agent's own probe says of a part, given a place for pins; then the thing itself is tried. */
+function missingPart(part: DatapathPart): string | undefined {
+  const facts = readHost();
+  if (part === 'maps' || part === 'sockets') {
+    const failed = failureToMake((scratch) => {
+      const pinFolder = scratch.bpffs();
+      const cgroup = part === 'sockets' ? scratch.cgroup() : cgroup2Mount();
+      const answer = probeHost(readHost(), { pinFolder, cgroup });
+      const missing = answer.parts.find((one) => one.part === part)?.missing ?? [];
+      if (missing.length > 0) throw new Error(missing.join('; '));
+    });
+    if (failed === undefined) return undefined;
+    const said =
+      probeHost(facts, { pinFolder: '/sys/fs/bpf' }).parts.find((one) => one.part === part)?.missing ?? [];
+    const more = said.filter((text) => !text.includes('mount -t bpf') && !failed.includes(text));
+    return [...more, failed].join('; ');
+  }
+  const answer = probeHost(facts, { pinFolder: '/sys/fs/bpf' });
+  const missing = answer.parts.find((one) => one.part === part)?.missing ?? [];
+  if (missing.length > 0) return missing.join('; ');
+  const within = ['unshare', '--net'] as const;
+  if (part === 'routes') return failureOf(...within, 'ip', 'route', 'show', 'table', 'all');
+  if (part === 'tunnel')
+    return failureOf(...within, 'ip', ...'link add probe type vxlan id 1 dstport 4789'.split(' '));
+  return failureOf(...within, 'nft', 'add', 'table', 'inet', 'probe');
+}
+
+const answers = new Map<Need, string | undefined>();
+
+/** What is missing on this machine for something, in words; undefined when it is there. Is really tried, once. */
+export function missing(need: Need): string | undefined {
+  if (!answers.has(need)) answers.set(need, tried(need));
+  return answers.get(need);
+}
+
+function tried(need: Need): string | undefined {
+  switch (need) {
+    case 'namespaces':
+      return failureToMake((scratch) => scratch.namespace('probe'));
+    case 'user-namespaces':
+      return failureOf('unshare', '--user', '--map-root-user', '--net', 'true');
+    case 'bpftool':
+    case 'ip':
+    case 'nft':
+    case 'ping':
+    case 'ss':
+      return failureOf(need, ...WITNESSES[need]);
+    default:
+      return missingPart(need);
+  }
+}
+
+/**
+ * A `describe` for tests that need something of the machine. Where it is missing, a skipped test stands in their place
+ * whose name gives the reason; with `REQUIRE_DATAPATH=1` that test fails.
+ */
+export function describeOnLinux(title: string, needs: readonly Need[], tests: () => void): void {
+  const reasons = needs.flatMap((need) => missing(need) ?? []);
+  if (reasons.length === 0) {
+    describe(title, tests);
+    return;
+  }
+  const reason = [...new Set(reasons)].join('; ');
+  describe(title, () => {
+    if (process.env['REQUIRE_DATAPATH'] === '1')
+      it('can run on this machine', () => {
+        throw new Error(`REQUIRE_DATAPATH=1, but this cannot run here: ${reason}`);
+      });
+    else it.skip(`cannot run here: ${reason}`, () => {});
+  });
+}
