@@ -6,6 +6,7 @@
 export type { Clock, Random, Timer } from './base/clock.ts';
 export type { DelayStatus } from './base/delay-counts.ts';
 export type { Failure } from './base/failure.ts';
+export type { RateLimitOptions } from './base/rate-limit.ts';
 export type { Unsubscribe } from './base/subscription.ts';
 export type { SupervisorStatus, TaskStatus } from './base/supervisor.ts';
 export type {
@@ -31,6 +32,5 @@ export { EtcdBackend } from './kvstore/etcd/etcd-backend.ts';
 export type { EtcdConfig, EtcdTLS } from './kvstore/etcd/etcd-config.ts';
 export { EtcdConfigError } from './kvstore/etcd/etcd-config.ts';
 export type { KvstoreClient, KvstoreClientOptions } from './kvstore/kvstore-client.ts';
-export type { RateLimitOptions } from './kvstore/rate-limit.ts';
 export type { CallOptions, EndpointStatus, KeyValue, LeaseID, ResponseHeader } from './kvstore/transport.ts';
 export type { WatchLimits } from './kvstore/watch/watch-limits.ts';

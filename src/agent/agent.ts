@@ -1,6 +1,7 @@
 import type { ClusterFigures, KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
+import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { Rejection, RejectionStatus } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import { TurnGate } from '../base/turn-gate.ts';
@@ -8,7 +9,6 @@ import type { Labels } from '../identity/labels.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import { isInCluster } from '../k8s/client/in-cluster.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
-import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import {

@@ -1,5 +1,5 @@
+import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
-import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 
 /** Which kvstore the agent follows. `memory`: one in this process, filled with recorded keys; `etcd`: a real one. */

@@ -1,13 +1,13 @@
 import { backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
+import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { sleep } from '../base/sleep.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { EtcdConfigError } from '../kvstore/etcd/etcd-config.ts';
-import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import { InputError, unreadable } from './input-error.ts';
 
 /** What reaching a kvstore takes from its process. */

@@ -1,6 +1,6 @@
 import { messageOf } from '../base/failure.ts';
+import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
 import type { Agent } from './agent.ts';
 import type { Logger } from './log.ts';
 import type { LogLevel } from './log-options.ts';

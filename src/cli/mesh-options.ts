@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../agent/log-options.ts';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
-import type { RateLimitOptions } from '../kvstore/rate-limit.ts';
+import type { RateLimitOptions } from '../base/rate-limit.ts';
 import {
   addKubernetesOptions,
   type KubernetesFlags,

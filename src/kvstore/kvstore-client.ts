@@ -14,6 +14,7 @@ import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
+import type { RateLimit } from '../base/rate-limit.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { Supervisor } from '../base/supervisor.ts';
 import type {
@@ -34,7 +35,6 @@ import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { LockKeeper } from './lock-keeper.ts';
 import { ObservedTransport } from './observed-transport.ts';
-import type { RateLimit } from './rate-limit.ts';
 import { sharedSignal } from './shared-signal.ts';
 import {
   type CallOptions,

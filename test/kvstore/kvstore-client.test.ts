@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { RateLimit } from '../../src/base/rate-limit.ts';
 import type { WriteOptions } from '../../src/kvstore/backend.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
-import { KvstoreError } from '../../src/kvstore/errors.ts';
+import { abortedError, KvstoreError } from '../../src/kvstore/errors.ts';
 import { KvstoreClient } from '../../src/kvstore/kvstore-client.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
-import { RateLimit } from '../../src/kvstore/rate-limit.ts';
 import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import type { FaultyLink } from './support/faulty-link.ts';
@@ -62,7 +62,7 @@ it('counts its requests by outcome, once each', async () => {
 it('who waits for a turn when the client is closed is told that (regression: that it had given up itself)', async () => {
   const clock = new ManualClock();
   const transport = new MemoryTransport(new MemoryServer({ clock }));
-  const rateLimit = new RateLimit({ qps: 1 }, clock);
+  const rateLimit = new RateLimit({ qps: 1 }, clock, abortedError);
   const client = new KvstoreClient({ kind: 'memory', transport, clock, random: () => 0.5, rateLimit });
   await client.get('a');
   const waiting = client.get('a');

@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { AssertionError } from '../../src/base/assert.ts';
+import { RateLimit } from '../../src/base/rate-limit.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
-import { KvstoreError } from '../../src/kvstore/errors.ts';
+import { abortedError, KvstoreError } from '../../src/kvstore/errors.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { KvstoreClient } from '../../src/kvstore/kvstore-client.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
-import { RateLimit } from '../../src/kvstore/rate-limit.ts';
 import { CanaryWaits } from '../../src/kvstore/store/canary-waits.ts';
 import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -32,7 +32,7 @@ class World {
   constructor(options: Partial<SyncStoreOptions> = {}, qps?: number) {
     const { clock, link } = this;
     const random = (): number => 0.5;
-    const rateLimit = qps === undefined ? undefined : new RateLimit({ qps }, clock);
+    const rateLimit = qps === undefined ? undefined : new RateLimit({ qps }, clock, abortedError);
     const client = { kind: 'memory', transport: link, clock, random, leaseSeconds: 30, rateLimit };
     this.backend = new KvstoreClient(client);
     this.server.watch(

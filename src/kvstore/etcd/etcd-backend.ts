@@ -2,11 +2,12 @@ import { checkArguments, ITERABLE, objectWith } from '../../base/arguments.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
+import { RateLimit, type RateLimitOptions } from '../../base/rate-limit.ts';
 import { sleep } from '../../base/sleep.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { equalBytes } from '../bytes.ts';
+import { abortedError } from '../errors.ts';
 import { KvstoreClient, type KvstoreClientOptions } from '../kvstore-client.ts';
-import { RateLimit, type RateLimitOptions } from '../rate-limit.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import { type LoadedEtcdConfig, loadEtcdConfigFile } from './etcd-config-file.ts';
 import { EtcdTransport } from './etcd-transport.ts';
@@ -44,7 +45,7 @@ export class EtcdBackend extends KvstoreClient {
   constructor(config: EtcdConfig, options: EtcdBackendOptions = {}) {
     const { random = Math.random, clock = systemClock, leaseSeconds, onFailure } = options;
     const transport = new EtcdTransport(config, random);
-    const rateLimit = options.rateLimit && new RateLimit(options.rateLimit, clock);
+    const rateLimit = options.rateLimit && new RateLimit(options.rateLimit, clock, abortedError);
     super({ kind: 'etcd', transport, clock, random, leaseSeconds, rateLimit, onFailure });
     this.#transport = transport;
     this.#rateLimit = rateLimit;

@@ -1,6 +1,5 @@
-import { assert } from '../base/assert.ts';
-import type { Clock, Timer } from '../base/clock.ts';
-import { abortedError } from './errors.ts';
+import { assert } from './assert.ts';
+import type { Clock, Timer } from './clock.ts';
 
 /**
  * How many calls a client makes: upstream's `etcd.qps`, `etcd.bootstrapQps` and `etcd.maxInflight`. Read at every call: what
@@ -15,21 +14,29 @@ export interface RateLimitOptions {
   readonly maxInflight?: number | undefined;
 }
 
+/** Makes the error of a call that its signal has ended. */
+type AbortedError = () => Error;
+
 /** Who waits for something, first come, first served. */
 class Line {
   readonly #waiting = new Set<() => void>();
+  readonly #aborted: AbortedError;
+
+  constructor(aborted: AbortedError) {
+    this.#aborted = aborted;
+  }
 
   get isEmpty(): boolean {
     return this.#waiting.size === 0;
   }
 
-  /** Resolves when it is let go; rejects with `aborted`, and has left, when the signal fires first. */
+  /** Resolves when it is let go; rejects, and has left, when the signal fires first. */
   join(signal: AbortSignal | undefined): Promise<void> {
-    if (signal?.aborted === true) return Promise.reject(abortedError());
+    if (signal?.aborted === true) return Promise.reject(this.#aborted());
     return new Promise((resolve, reject) => {
       const giveUp = (): void => {
         this.#waiting.delete(go);
-        reject(abortedError());
+        reject(this.#aborted());
       };
       const go = (): void => {
         signal?.removeEventListener('abort', giveUp);
@@ -60,21 +67,30 @@ export class RateLimit {
   #bootstrapped = false;
   /** When the next call has its turn, if calls had come evenly. */
   #next: number;
-  readonly #line = new Line();
+  readonly #line: Line;
   /** Until the turn of the first in line. */
   #timer: Timer | undefined;
   /** How many calls are under way. */
   #inflight = 0;
   /** Those who wait until there is one less. */
-  readonly #entering = new Line();
+  readonly #entering: Line;
+  readonly #aborted: AbortedError;
 
-  constructor(options: RateLimitOptions, clock: Clock) {
+  /** @param aborted what a call rejects with whose signal fires before its turn */
+  constructor(
+    options: RateLimitOptions,
+    clock: Clock,
+    aborted: AbortedError = () => Object.assign(new Error('the call was aborted'), { code: 'aborted' }),
+  ) {
     const { qps = 1, bootstrapQps = qps, maxInflight = 1 } = options;
     assert(qps > 0 && bootstrapQps > 0, `a rate must be above 0: ${qps}, ${bootstrapQps}`);
     assert(maxInflight >= 1, `at least one call must be possible: ${maxInflight}`);
     this.#clock = clock;
     this.#options = options;
     this.#next = clock.now() - 1000;
+    this.#line = new Line(aborted);
+    this.#entering = new Line(aborted);
+    this.#aborted = aborted;
   }
 
   /** From now on `qps` holds; who is the first in line keeps its turn. */
@@ -82,7 +98,7 @@ export class RateLimit {
     this.#bootstrapped = true;
   }
 
-  /** Makes a call when it is its turn. Rejects with `aborted` when the signal fires before. */
+  /** Makes a call when it is its turn. Rejects when the signal fires before. */
   async run<T>(call: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     await this.#enter(signal);
     try {
@@ -93,7 +109,7 @@ export class RateLimit {
     }
   }
 
-  /** Resolves when it is the caller's turn; rejects with `aborted` when the signal fires first. */
+  /** Resolves when it is the caller's turn; rejects when the signal fires first. */
   async turn(signal?: AbortSignal): Promise<void> {
     const turn = this.#line.join(signal);
     this.#serve();
@@ -147,7 +163,7 @@ export class RateLimit {
 
   async #enter(signal?: AbortSignal): Promise<void> {
     if (this.#isFull || !this.#entering.isEmpty) return this.#entering.join(signal);
-    if (signal?.aborted === true) throw abortedError();
+    if (signal?.aborted === true) throw this.#aborted();
     this.#inflight++;
   }
 

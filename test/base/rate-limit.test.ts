@@ -1,8 +1,8 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
-import { RateLimit } from '../../src/kvstore/rate-limit.ts';
-import { ManualClock } from '../base/support/manual-clock.ts';
-import { advance, settle } from './support/settle.ts';
+import { RateLimit } from '../../src/base/rate-limit.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
+import { ManualClock } from './support/manual-clock.ts';
 
 /** Asks for `count` turns at once; gives when each was granted. */
 function ask(limit: RateLimit, clock: ManualClock, count: number): number[] {
