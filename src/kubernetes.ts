@@ -17,6 +17,16 @@ export type { InClusterOptions } from './k8s/client/in-cluster.ts';
 export { inClusterAccess, isInCluster } from './k8s/client/in-cluster.ts';
 export type { Kubeconfig, KubeconfigOptions } from './k8s/client/kubeconfig.ts';
 export { KubeconfigError, readKubeconfig } from './k8s/client/kubeconfig.ts';
+export type { ObjectReader } from './k8s/client/object-reader.ts';
+export type {
+  ObjectPlace,
+  ObjectWrite,
+  ObjectWriter,
+  ObjectWriterOptions,
+  PatchOperation,
+  WriteOutcome,
+} from './k8s/client/object-writer.ts';
+export { DryRunWriter, pointer } from './k8s/client/object-writer.ts';
 export type { KubernetesClientOptions, KubernetesClientStatus } from './k8s/kubernetes-client.ts';
 export { KubernetesClient } from './k8s/kubernetes-client.ts';
 export type { ApiHttpServerOptions, ListenAddress } from './k8s/memory/api-http-server.ts';

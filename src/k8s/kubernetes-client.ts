@@ -8,6 +8,8 @@ import type { ClusterAccess } from './client/cluster-access.ts';
 import { ConnectionHealth } from './client/connection-health.ts';
 import { firstServed } from './client/discovery.ts';
 import { HttpTransport } from './client/http-transport.ts';
+import { ApiObjectReader, type ObjectReader } from './client/object-reader.ts';
+import { ApiObjectWriter, type ObjectWriter, type ObjectWriterOptions } from './client/object-writer.ts';
 import { Reflector } from './reflector/reflector.ts';
 import type {
   FollowedResource,
@@ -92,6 +94,16 @@ export class KubernetesClient implements ResourceSource {
       clock: this.#clock,
       signal: signal === undefined ? closed : AbortSignal.any([signal, closed]),
     });
+  }
+
+  /** Reads single objects and lists, from etcd. */
+  reader(): ObjectReader {
+    return new ApiObjectReader(this.#transport, this.#clock);
+  }
+
+  /** Writes objects. Each writer has a rate and a fence of its own. */
+  writer(options?: ObjectWriterOptions): ObjectWriter {
+    return new ApiObjectWriter(this.#transport, this.#clock, options);
   }
 
   status(): KubernetesClientStatus {

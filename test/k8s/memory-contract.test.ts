@@ -21,7 +21,7 @@ async function openMemory(): Promise<ApiHarness> {
   });
   api.tokens.add('admin');
   api.tokens.add('powerless');
-  api.deny('list', 'configmaps', 'powerless');
+  for (const verb of ['list', 'get', 'delete']) api.deny(verb, 'configmaps', 'powerless');
   const transport = new HttpTransport(as('admin'));
   return {
     transport,

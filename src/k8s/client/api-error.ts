@@ -9,6 +9,8 @@ import { isObject } from '../../net/fields.ts';
  * - `expired`: what was asked for is no longer remembered: 410. `future-version`: it has not been reached: the server is
  *   behind, or has been restored from a backup.
  * - `unauthorized`: 401: the credentials are not (or no longer) valid. `forbidden`: 403. `missing`: 404.
+ * - `conflict`: 409: there is another object of that name, or it is not at the version, or not the life, that was expected.
+ *   `invalid`: 422: the object or patch is not what the kind wants, or a `test` of the patch does not hold.
  * - `garbled`: the answer is not what the API says. `rejected`: the request is refused for another reason.
  * - `credentials`: there are none to be had: a file that cannot be read, a plugin that fails.
  */
@@ -24,11 +26,19 @@ export type ApiErrorCode =
   | 'unauthorized'
   | 'forbidden'
   | 'missing'
+  | 'conflict'
+  | 'invalid'
   | 'garbled'
   | 'rejected'
   | 'credentials';
 
-const FOR_GOOD: ReadonlySet<ApiErrorCode> = new Set(['forbidden', 'missing', 'rejected']);
+const FOR_GOOD: ReadonlySet<ApiErrorCode> = new Set([
+  'forbidden',
+  'missing',
+  'conflict',
+  'invalid',
+  'rejected',
+]);
 
 /** An API server, or the way to it, has failed. */
 export class ApiError extends Error {
@@ -55,6 +65,8 @@ const BY_STATUS: ReadonlyMap<number, ApiErrorCode> = new Map([
   [401, 'unauthorized'],
   [403, 'forbidden'],
   [404, 'missing'],
+  [409, 'conflict'],
+  [422, 'invalid'],
   [410, 'expired'],
   [429, 'throttled'],
   [503, 'unavailable'],

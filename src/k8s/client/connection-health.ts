@@ -99,5 +99,7 @@ const ALIVE: ReadonlySet<ApiError['code']> = new Set([
   'unauthorized',
   'forbidden',
   'missing',
+  'conflict',
+  'invalid',
   'rejected',
 ]);

@@ -41,12 +41,12 @@ export class Exchange {
     this.#deadline = this.#failAfter(ms, `not over after ${ms / 1000} s`);
   }
 
-  /** Rejects with an ApiError where there is no answer, or one other than 200. */
+  /** Rejects with an ApiError where there is no answer, or one that is not of success. */
   async open(request: Omit<ApiRequest, 'signal'>): Promise<ApiAnswer> {
     const { signal } = this.#over;
     const { transport } = this.#options;
     const answer = await interruptible(() => transport.send({ ...request, signal }), signal);
-    if (answer.status === 200) return answer;
+    if (answer.status >= 200 && answer.status < 300) return answer;
     const text = await interruptible(() => textOf(answer.body), signal);
     throw errorOfAnswer(answer.status, text, answer.retryAfterMs);
   }

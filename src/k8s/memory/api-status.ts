@@ -19,6 +19,7 @@ const CODES = {
   AlreadyExists: 409,
   Conflict: 409,
   Expired: 410,
+  RequestEntityTooLarge: 413,
   UnsupportedMediaType: 415,
   Invalid: 422,
   Timeout: 504,

@@ -27,6 +27,7 @@ export const CLUSTER_TYPES: readonly ResourceType[] = [
   { group: '', version: 'v1', kind: 'ConfigMap', plural: 'configmaps', namespaced: true },
   { ...SLICES, version: 'v1' },
   { ...SLICES, version: 'v1beta1' },
+  { group: 'coordination.k8s.io', version: 'v1', kind: 'Lease', plural: 'leases', namespaced: true },
   {
     ...{ group: 'networking.k8s.io', version: 'v1', kind: 'NetworkPolicy', plural: 'networkpolicies' },
     namespaced: true,

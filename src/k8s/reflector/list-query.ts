@@ -1,3 +1,5 @@
+import { isObject } from '../../net/fields.ts';
+import { ApiError } from '../client/api-error.ts';
 import { resourcePath } from '../client/resource-path.ts';
 import type { ResourceKind } from '../resource.ts';
 import type { Anchor } from './known-objects.ts';
@@ -5,6 +7,9 @@ import type { ListSource } from './reflector-machine.ts';
 
 /** Objects of one page (K 1): about 400 kB, some milliseconds of work. */
 const PAGE_SIZE = 500;
+
+/** No API server stores an object of more than 3 MB. */
+export const LARGEST_OBJECT: number = 16 * 1024 * 1024;
 
 type Query = Readonly<Record<string, string | undefined>>;
 
@@ -17,8 +22,14 @@ function path(kind: ResourceKind, query: Query, namespace?: string): string {
 }
 
 /** All objects, or the page that a token continues with. */
-export function listPath(kind: ResourceKind, from: ListSource, version: string, token?: string): string {
-  const limit = from === 'pages' ? String(PAGE_SIZE) : undefined;
+export function listPath(
+  kind: ResourceKind,
+  from: ListSource,
+  version: string,
+  token?: string,
+  pageSize: number = PAGE_SIZE,
+): string {
+  const limit = from === 'pages' ? String(pageSize) : undefined;
   if (token !== undefined) return path(kind, { limit, continue: token });
   // Not older than what was seen last; the first list may be as old as the server likes (K 1).
   if (from === 'cache') return path(kind, { resourceVersion: version === '' ? '0' : version });
@@ -40,4 +51,30 @@ export function anchorPath(kind: ResourceKind, { name, namespace }: Anchor): str
   const byName = `metadata.name=${name}`;
   const fieldSelector = kind.fieldSelector === undefined ? byName : `${kind.fieldSelector},${byName}`;
   return path(kind, { fieldSelector }, namespace);
+}
+
+/** A list as an object. Throws an {@link ApiError} for what is none. */
+export function parseList(text: string): Readonly<Record<string, unknown>> {
+  let list: unknown;
+  try {
+    list = JSON.parse(text);
+  } catch (cause) {
+    throw new ApiError('garbled', `the answer is no list: ${text.slice(0, 100)}`, { cause });
+  }
+  if (isObject(list)) return list;
+  throw new ApiError('garbled', `the answer is no list: ${text.slice(0, 100)}`);
+}
+
+/** Version and continue token of a list without its items. */
+export function readListShell(text: string): {
+  readonly version: string;
+  readonly token: string | undefined;
+} {
+  const { metadata } = parseList(text);
+  const fields = isObject(metadata) ? metadata : {};
+  const { resourceVersion: version, continue: token } = fields;
+  // A watch from version 0 would say everything, in no order: it could not be resumed.
+  if (typeof version !== 'string' || version === '' || version === '0')
+    throw new ApiError('garbled', 'the list has no resourceVersion');
+  return { version, token: typeof token === 'string' && token !== '' ? token : undefined };
 }

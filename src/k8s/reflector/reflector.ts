@@ -4,11 +4,10 @@ import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import { isObject } from '../../net/fields.ts';
 import { ApiError, asApiError } from '../client/api-error.ts';
 import { type ApiTransport, textOf } from '../client/api-transport.ts';
 import { Exchange } from '../client/exchange.ts';
-import { resourceName } from '../client/resource-path.ts';
+import { resourceName, rightToGrant } from '../client/resource-path.ts';
 import type {
   FollowedResource,
   FollowOptions,
@@ -20,7 +19,7 @@ import type {
 } from '../resource.ts';
 import { isKubernetesObject, KnownObjects } from './known-objects.ts';
 import { LineScanner } from './line-scanner.ts';
-import { anchorPath, listPath, watchPath } from './list-query.ts';
+import { anchorPath, LARGEST_OBJECT, listPath, parseList, readListShell, watchPath } from './list-query.ts';
 import { ListScanner } from './list-scanner.ts';
 import { readTexts } from './read-texts.ts';
 import {
@@ -59,8 +58,6 @@ const OPENING_MS = 30_000;
  * fault. One that has said nothing is of an idle kind: some servers send no bookmarks of those.
  */
 const WATCH_SILENCE_MS = 3 * 60_000;
-/** No API server stores an object of more than 3 MB. */
-const LARGEST_OBJECT = 16 * 1024 * 1024;
 
 type Answer = ReflectorInput extends infer I ? (I extends { now: number } ? Omit<I, 'now'> : never) : never;
 
@@ -227,16 +224,11 @@ export class Reflector implements FollowedResource {
     // That a server has forgotten, or does not know the kind, is usual.
     if (code !== 'expired' && code !== 'missing') {
       this.#failures++;
-      const shown = code === 'forbidden' ? new ApiError(code, this.#rightToGrant(effect, error)) : error;
+      const right = rightToGrant(effect.do === 'watch' ? 'watch' : 'list', this.#kind);
+      const shown = code === 'forbidden' ? new ApiError(code, `${right}: ${error.message}`) : error;
       this.#lastFailure = failureOf(shown, this.#context.clock);
     }
     return { type: 'failed', code, retryAfterMs };
-  }
-
-  #rightToGrant(effect: ReflectorEffect, error: ApiError): string {
-    const { group, plural } = this.#kind;
-    const verb = effect.do === 'watch' ? 'watch' : 'list';
-    return `grant the verb "${verb}" on the resource "${plural}" of the API group "${group}": ${error.message}`;
   }
 
   async #wait(failures: number, atLeastMs: number): Promise<Answer> {
@@ -298,7 +290,7 @@ export class Reflector implements FollowedResource {
         exchange.allowSilence(LIST_SILENCE_MS);
       }
       this.#refused += scanner.tooLarge;
-      return readShell(scanner.shell);
+      return readListShell(scanner.shell);
     });
   }
 
@@ -432,26 +424,4 @@ function* take<T>(from: Iterator<T>, count: number): Generator<T, void, void> {
     if (done === true) return;
     yield value;
   }
-}
-
-function parseList(text: string): Readonly<Record<string, unknown>> {
-  let list: unknown;
-  try {
-    list = JSON.parse(text);
-  } catch (cause) {
-    throw new ApiError('garbled', `the answer is no list: ${text.slice(0, 100)}`, { cause });
-  }
-  if (isObject(list)) return list;
-  throw new ApiError('garbled', `the answer is no list: ${text.slice(0, 100)}`);
-}
-
-/** Version and continue token of a list without its items. */
-function readShell(text: string): { readonly version: string; readonly token: string | undefined } {
-  const { metadata } = parseList(text);
-  const fields = isObject(metadata) ? metadata : {};
-  const { resourceVersion: version, continue: token } = fields;
-  // A watch from version 0 would say everything, in no order: it could not be resumed.
-  if (typeof version !== 'string' || version === '' || version === '0')
-    throw new ApiError('garbled', 'the list has no resourceVersion');
-  return { version, token: typeof token === 'string' && token !== '' ? token : undefined };
 }

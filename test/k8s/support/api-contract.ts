@@ -1,5 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { textOf } from '../../../src/k8s/client/api-transport.ts';
+import {
+  type ObjectPlace,
+  type ObjectWrite,
+  type PatchOperation,
+  pointer,
+  type WriteOutcome,
+} from '../../../src/k8s/client/object-writer.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { LineScanner } from '../../../src/k8s/reflector/line-scanner.ts';
 import type { KubernetesObject, ResourceKind } from '../../../src/k8s/resource.ts';
@@ -10,6 +17,7 @@ import { RecordingSink } from './recording-sink.ts';
 
 const CONFIG_MAPS: ResourceKind = { group: '', version: 'v1', plural: 'configmaps' };
 const WIDGETS: ResourceKind = { group: 'contract.test', version: 'v1', plural: 'widgets' };
+const LEASES: ResourceKind = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
 const NAMESPACES: ResourceKind = { group: '', version: 'v1', plural: 'namespaces' };
 
 interface ListBody {
@@ -235,6 +243,112 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(await read('/apis/contract.test/v1/nothings')).toMatchObject({ status: 404 });
       const health = await harness.transport.send({ path: '/healthz', signal: new AbortController().signal });
       expect(await textOf(health.body)).toBe('ok');
+    });
+
+    // ── A writer and a reader of ours ────────────────────────────────────────────────────────────────────
+
+    const never = new AbortController().signal;
+    async function withClient(
+      access: ApiHarness['access'],
+      work: (client: KubernetesClient) => Promise<void>,
+    ): Promise<void> {
+      const client = new KubernetesClient(access);
+      await work(client).finally(() => client.close());
+    }
+    const outcomeOf = async (outcome: Promise<WriteOutcome>): Promise<string> => (await outcome).outcome;
+    const mapAt = (place: string): ObjectPlace => ({ kind: CONFIG_MAPS, namespace: 'contract', name: place });
+
+    it('is written to: made, replaced at its version only, deleted in its life and at its version only', () =>
+      withClient(harness.access, async (client) => {
+        const writer = client.writer();
+        const lease: ObjectPlace = { kind: LEASES, namespace: 'contract', name: 'held' };
+        const fresh = { metadata: { name: 'held' }, spec: { holderIdentity: 'a', leaseDurationSeconds: 15 } };
+        const create: ObjectWrite = { verb: 'create', kind: LEASES, namespace: 'contract', object: fresh };
+        const made = await writer.write(create, 'it is new', never);
+        if (made.outcome !== 'done' || made.object === undefined) throw new Error(JSON.stringify(made));
+        expect(await outcomeOf(writer.write(create, 'again', never))).toBe('conflict');
+        const { object: first } = made;
+        const update: ObjectWrite = {
+          verb: 'update',
+          place: lease,
+          object: { ...first, spec: { holderIdentity: 'b', leaseDurationSeconds: 15 } },
+        };
+        const second = await writer.write(update, 'b holds it', never);
+        expect(second).toMatchObject({ outcome: 'done', object: { spec: { holderIdentity: 'b' } } });
+        expect(await outcomeOf(writer.write(update, 'at the old version', never))).toBe('conflict');
+        const { uid, resourceVersion } = first.metadata;
+        const remove: ObjectWrite = { verb: 'delete', place: lease, uid };
+        const other = '00000000-0000-0000-0000-000000000000';
+        expect(await outcomeOf(writer.write({ ...remove, uid: other }, 'another life', never))).toBe(
+          'conflict',
+        );
+        expect(await outcomeOf(writer.write({ ...remove, resourceVersion }, 'old', never))).toBe('conflict');
+        expect(await client.reader().get(lease, never)).toMatchObject({ spec: { holderIdentity: 'b' } });
+        expect(await outcomeOf(writer.write(remove, 'it is over', never))).toBe('done');
+        expect(await outcomeOf(writer.write(remove, 'it is gone', never))).toBe('not-found');
+        expect(await client.reader().get(lease, never)).toBeUndefined();
+        expect(await outcomeOf(writer.write(update, 'it is gone', never))).toMatch(/^(not-found|conflict)$/);
+        const noKind = { ...create, kind: { ...LEASES, plural: 'nothings' } };
+        expect(await outcomeOf(writer.write(noKind, 'there is no such kind', never))).toBe('not-found');
+        const noName = { ...create, object: { metadata: { name: 'No Name' } } };
+        expect(await outcomeOf(writer.write(noName, 'it has no name', never))).toBe('invalid');
+      }));
+
+    it('takes a patch with tests whole or not at all, with names that have to be escaped', () =>
+      withClient(harness.access, async (client) => {
+        const meta = { apiVersion: 'contract.test/v1', kind: 'Widget' };
+        const names = ['n1', 'a/b', 'a~b', 'a~1b'];
+        await widgets.create('patched', meta);
+        await widgets.ask({
+          ...{ method: 'PATCH', path: `${widgets.path('patched')}/status` },
+          body: { status: { nodes: Object.fromEntries(names.map((n) => [n, { at: n }])) } },
+          contentType: 'application/merge-patch+json',
+        });
+        const place: ObjectPlace = { kind: WIDGETS, namespace: 'contract', name: 'patched' };
+        const without = (name: string, at: string): readonly PatchOperation[] => [
+          { op: 'test', path: pointer('status', 'nodes', name, 'at'), value: at },
+          { op: 'remove', path: pointer('status', 'nodes', name) },
+        ];
+        const patch = (operations: readonly PatchOperation[]): Promise<WriteOutcome> =>
+          client.writer().write({ verb: 'patch', place, part: 'status', operations }, 'gone', never);
+        const mixed = [...without('n1', 'n1'), ...without('a/b', 'another')];
+        expect(await outcomeOf(patch(mixed))).toBe('conflict');
+        expect(await outcomeOf(patch(without('not-there', 'x')))).toBe('conflict');
+        expect(await outcomeOf(patch(names.slice(1).flatMap((n) => [...without(n, n)])))).toBe('done');
+        expect(await client.reader().get(place, never)).toMatchObject({
+          status: { nodes: { n1: { at: 'n1' } } },
+        });
+        const many = Array.from({ length: 10_001 }, () => without('n1', 'n1')[0]).filter(
+          (one) => one !== undefined,
+        );
+        expect(await outcomeOf(patch(many))).toBe('invalid');
+        expect(await outcomeOf(patch(many.slice(1)))).toBe('done');
+      }));
+
+    it('is listed from etcd in pages, and says what right is missing to read or write', async () => {
+      for (const n of ['a', 'b', 'c']) await maps.create(`paged-${n}`, {}, inSet('paged'));
+      await withClient(harness.access, async (client) => {
+        const pages: string[][] = [];
+        const kind = { ...CONFIG_MAPS, labelSelector: 'set=paged' };
+        for await (const page of client.reader().list(kind, never, 2))
+          pages.push(page.map(({ metadata }) => metadata.name));
+        expect(pages).toEqual([['paged-a', 'paged-b'], ['paged-c']]);
+        const none = client.reader().list({ ...kind, plural: 'nothings' }, never);
+        await expect(none[Symbol.asyncIterator]().next()).rejects.toMatchObject({ code: 'missing' });
+      });
+      await withClient(harness.powerless, async (client) => {
+        const remove: ObjectWrite = { verb: 'delete', place: mapAt('paged-a'), uid: 'any' };
+        expect(await client.writer().write(remove, 'no right', never)).toMatchObject({
+          outcome: 'refused',
+          message: expect.stringMatching(
+            /^grant the verb "delete" on the resource "configmaps" of the API group "": ./,
+          ),
+        });
+        await expect(client.reader().get(mapAt('paged-a'), never)).rejects.toMatchObject({
+          code: 'forbidden',
+          message: expect.stringMatching(/^grant the verb "get" on the resource "configmaps"/),
+        });
+      });
     });
 
     // ── A client of ours ───────────────────────────────────────────────────────────────────────────────

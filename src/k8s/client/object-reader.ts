@@ -1,0 +1,118 @@
+import type { Clock } from '../../base/clock.ts';
+import { isKubernetesObject } from '../reflector/known-objects.ts';
+import { LARGEST_OBJECT, listPath, readListShell } from '../reflector/list-query.ts';
+import { ListScanner } from '../reflector/list-scanner.ts';
+import type { KubernetesObject, ResourceKind } from '../resource.ts';
+import { ApiError } from './api-error.ts';
+import { type ApiAnswer, type ApiTransport, textOf } from './api-transport.ts';
+import { Exchange } from './exchange.ts';
+import type { ObjectPlace } from './object-writer.ts';
+import { resourcePath, rightToGrant } from './resource-path.ts';
+
+/** Reads what is there now: asked of etcd, not of what a server remembers. Rejects with an ApiError. */
+export interface ObjectReader {
+  /** `undefined`: there is no such object. */
+  get(place: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined>;
+  /**
+   * All objects of a kind, a page at a time. Of a kind that is not served the error's code is `missing`: that does not
+   * say that there are none.
+   *
+   * @param pageSize default 500
+   */
+  list(
+    kind: ResourceKind,
+    signal: AbortSignal,
+    pageSize?: number,
+  ): AsyncIterable<readonly KubernetesObject[]>;
+}
+
+const GET_MS = 30_000;
+/** A page that is read from etcd begins after some seconds. */
+const PAGE_MS = 60_000;
+
+/** The {@link ObjectReader} of an API server. */
+export class ApiObjectReader implements ObjectReader {
+  readonly #transport: ApiTransport;
+  readonly #clock: Clock;
+
+  constructor(transport: ApiTransport, clock: Clock) {
+    this.#transport = transport;
+    this.#clock = clock;
+  }
+
+  async get({ kind, ...place }: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined> {
+    const read = async (exchange: Exchange, answer: ApiAnswer): Promise<KubernetesObject> => {
+      const object = parseText(await textOf(exchange.read(answer)));
+      if (isKubernetesObject(object)) return object;
+      throw new ApiError('garbled', `the answer is no object of ${kind.plural}`);
+    };
+    try {
+      return await this.#read('get', kind, resourcePath(kind, place), GET_MS, read, signal);
+    } catch (error) {
+      if (error instanceof ApiError && error.code === 'missing') return undefined;
+      throw error;
+    }
+  }
+
+  async *list(
+    kind: ResourceKind,
+    signal: AbortSignal,
+    pageSize?: number,
+  ): AsyncGenerator<readonly KubernetesObject[], void, void> {
+    let token: string | undefined;
+    do {
+      const path = listPath(kind, 'pages', '', token, pageSize);
+      const page = await this.#read('list', kind, path, PAGE_MS, readPage, signal);
+      yield page.objects;
+      token = page.token;
+    } while (token !== undefined);
+  }
+
+  async #read<T>(
+    verb: string,
+    kind: ResourceKind,
+    path: string,
+    timeMs: number,
+    read: (exchange: Exchange, answer: ApiAnswer) => Promise<T>,
+    signal: AbortSignal,
+  ): Promise<T> {
+    const exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
+    exchange.allowTime(timeMs);
+    try {
+      return await read(exchange, await exchange.open({ path, gzip: verb === 'list' }));
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.code !== 'forbidden') throw error;
+      throw new ApiError(error.code, `${rightToGrant(verb, kind)}: ${error.message}`);
+    } finally {
+      exchange.close();
+    }
+  }
+}
+
+interface Page {
+  readonly objects: readonly KubernetesObject[];
+  readonly token: string | undefined;
+}
+
+async function readPage(exchange: Exchange, answer: ApiAnswer): Promise<Page> {
+  const scanner = new ListScanner(LARGEST_OBJECT);
+  const objects: KubernetesObject[] = [];
+  for await (const bytes of exchange.read(answer)) {
+    for (const text of scanner.feed(bytes)) {
+      const object = parseText(text);
+      // What is left out could be what keeps something alive.
+      if (!isKubernetesObject(object)) throw new ApiError('garbled', 'a list has an object without a name');
+      objects.push(object);
+    }
+  }
+  if (scanner.tooLarge > 0) throw new ApiError('garbled', 'an object of a list is too large');
+  return { objects, token: readListShell(scanner.shell).token };
+}
+
+function parseText(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
