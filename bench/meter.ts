@@ -1,9 +1,12 @@
 import { type PerformanceEntry, PerformanceObserver, performance } from 'node:perf_hooks';
+import { processMs, threadMs } from './thread-clock.ts';
 
 /** What a number of like operations cost, in nanoseconds for one of them. */
 export interface Cost {
-  /** CPU time of the process, with its helpers that collect garbage and compile: hardly hurt by a busy machine. */
+  /** CPU time of the thread that does the work: hardly hurt by a busy machine. */
   readonly cpuNs: number;
+  /** CPU time meanwhile of the threads beside it, which collect garbage and compile. */
+  readonly helperNs: number;
   /** Time on the wall. */
   readonly wallNs: number;
   /** Part of the wall time that went into pauses of the garbage collector. */
@@ -53,7 +56,8 @@ export class PauseLog {
 export class Meter {
   readonly #pauses: PauseLog;
   readonly #spans: Span[] = [];
-  #cpuMicros = 0;
+  #threadMs = 0;
+  #processMs = 0;
 
   constructor(pauses: PauseLog) {
     this.#pauses = pauses;
@@ -61,12 +65,13 @@ export class Meter {
 
   /** Runs and times one piece of work. */
   time(work: () => void): void {
-    const cpu = process.cpuUsage();
+    const ofProcess = processMs();
+    const ofThread = threadMs();
     const start = performance.now();
     work();
     const end = performance.now();
-    const used = process.cpuUsage(cpu);
-    this.#cpuMicros += used.user + used.system;
+    this.#threadMs += threadMs() - ofThread;
+    this.#processMs += processMs() - ofProcess;
     this.#spans.push({ start, end });
   }
 
@@ -74,7 +79,8 @@ export class Meter {
   async cost(operations: number): Promise<Cost> {
     const wallMs = this.#spans.reduce((sum, { start, end }) => sum + end - start, 0);
     return {
-      cpuNs: (this.#cpuMicros * 1e3) / operations,
+      cpuNs: (this.#threadMs * 1e6) / operations,
+      helperNs: (Math.max(0, this.#processMs - this.#threadMs) * 1e6) / operations,
       wallNs: (wallMs * 1e6) / operations,
       gcNs: ((await this.#pauses.within(this.#spans)) * 1e6) / operations,
     };
@@ -92,6 +98,7 @@ export function median(values: readonly number[]): number {
 export function medianCost(costs: readonly Cost[]): Cost {
   return {
     cpuNs: median(costs.map(({ cpuNs }) => cpuNs)),
+    helperNs: median(costs.map(({ helperNs }) => helperNs)),
     wallNs: median(costs.map(({ wallNs }) => wallNs)),
     gcNs: median(costs.map(({ gcNs }) => gcNs)),
   };

@@ -2,7 +2,7 @@ import type { Delayed } from '../loop-delay.ts';
 
 /** One line of the table: what an operation costs. */
 export interface Row {
-  /** CPU nanoseconds for one operation, median over the rounds. */
+  /** Nanoseconds of CPU of the thread that does it, for one operation; median over the rounds. */
   readonly ns: number;
   /** `ns` by that of `Map.set` (writes) or `Map.get` (reads) of the same strings in the same run. */
   readonly ratio: number;
@@ -11,6 +11,8 @@ export interface Row {
   readonly wallRatio: number;
   /** Part of `wallNs` in pauses of the garbage collector. */
   readonly gcNs: number;
+  /** CPU nanoseconds of the threads beside it, which collect garbage and compile. */
+  readonly helperNs: number;
   /** `ns` by that of the same row of the plain workload, where the budget is stated so. */
   readonly factor?: number | undefined;
 }
@@ -20,9 +22,9 @@ export interface Stall {
   readonly maxMs: number;
   /** The part of the longest one in a pause of the garbage collector. */
   readonly gcMs: number;
-  /** Of those of which the process had the CPU. */
+  /** Of what the thread had the CPU for. */
   readonly p9999Ms: number;
-  /** The longest one of which is left what the process had the CPU for, outside of such pauses. */
+  /** The longest one, by what the thread had the CPU for outside of such pauses. */
   readonly workMs: number;
 }
 

@@ -27,13 +27,13 @@ export function rowsOf(rounds: readonly Costs[], yardsticks: Yardsticks): Record
     medianCost(rounds.flatMap((costs) => costs[name] ?? []));
   const rows: Record<string, Row> = {};
   for (const name of Object.keys(rounds[0] ?? {})) {
-    const { cpuNs, wallNs, gcNs } = median(name);
+    const { cpuNs, helperNs, wallNs, gcNs } = median(name);
     const [, , plain = '', order = ''] = /^(.*\.)?(.*?)(Sorted)?$/.exec(name) ?? [];
     const yardstick = median(
       (WRITES.has(plain.replace(/Many$/, '')) ? yardsticks.writes : yardsticks.reads) + order,
     );
     const [ratio, wallRatio] = [cpuNs / yardstick.cpuNs, wallNs / yardstick.wallNs];
-    rows[name] = { ns: cpuNs, ratio, wallNs, wallRatio, gcNs };
+    rows[name] = { ns: cpuNs, ratio, wallNs, wallRatio, gcNs, helperNs };
   }
   return rows;
 }

@@ -4,18 +4,17 @@ import type { Claim } from '../../src/ipcache/types.ts';
 import { collectGarbage, type PauseLog } from '../meter.ts';
 import { EngineSubject } from '../peers/engine.ts';
 import { NativeMapSubject } from '../peers/native-map.ts';
+import { threadMs } from '../thread-clock.ts';
 import type { Entries } from './entries.ts';
 import type { Stall } from './report.ts';
 
-/** So often the CPU time is read, which takes a µs. */
-const CHECK = 64;
-/** An operation that takes longer may have lost the CPU meanwhile: how much the process got is looked at. */
+/** An operation that takes longer may have met a pause of the collector. */
 const SUSPICIOUS_MS = 0.03;
 
 interface Suspect {
   readonly start: number;
   readonly end: number;
-  /** At most so much of it was spent on the CPU: by this operation, those since the last check, and threads beside it. */
+  /** So much of it the thread had the CPU. */
   readonly cpuMs: number;
 }
 
@@ -25,18 +24,19 @@ class StallWatch {
   #count = 0;
   #longest = { start: 0, end: 0 };
   readonly #suspects: Suspect[] = [];
-  #checked: NodeJS.CpuUsage = process.cpuUsage();
 
   constructor(operations: number) {
     this.#durations = new Float64Array(operations);
   }
 
   time(operation: () => void): void {
-    if (this.#count % CHECK === 0) this.#checked = process.cpuUsage();
+    const onCPU = threadMs();
     const start = performance.now();
     operation();
     const end = performance.now();
-    this.#durations[this.#count] = end - start > SUSPICIOUS_MS ? this.#suspect(start, end) : end - start;
+    const cpuMs = Math.min(end - start, threadMs() - onCPU);
+    if (end - start > SUSPICIOUS_MS) this.#suspects.push({ start, end, cpuMs });
+    this.#durations[this.#count] = cpuMs;
     this.#count++;
     if (end - start > this.#longest.end - this.#longest.start) this.#longest = { start, end };
   }
@@ -51,15 +51,6 @@ class StallWatch {
       p9999Ms: sorted[Math.floor(this.#count * 0.9999)] ?? Number.NaN,
       workMs: Math.max(...work),
     };
-  }
-
-  /** Remembers a long operation, and gives what of it the process had the CPU for. */
-  #suspect(start: number, end: number): number {
-    const { user, system } = process.cpuUsage(this.#checked);
-    this.#checked = process.cpuUsage();
-    const cpuMs = Math.min(end - start, (user + system) / 1e3);
-    this.#suspects.push({ start, end, cpuMs });
-    return cpuMs;
   }
 }
 
