@@ -1,0 +1,74 @@
+import type { AddressWords, Family } from '../../../net/address-words.ts';
+import { formatAddress, formatPrefix } from '../../../net/format-address.ts';
+import { parsePrefix, prefixRegister } from '../../../net/prefix.ts';
+import { NetlinkFormatError, viewOf } from './message-reader.ts';
+import type { MessageWriter } from './message-writer.ts';
+
+/** The numbers of address families (`AF_*`). */
+export const AF = { unspecified: 0, inet: 2, bridge: 7, inet6: 10, netlink: 16 } as const;
+
+const scratch = prefixRegister();
+
+/** The number of the family of an address or prefix. */
+export function familyNumber(family: Family): number {
+  return family === 4 ? AF.inet : AF.inet6;
+}
+
+/** The family of an address or prefix, by its text alone. */
+export function familyOf(text: string): Family {
+  return text.includes(':') ? 6 : 4;
+}
+
+/** The family with this number; `undefined` for those without addresses of ours. */
+export function familyWithNumber(number: number): Family | undefined {
+  return number === AF.inet ? 4 : number === AF.inet6 ? 6 : undefined;
+}
+
+/** An attribute that holds an address, or the address of a prefix; gives the length of the prefix. */
+export function writeAddress(writer: MessageWriter, type: number, text: string): number {
+  const length = parse(text);
+  writer.u16(scratch.family === 4 ? 8 : 20).u16(type);
+  writer.be32(scratch.w0);
+  if (scratch.family === 6) writer.be32(scratch.w1).be32(scratch.w2).be32(scratch.w3);
+  return length;
+}
+
+/** How long a prefix is; of an address all its bits. */
+export function prefixLength(text: string): number {
+  return parse(text);
+}
+
+/** The text of the address in an attribute; an absent one stays so. */
+export function readAddress(bytes: Uint8Array | undefined): string | undefined {
+  return bytes && formatAddress(wordsOf(bytes));
+}
+
+/** The text of the prefix of this length; an absent address is the one that is all zeros. */
+export function readPrefix(bytes: Uint8Array | undefined, length: number, family: Family): string {
+  const words = wordsOf(bytes ?? new Uint8Array(family === 4 ? 4 : 16));
+  if (words.family !== family || length > (family === 4 ? 32 : 128))
+    throw new NetlinkFormatError(`a prefix of IPv${words.family} and length ${length} for IPv${family}`);
+  return formatPrefix(words, length);
+}
+
+/** `02:dc:c0:a8:00:01`. */
+export function formatMAC(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join(':');
+}
+
+export function parseMAC(text: string): Uint8Array {
+  return Uint8Array.from(text.split(':'), (digits) => Number.parseInt(digits, 16));
+}
+
+function parse(text: string): number {
+  if (!parsePrefix(text, scratch)) throw new RangeError(`${text} is no address and no prefix`);
+  return scratch.length;
+}
+
+function wordsOf(bytes: Uint8Array): AddressWords {
+  if (bytes.length !== 4 && bytes.length !== 16)
+    throw new NetlinkFormatError(`an address of ${bytes.length} bytes`);
+  const view = viewOf(bytes);
+  const word = (at: number): number => (at < bytes.length ? view.getInt32(at) : 0);
+  return { family: bytes.length === 4 ? 4 : 6, w0: word(0), w1: word(4), w2: word(8), w3: word(12) };
+}

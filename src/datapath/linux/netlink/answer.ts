@@ -1,0 +1,40 @@
+import { SyscallError } from '../syscall/syscall-error.ts';
+import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
+import { HEADER_BYTES, NLM_F } from './message-writer.ts';
+
+/** Types of messages that end an answer. */
+const NLMSG = { error: 2, done: 3 } as const;
+
+const NLMSGERR_ATTR_MSG = 1;
+
+/** Whether the message ends an answer: an acknowledgement, an error, or the end of a dump. */
+export function endsAnswer({ type }: NetlinkMessage): boolean {
+  return type === NLMSG.error || type === NLMSG.done;
+}
+
+/**
+ * What an ending message says: `undefined` when all is well. The text of the kernel (extended acknowledgement) is its
+ * `detail`. Throws `NetlinkFormatError`.
+ */
+export function errorIn(message: NetlinkMessage, call: string): SyscallError | undefined {
+  const { body, flags, type } = message;
+  // The end of a dump is without a number where an old kernel ends it.
+  if (type === NLMSG.done && body.length === 0) return undefined;
+  if (body.length < 4) throw new NetlinkFormatError(`an acknowledgement of ${body.length} bytes`);
+  const errno = -viewOf(body).getInt32(0, true);
+  if (errno <= 0) return undefined;
+  return new SyscallError(call, errno, (flags & NLM_F.ackAttributes) === 0 ? '' : textOf(message));
+}
+
+function textOf({ body, flags, type }: NetlinkMessage): string {
+  return (
+    new Attributes(body, type === NLMSG.done ? 4 : repeatedBytes(body, flags)).text(NLMSGERR_ATTR_MSG) ?? ''
+  );
+}
+
+/** The number of the error, the header of the request and, unless it is left out, the rest of it. */
+function repeatedBytes(body: Uint8Array, flags: number): number {
+  if (body.length < 4 + HEADER_BYTES) throw new NetlinkFormatError(`an error of ${body.length} bytes`);
+  if ((flags & NLM_F.capped) !== 0) return 4 + HEADER_BYTES;
+  return 4 + ((viewOf(body).getUint32(4, true) + 3) & ~3);
+}

@@ -1,0 +1,105 @@
+import { AF, familyOf, formatMAC, parseMAC, readAddress, writeAddress } from './address-bytes.ts';
+import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
+import type { MessageWriter } from './message-writer.ts';
+
+/** Types of messages about links. */
+export const RTM_LINK = { add: 16, delete: 17, get: 18 } as const;
+
+const IFF_UP = 1;
+const FIXED_BYTES = 16;
+const IFLA = { address: 1, name: 3, mtu: 4, info: 18, alias: 20 } as const;
+const INFO = { kind: 1, data: 2 } as const;
+const VXLAN = { id: 1, local: 4, learning: 7, port: 15, local6: 17 } as const;
+
+/** What is particular to a VXLAN. */
+export interface Vxlan {
+  /** The network identifier, 24 bits. */
+  readonly id: number;
+  /** The UDP port. */
+  readonly port: number;
+  /** The own address under the tunnel. */
+  readonly local: string | undefined;
+  /** Whether it learns from what it receives, rather than from entries alone. */
+  readonly learning: boolean;
+}
+
+/** A network interface. */
+export interface Link {
+  /** 0 for one that is to be made. */
+  readonly index: number;
+  readonly name: string;
+  /** `veth`, `vxlan`, …; `undefined` for hardware. */
+  readonly kind: string | undefined;
+  readonly up: boolean;
+  readonly mtu: number;
+  /** `02:dc:c0:a8:00:01`. */
+  readonly mac: string | undefined;
+  /** A text for people, which its maker may set. */
+  readonly alias: string | undefined;
+  readonly vxlan: Vxlan | undefined;
+}
+
+/** Writes the body of a message that makes a VXLAN interface, or changes what can be changed of one: all but `vxlan`. */
+export function writeLink(writer: MessageWriter, link: Link): void {
+  const { index, name, mac, mtu, alias, vxlan, up } = link;
+  writer
+    .u8(AF.unspecified)
+    .u8(0)
+    .u16(0)
+    .u32(index)
+    .u32(up ? IFF_UP : 0)
+    .u32(IFF_UP);
+  writer.attributeText(IFLA.name, name).attributeU32(IFLA.mtu, mtu);
+  if (mac !== undefined) writer.attributeBytes(IFLA.address, parseMAC(mac));
+  if (alias !== undefined) writer.attributeText(IFLA.alias, alias);
+  if (vxlan === undefined || index !== 0) return;
+  writer.nest(IFLA.info, () => {
+    writer.attributeText(INFO.kind, 'vxlan');
+    writer.nest(INFO.data, () => writeVxlan(writer, vxlan));
+  });
+}
+
+function writeVxlan(writer: MessageWriter, { id, port, local, learning }: Vxlan): void {
+  writer.attributeU32(VXLAN.id, id).attributeBE16(VXLAN.port, port);
+  writer.attributeU8(VXLAN.learning, learning ? 1 : 0);
+  if (local !== undefined) writeAddress(writer, familyOf(local) === 4 ? VXLAN.local : VXLAN.local6, local);
+}
+
+/** Writes the body of a request about the link with this index; 0: all of them. */
+export function writeLinkQuestion(writer: MessageWriter, index: number): void {
+  writer.u8(AF.unspecified).u8(0).u16(0).u32(index).u32(0).u32(0);
+}
+
+/** The link in a message; `undefined` when it is about something else. Throws `NetlinkFormatError`. */
+export function readLink({ type, body }: NetlinkMessage): Link | undefined {
+  if (type !== RTM_LINK.add && type !== RTM_LINK.delete) return undefined;
+  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`a link of ${body.length} bytes`);
+  // A bridge tells of its ports in messages of the same type.
+  if (body[0] !== AF.unspecified) return undefined;
+  const view = viewOf(body);
+  const attributes = new Attributes(body, FIXED_BYTES);
+  const info = attributes.nested(IFLA.info);
+  const kind = info?.text(INFO.kind);
+  const mac = attributes.bytes(IFLA.address);
+  return {
+    index: view.getUint32(4, true),
+    name: attributes.text(IFLA.name) ?? '',
+    kind,
+    up: (view.getUint32(8, true) & IFF_UP) !== 0,
+    mtu: attributes.u32(IFLA.mtu) ?? 0,
+    mac: mac && formatMAC(mac),
+    alias: attributes.text(IFLA.alias),
+    vxlan: kind === 'vxlan' ? readVxlan(info?.nested(INFO.data)) : undefined,
+  };
+}
+
+function readVxlan(data: Attributes | undefined): Vxlan | undefined {
+  return (
+    data && {
+      id: data.u32(VXLAN.id) ?? 0,
+      port: data.be16(VXLAN.port) ?? 0,
+      local: readAddress(data.bytes(VXLAN.local) ?? data.bytes(VXLAN.local6)),
+      learning: (data.u8(VXLAN.learning) ?? 0) !== 0,
+    }
+  );
+}

@@ -1,0 +1,84 @@
+import {
+  AF,
+  familyNumber,
+  familyOf,
+  familyWithNumber,
+  formatMAC,
+  parseMAC,
+  readAddress,
+  writeAddress,
+} from './address-bytes.ts';
+import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
+import type { MessageWriter } from './message-writer.ts';
+
+/** Types of messages about neighbours, and about entries of a forwarding database (FDB). */
+export const RTM_NEIGHBOR = { add: 28, delete: 29, get: 30 } as const;
+
+const FIXED_BYTES = 12;
+const NUD_PERMANENT = 0x80;
+const NTF_SELF = 2;
+const NDA = { address: 1, mac: 2, ifindex: 8, protocol: 12 } as const;
+
+/** Which hardware address has an address on a link; or, in an FDB, under which address one is reached. */
+export interface Neighbor {
+  readonly kind: 'neighbor' | 'fdb';
+  readonly interface: number;
+  /** Of the neighbour; in an FDB, of the host behind which it is. */
+  readonly address: string | undefined;
+  readonly mac: string | undefined;
+  readonly permanent: boolean;
+  /** Who has made it, as of routes; an FDB does not know that. */
+  readonly protocol: number;
+}
+
+/** Writes the body of a message that adds or deletes an entry. */
+export function writeNeighbor(writer: MessageWriter, neighbor: Neighbor): void {
+  const { kind, address = '', mac } = neighbor;
+  const isFDB = kind === 'fdb';
+  writer
+    .u8(isFDB ? AF.bridge : familyNumber(familyOf(address)))
+    .u8(0)
+    .u16(0)
+    .u32(neighbor.interface);
+  writer
+    .u16(neighbor.permanent ? NUD_PERMANENT : 0)
+    .u8(isFDB ? NTF_SELF : 0)
+    .u8(0);
+  writeAddress(writer, NDA.address, address);
+  if (mac !== undefined) writer.attributeBytes(NDA.mac, parseMAC(mac));
+  if (!isFDB && neighbor.protocol !== 0) writer.attributeU8(NDA.protocol, neighbor.protocol);
+}
+
+/** Writes the body of a request for all entries of one kind on an interface. */
+export function writeNeighborDump(writer: MessageWriter, kind: Neighbor['kind'], ifindex: number): void {
+  writer
+    .u8(kind === 'fdb' ? AF.bridge : AF.unspecified)
+    .u8(0)
+    .u16(0);
+  // Under strict checks an FDB is asked for by the header, neighbours by an attribute.
+  writer
+    .u32(kind === 'fdb' ? ifindex : 0)
+    .u16(0)
+    .u8(0)
+    .u8(0);
+  if (kind !== 'fdb') writer.attributeU32(NDA.ifindex, ifindex);
+}
+
+/** The entry in a message; `undefined` when it is about something else. Throws `NetlinkFormatError`. */
+export function readNeighbor({ type, body }: NetlinkMessage): Neighbor | undefined {
+  if (type !== RTM_NEIGHBOR.add && type !== RTM_NEIGHBOR.delete) return undefined;
+  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`a neighbour of ${body.length} bytes`);
+  const [number = 0] = body;
+  if (number !== AF.bridge && familyWithNumber(number) === undefined) return undefined;
+  const view = viewOf(body);
+  const attributes = new Attributes(body, FIXED_BYTES);
+  const mac = attributes.bytes(NDA.mac);
+  return {
+    kind: number === AF.bridge ? 'fdb' : 'neighbor',
+    interface: view.getUint32(4, true),
+    address: readAddress(attributes.bytes(NDA.address)),
+    mac: mac && formatMAC(mac),
+    permanent: (view.getUint16(8, true) & NUD_PERMANENT) !== 0,
+    protocol: attributes.u8(NDA.protocol) ?? 0,
+  };
+}

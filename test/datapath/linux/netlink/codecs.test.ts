@@ -1,0 +1,240 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { errorIn } from '../../../../src/datapath/linux/netlink/answer.ts';
+import { readInterfaceAddress } from '../../../../src/datapath/linux/netlink/interface-address.ts';
+import { type Link, RTM_LINK, readLink, writeLink } from '../../../../src/datapath/linux/netlink/link.ts';
+import {
+  Attributes,
+  NetlinkFormatError,
+  type NetlinkMessage,
+  readMessages,
+} from '../../../../src/datapath/linux/netlink/message-reader.ts';
+import { MessageWriter } from '../../../../src/datapath/linux/netlink/message-writer.ts';
+import {
+  type Neighbor,
+  RTM_NEIGHBOR,
+  readNeighbor,
+  writeNeighbor,
+} from '../../../../src/datapath/linux/netlink/neighbor.ts';
+import {
+  type Route,
+  RTM_ROUTE,
+  readRoute,
+  writeRoute,
+} from '../../../../src/datapath/linux/netlink/route.ts';
+import { RTM_RULE, type Rule, readRule, writeRule } from '../../../../src/datapath/linux/netlink/rule.ts';
+import { canonicalAddress, Prefix } from '../../../../src/net/prefix.ts';
+import { addressText, cidrText } from '../../../net/support/arbitraries.ts';
+
+function bytesOf(hex: string): Uint8Array {
+  return Uint8Array.from(Buffer.from(hex.replaceAll(/\s/g, ''), 'hex'));
+}
+
+function hexOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('hex');
+}
+
+/** What is written by `write`, read again. */
+function reread(type: number, write: (writer: MessageWriter) => void): NetlinkMessage {
+  const writer = new MessageWriter().begin(type, 0, 1);
+  write(writer);
+  writer.end();
+  const [message, ...others] = readMessages(writer.written());
+  if (message === undefined || others.length > 0) throw new Error('one message was written');
+  return message;
+}
+
+const u32 = fc.integer({ min: 1, max: 0xffff_ffff });
+const u8 = fc.integer({ min: 1, max: 255 });
+const prefix = cidrText.map((text) => String(Prefix.parse(text)));
+const address = addressText.map((text) => canonicalAddress(text) ?? '');
+const mac = fc
+  .uint8Array({ minLength: 6, maxLength: 6 })
+  .map((bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join(':'));
+const name = fc.stringMatching(/^[a-z][a-z0-9]{0,14}$/);
+
+const route: fc.Arbitrary<Route> = fc.record({
+  ...{ destination: prefix, table: u32, protocol: u8, gateway: fc.option(address, { nil: undefined }) },
+  ...{ interface: fc.nat(), onlink: fc.boolean(), metric: fc.nat(), isUnicast: fc.constant(true) },
+});
+
+const neighbor: fc.Arbitrary<Neighbor> = fc.record({
+  ...{ kind: fc.constant('neighbor' as const), interface: u32, address, mac, permanent: fc.boolean() },
+  protocol: u8,
+});
+
+const link: fc.Arbitrary<Link> = fc.record({
+  ...{ index: fc.constant(0), name, kind: fc.constant('vxlan'), up: fc.boolean(), mtu: fc.nat(), mac },
+  ...{
+    alias: fc.option(name, { nil: undefined }),
+    vxlan: fc.record({ id: u32, port: fc.nat(65_535), local: address, learning: fc.boolean() }),
+  },
+});
+
+const rule: fc.Arbitrary<Rule> = fc.record({ source: prefix, table: u32, priority: u32, protocol: u8 });
+
+describe('what is written is what is read', () => {
+  it('of routes', () => {
+    fc.assert(
+      fc.property(route, (one) => {
+        expect(readRoute(reread(RTM_ROUTE.add, (writer) => writeRoute(writer, one)))).toEqual(one);
+      }),
+    );
+  });
+
+  it('of neighbours and entries of an FDB, which has no protocol', () => {
+    fc.assert(
+      fc.property(neighbor, fc.boolean(), (one, isFDB) => {
+        const written: Neighbor = isFDB ? { ...one, kind: 'fdb', protocol: 0 } : one;
+        expect(readNeighbor(reread(RTM_NEIGHBOR.add, (writer) => writeNeighbor(writer, written)))).toEqual(
+          written,
+        );
+      }),
+    );
+  });
+
+  it('of links', () => {
+    fc.assert(
+      fc.property(link, (one) => {
+        expect(readLink(reread(RTM_LINK.add, (writer) => writeLink(writer, one)))).toEqual(one);
+      }),
+    );
+  });
+
+  it('of rules', () => {
+    fc.assert(
+      fc.property(rule, (one) => {
+        expect(readRule(reread(RTM_RULE.add, (writer) => writeRule(writer, one)))).toEqual(one);
+      }),
+    );
+  });
+
+  it('also when a message makes the writer grow, or is taken back', () => {
+    const writer = new MessageWriter();
+    const starts = Array.from({ length: 500 }, (_, at) => {
+      const start = writer.length;
+      writer.begin(7, 1, at).attributeText(3, 'x'.repeat(at));
+      writer.end();
+      return start;
+    });
+    writer.truncate(starts.at(-1) ?? 0);
+    const messages = readMessages(writer.written());
+    expect(messages.map(({ sequence }) => sequence)).toEqual(Array.from({ length: 499 }, (_, at) => at));
+    expect(new Attributes(messages[400]?.body ?? new Uint8Array()).text(3)).toBe('x'.repeat(400));
+  });
+});
+
+describe('bytes on the wire', () => {
+  it('are those that iproute2 sends for a route', () => {
+    const writer = new MessageWriter().begin(RTM_ROUTE.add, 0x605, 9);
+    writeRoute(writer, {
+      ...{ destination: '10.1.0.0/24', table: 254, protocol: 201, gateway: '192.168.0.2' },
+      ...{ interface: 3, onlink: true, metric: 7, isUnicast: true },
+    });
+    writer.end();
+    expect(hexOf(writer.written())).toBe(
+      [
+        '44000000 1800 0506 09000000 00000000', // 68 bytes, RTM_NEWROUTE, flags, sequence, port
+        '02180000 fec90001 04000000', // rtmsg: AF_INET, /24; main, 201, universe, unicast; onlink
+        '08000100 0a010000', // RTA_DST
+        '08000f00 fe000000', // RTA_TABLE
+        '08000500 c0a80002', // RTA_GATEWAY
+        '08000400 03000000', // RTA_OIF
+        '08000600 07000000', // RTA_PRIORITY
+      ]
+        .join('')
+        .replaceAll(' ', ''),
+    );
+  });
+
+  it('are padded behind an attribute whose length is no multiple of 4', () => {
+    const writer = new MessageWriter().begin(1, 0, 0).attributeU8(1, 5).attributeText(2, 'ab');
+    writer.end();
+    expect(hexOf(writer.written()).slice(32)).toBe('0500010005000000' + '0700020061620000');
+  });
+});
+
+describe('an acknowledgement', () => {
+  const header = '1c000000 1800 0500 02000000 00000000';
+  const answer = (body: string, flags: number): NetlinkMessage => ({
+    ...{ type: 2, flags, sequence: 2, port: 0, body: bytesOf(body) },
+  });
+
+  it('of what was done is no error', () => {
+    expect(errorIn(answer(`00000000 ${header}`, 0x100), 'add')).toBeUndefined();
+  });
+
+  it('has the name of the error and the words of the kernel', () => {
+    const words = Buffer.from('Nexthop has invalid gateway.\0').toString('hex');
+    const error = errorIn(answer(`9bffffff ${header} 2100 0100 ${words} 000000`, 0x300), 'add 10.1.0.0/24');
+    expect(error).toMatchObject({ code: 'ENETUNREACH', detail: 'Nexthop has invalid gateway.' });
+    expect(error?.message).toBe('add 10.1.0.0/24: ENETUNREACH: Nexthop has invalid gateway.');
+  });
+
+  it('may repeat the whole request before the words', () => {
+    const words = Buffer.from('no\0\0').toString('hex');
+    const error = errorIn(answer(`efffffff ${header} ${'00'.repeat(12)} 0700 0100 ${words}`, 0x200), 'add');
+    expect(error).toMatchObject({ code: 'EEXIST', detail: 'no' });
+  });
+});
+
+/** Reads all there is to read of bytes from anywhere. */
+function readEverything(bytes: Uint8Array): void {
+  for (const message of readMessages(bytes)) {
+    for (const type of [2, 3, 16, 20, 24, 28, 32, message.type]) {
+      const one = { ...message, type };
+      readRoute(one);
+      readNeighbor(one);
+      readLink(one);
+      readInterfaceAddress(one);
+      readRule(one);
+      if (type === 2 || type === 3) errorIn(one, 'read');
+    }
+  }
+}
+
+describe('hostile input', () => {
+  const legal = fc.tuple(route, neighbor, link, rule).map(([one, two, three, four]) => {
+    const writer = new MessageWriter();
+    for (const [type, write] of [
+      [RTM_ROUTE.add, () => writeRoute(writer, one)],
+      [RTM_NEIGHBOR.add, () => writeNeighbor(writer, two)],
+      [RTM_LINK.add, () => writeLink(writer, three)],
+      [RTM_RULE.add, () => writeRule(writer, four)],
+    ] as const) {
+      writer.begin(type, 0, 1);
+      write();
+      writer.end();
+    }
+    return writer.written().slice();
+  });
+  const changed = fc
+    .tuple(legal, fc.array(fc.tuple(fc.nat(), fc.integer({ min: 0, max: 255 })), { maxLength: 6 }), fc.nat())
+    .map(([bytes, edits, cut]) => {
+      for (const [at, value] of edits) bytes[at % bytes.length] = value;
+      return bytes.subarray(0, cut % 3 === 0 ? cut % bytes.length : bytes.length);
+    });
+
+  it.each([
+    ['of random bytes', fc.uint8Array({ maxLength: 200 })],
+    ['that was a message, changed and cut off', changed],
+  ])('%s is read or refused, and never read behind its end', (_title, input) => {
+    fc.assert(
+      fc.property(input, (bytes) => {
+        // What lies behind must not matter: the same, followed by other bytes, gives the same.
+        const outcomes = [0, 255].map((fill) => {
+          const around = new Uint8Array(bytes.length + 64).fill(fill);
+          around.set(bytes, 32);
+          try {
+            readEverything(around.subarray(32, 32 + bytes.length));
+            return 'read';
+          } catch (error) {
+            if (error instanceof NetlinkFormatError) return error.message;
+            throw error;
+          }
+        });
+        expect(outcomes[0]).toBe(outcomes[1]);
+      }),
+    );
+  });
+});

@@ -1,0 +1,192 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import {
+  type InterfaceAddress,
+  RTM_ADDRESS,
+  readInterfaceAddress,
+  writeAddressDump,
+} from '../../../../src/datapath/linux/netlink/interface-address.ts';
+import { RTM_LINK, readLink, writeLinkQuestion } from '../../../../src/datapath/linux/netlink/link.ts';
+import { NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
+import { type NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
+import {
+  MAIN_TABLE,
+  type Route,
+  RTM_ROUTE,
+  readRoute,
+  writeRoute,
+  writeRouteDump,
+  writeRouteQuestion,
+} from '../../../../src/datapath/linux/netlink/route.ts';
+import { RTM_RULE, readRule, writeRuleDump } from '../../../../src/datapath/linux/netlink/rule.ts';
+import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { describeOnLinux } from '../support/requirements.ts';
+import { type Namespace, Scratch } from '../support/scratch.ts';
+
+const RTNLGRP_IPV4_ROUTE = 7;
+
+function addRoute(destination: string, gateway: string): NetlinkRequest {
+  const route: Route = {
+    ...{ destination, gateway, table: MAIN_TABLE, protocol: 201, interface: 0 },
+    ...{ onlink: false, metric: 0, isUnicast: true },
+  };
+  const flags = NLM_F.create | NLM_F.exclusive;
+  return {
+    what: `add ${destination}`,
+    type: RTM_ROUTE.add,
+    flags,
+    write: (writer) => writeRoute(writer, route),
+  };
+}
+
+function routes(socket: NetlinkSocket): Route[] {
+  const write: NetlinkRequest['write'] = (writer) => writeRouteDump(writer, 4, MAIN_TABLE);
+  return socket.dump({ what: 'routes', type: RTM_ROUTE.get, write }, readRoute);
+}
+
+describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
+  let scratch: Scratch;
+  let here: Namespace;
+  let there: Namespace;
+  let kernel: Kernel;
+  let socket: NetlinkSocket;
+
+  beforeAll(() => {
+    scratch = new Scratch();
+    here = scratch.namespace('here');
+    there = scratch.namespace('there');
+    here.run('ip', 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', there.name);
+    for (const [namespace, address] of [
+      [here, '10.200.0.1/24'],
+      [there, '10.200.0.2/24'],
+    ] as const) {
+      namespace.run('ip', 'address', 'add', address, 'dev', 'eth0');
+      namespace.run('ip', 'link', 'set', 'eth0', 'up');
+    }
+    kernel = new Kernel();
+    socket = new NetlinkSocket(kernel, { namespace: here.path });
+  });
+
+  afterAll(() => {
+    socket[Symbol.dispose]();
+    kernel[Symbol.dispose]();
+    scratch[Symbol.dispose]();
+  });
+
+  it('programs the namespace that it was opened in, while the process stays where it is', () => {
+    using other = new NetlinkSocket(kernel, { namespace: there.path });
+    using own = new NetlinkSocket(kernel);
+    const addresses = (one: NetlinkSocket): readonly InterfaceAddress[] =>
+      one.dump({ what: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump }, readInterfaceAddress);
+    expect(addresses(socket).map(({ address }) => address)).toContain('10.200.0.1');
+    expect(addresses(other).map(({ address }) => address)).toContain('10.200.0.2');
+    expect(addresses(own).map(({ address }) => address)).not.toContain('10.200.0.1');
+  });
+
+  it('says of each of many requests what became of it, though only the last asks for an acknowledgement', () => {
+    const wanted = Array.from({ length: 5000 }, (_, at) =>
+      addRoute(`10.${at >> 8}.${at & 255}.0/24`, at % 10 === 3 ? '203.0.113.9' : '10.200.0.2'),
+    );
+    const outcomes = socket.transact(wanted);
+    expect(outcomes).toHaveLength(5000);
+    outcomes.forEach((outcome, at) => {
+      expect(outcome?.message).toBe(
+        at % 10 === 3 ? `${wanted[at]?.what}: ENETUNREACH: Nexthop has invalid gateway` : undefined,
+      );
+    });
+    const theirs = JSON.parse(here.run('ip', '-j', 'route', 'show', 'proto', '201'));
+    expect(theirs).toHaveLength(4500);
+    expect(routes(socket).filter(({ protocol }) => protocol === 201)).toHaveLength(4500);
+    here.run('ip', 'route', 'flush', 'proto', '201');
+  });
+
+  it('throws what the kernel says to a single request', () => {
+    expect(() => socket.change(addRoute('10.9.0.0/16', '203.0.113.9'))).toThrow(
+      /add 10.9.0.0\/16: ENETUNREACH/,
+    );
+    const missing: NetlinkRequest = {
+      ...{
+        what: 'link 4711',
+        type: RTM_LINK.get,
+        flags: 0,
+        write: (writer) => writeLinkQuestion(writer, 4711),
+      },
+    };
+    expect(() => socket.ask(missing, readLink)).toThrow('link 4711: ENODEV');
+  });
+
+  it('asks how an address is reached', () => {
+    const reach = (address: string): Route | undefined =>
+      socket.ask(
+        {
+          what: address,
+          type: RTM_ROUTE.get,
+          flags: 0,
+          write: (writer) => writeRouteQuestion(writer, address),
+        },
+        readRoute,
+      );
+    expect(reach('10.200.0.2')).toMatchObject({ gateway: undefined, isUnicast: true });
+    expect(reach('10.200.0.1')).toMatchObject({ isUnicast: false });
+    expect(() => reach('203.0.113.9')).toThrow('203.0.113.9: ENETUNREACH');
+  });
+
+  it('reads the links and rules that ip shows', () => {
+    const links = socket.dump(
+      { what: 'links', type: RTM_LINK.get, write: (writer) => writeLinkQuestion(writer, 0) },
+      readLink,
+    );
+    const theirs: { ifname: string; address: string; mtu: number; ifindex: number }[] = JSON.parse(
+      here.run('ip', '-j', 'link'),
+    );
+    expect(links.map(({ name, mac, mtu, index }) => ({ name, mac, mtu, index }))).toEqual(
+      theirs.map(({ ifname, address, mtu, ifindex }) => ({
+        name: ifname,
+        mac: address,
+        mtu,
+        index: ifindex,
+      })),
+    );
+    here.run(
+      'ip',
+      'rule',
+      'add',
+      'from',
+      '10.1.0.0/16',
+      'lookup',
+      '500',
+      'priority',
+      '77',
+      'protocol',
+      '201',
+    );
+    const rules = socket.dump(
+      { what: 'rules', type: RTM_RULE.get, write: (writer) => writeRuleDump(writer, 4) },
+      readRule,
+    );
+    expect(rules).toContainEqual({ source: '10.1.0.0/16', table: 500, priority: 77, protocol: 201 });
+  });
+
+  it('is called back about a change of others, and told when it has missed some', async () => {
+    using listening = new NetlinkSocket(kernel, { namespace: here.path, groups: [RTNLGRP_IPV4_ROUTE] });
+    let poll: Disposable | undefined;
+    const called = new Promise<void>((resolve) => {
+      poll = listening.onEvents(resolve);
+    });
+    here.run('ip', 'route', 'add', '10.77.0.0/16', 'via', '10.200.0.2');
+    await called;
+    poll?.[Symbol.dispose]();
+    const events = listening.events();
+    expect(events === 'overrun' ? [] : events?.map(readRoute)).toMatchObject([
+      { destination: '10.77.0.0/16' },
+    ]);
+    expect(listening.events()).toBeUndefined();
+    const many = Array.from({ length: 20_000 }, (_, at) =>
+      addRoute(`10.${at >> 8}.${at & 255}.0/24`, '10.200.0.2'),
+    );
+    expect(socket.transact(many).filter(Boolean)).toEqual([]);
+    const received: unknown[] = [];
+    for (let got = listening.events(); got !== undefined; got = listening.events()) received.push(got);
+    expect(received).toContain('overrun');
+    expect(routes(socket).filter(({ protocol }) => protocol === 201)).toHaveLength(20_000);
+  });
+});
