@@ -23,8 +23,11 @@ export interface KeyRead {
 export interface WriteOptions extends CallOptions {
   /** Write only while this lock is held; otherwise nothing is written, and `lock-lost` is the error's code. */
   readonly ifLocked?: KvstoreLock | undefined;
-  /** Bind the key to the client's session: it goes when the client does (15 minutes after its last sign of life). */
-  readonly leased?: boolean | undefined;
+  /**
+   * Bind the key to the client's session: it goes when the client does (15 minutes after its last sign of life). `first`:
+   * before all other keys of the session, so that whoever sees it knows that none of them has gone this way.
+   */
+  readonly leased?: boolean | 'first' | undefined;
   /**
    * Should the outcome of this call stay unknown (`deadline`, `unavailable`, an abort), it does not take effect any more
    * once a later fenced write of this backend was answered. Costs one key of the session's for all fenced writes, and
@@ -213,6 +216,9 @@ export interface KvstoreBackend {
   /** The endpoints, each asked by itself: one that is down shows as that, and fails nothing. */
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]>;
   status(): BackendStatus;
-  /** Ends watches, stops keepalives, gives back the leases unless `keepLeases`. Idempotent, never rejects. */
+  /**
+   * Ends watches, stops keepalives, gives back the leases unless `keepLeases`, first that of the keys that go first.
+   * Idempotent, never rejects.
+   */
   close(options?: { readonly keepLeases?: boolean }): Promise<void>;
 }

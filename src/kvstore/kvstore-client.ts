@@ -80,6 +80,11 @@ export interface KvstoreClientOptions {
 }
 
 const LEASE_SECONDS = 15 * 60;
+/**
+ * Leases are kept alive when a third of their time is over: of the others at least two thirds are left when the last sign
+ * of life has come, and this one ends before.
+ */
+const FIRST_LEASE_PART = 0.6;
 
 type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'signal' | 'deadlineMs'>;
 
@@ -89,6 +94,8 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #transport: ObservedTransport;
   readonly #supervisor: Supervisor;
   readonly #leases: LeaseKeeper;
+  /** Of the keys that go before all others. */
+  readonly #firstLeases: LeaseKeeper;
   readonly #fence: WriteFence;
   readonly #locks: LockKeeper;
   readonly #guard: CallbackGuard;
@@ -110,11 +117,14 @@ export class KvstoreClient implements KvstoreBackend {
     const supervisor = new Supervisor({ clock, random, onFailure });
     this.#supervisor = supervisor;
     this.#locks = new LockKeeper({ transport, clock, random, supervisor });
-    this.#leases = new LeaseKeeper({
-      ...{ transport, clock, random, supervisor, name: 'leases' },
-      ttlSeconds: options.leaseSeconds ?? LEASE_SECONDS,
-      onLost: (keys) => this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys),
-    });
+    const { leaseSeconds = LEASE_SECONDS } = options;
+    const keeper = (name: string, ttlSeconds: number): LeaseKeeper =>
+      new LeaseKeeper({
+        ...{ transport, clock, random, supervisor, name, ttlSeconds },
+        onLost: (keys) => this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys),
+      });
+    this.#leases = keeper('leases', leaseSeconds);
+    this.#firstLeases = keeper('first leases', Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART)));
     this.#fence = new WriteFence(this.#leases, (request) => this.#call(() => transport.txn(request)));
   }
 
@@ -182,7 +192,7 @@ export class KvstoreClient implements KvstoreBackend {
 
   async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
     const { ifModRevision } = options;
-    const binding = this.#leases.bindingOf(key);
+    const unbind = this.#unbinding(key);
     const { header, succeeded, deleted } = await this.#txn(
       {
         compare: ifModRevision === undefined ? [] : [{ key, target: 'mod-revision', equals: ifModRevision }],
@@ -190,18 +200,19 @@ export class KvstoreClient implements KvstoreBackend {
       },
       options,
     );
-    if (succeeded) this.#leases.unbind(binding, header.revision);
+    if (succeeded) unbind(header.revision);
     return deleted > 0;
   }
 
   async deletePrefix(prefix: string, options?: CallOptions): Promise<number> {
-    const bindings = this.#leases.bindingsBelow(prefix);
+    const keepers = this.#keepers.map((keeper) => [keeper, keeper.bindingsBelow(prefix)] as const);
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
     const { header, deleted } = await this.#call(
       () => this.#transport.txn({ compare: [], writes }, options),
       options,
     );
-    for (const binding of bindings) this.#leases.unbind(binding, header.revision);
+    for (const [keeper, bindings] of keepers)
+      for (const binding of bindings) keeper.unbind(binding, header.revision);
     return deleted;
   }
 
@@ -247,8 +258,8 @@ export class KvstoreClient implements KvstoreBackend {
       connected: this.#transport.connected,
       clusterID: this.#transport.clusterID,
       requests: this.#transport.requests,
-      leases: this.#leases.size,
-      leasesLost: this.#leases.lost,
+      leases: this.#leases.size + this.#firstLeases.size,
+      leasesLost: this.#leases.lost + this.#firstLeases.lost,
       watches: [...this.#watches].map((watch) => watch.status()),
       isFenced: !this.#fence.isForbidden,
       background: this.#supervisor.status(),
@@ -259,51 +270,70 @@ export class KvstoreClient implements KvstoreBackend {
 
   async close(options: { readonly keepLeases?: boolean } = {}): Promise<void> {
     this.#closed.abort();
-    await Promise.all([this.#locks.close(), this.#leases.close(options.keepLeases !== true)]);
+    const revoke = options.keepLeases !== true;
+    await this.#firstLeases.close(revoke);
+    await Promise.all([this.#locks.close(), this.#leases.close(revoke)]);
     await this.#transport.close();
     await this.#supervisor.stop();
   }
 
   /** A watch has found another store, or another past: what is bound to leases is put again under new ones. */
   #diverged(): void {
-    this.#leases.loseAll();
+    for (const keeper of this.#keepers) keeper.loseAll();
     this.#locks.loseAll();
   }
 
   #write(key: string, options: WriteOptions, request: (lease: LeaseID) => TxnRequest): Promise<TxnResponse> {
-    return options.leased === true
-      ? this.#writeLeased(key, options, request)
-      : this.#writeUnleased(key, options, request(NO_LEASE));
+    const { leased = false } = options;
+    if (leased === false) return this.#writeUnleased(key, options, request(NO_LEASE));
+    const keeper = leased === 'first' ? this.#firstLeases : this.#leases;
+    return this.#writeLeased(keeper, key, options, request);
+  }
+
+  get #keepers(): readonly LeaseKeeper[] {
+    return [this.#firstLeases, this.#leases];
+  }
+
+  /** For a write that takes a key from the leases that it has now, to be called with its revision. */
+  #unbinding(key: string, keepers: readonly LeaseKeeper[] = this.#keepers): (revision: number) => void {
+    const bindings = keepers.map((keeper) => [keeper, keeper.bindingOf(key)] as const);
+    return (revision) => {
+      for (const [keeper, binding] of bindings) keeper.unbind(binding, revision);
+    };
   }
 
   async #writeUnleased(key: string, options: WriteOptions, request: TxnRequest): Promise<TxnResponse> {
-    const binding = this.#leases.bindingOf(key);
+    const unbind = this.#unbinding(key);
     const answer = await this.#txn(request, options);
-    if (hasWritten(request, answer)) this.#leases.unbind(binding, answer.header.revision);
+    if (hasWritten(request, answer)) unbind(answer.header.revision);
     return answer;
   }
 
   /** Should the lease be gone, it is written once more under a new one. */
   async #writeLeased(
+    keeper: LeaseKeeper,
     key: string,
     options: WriteOptions,
     request: (lease: LeaseID) => TxnRequest,
     isLastTry = false,
   ): Promise<TxnResponse> {
-    const before = this.#leases.bindingOf(key);
-    const binding = await this.#leases.bind(key);
+    const others = this.#keepers.filter((other) => other !== keeper);
+    const unbind = this.#unbinding(key, others);
+    const before = keeper.bindingOf(key);
+    const binding = await keeper.bind(key);
     const leased = request(binding.lease);
     try {
       const answer = await this.#txn(leased, options);
       const isForeign = before === undefined && !answer.succeeded && !hasWritten(leased, answer);
-      if (isForeign) this.#leases.unbind(binding);
-      else this.#leases.confirm(binding, answer.header.revision);
+      if (isForeign) keeper.unbind(binding);
+      else keeper.confirm(binding, answer.header.revision);
+      if (hasWritten(leased, answer)) unbind(answer.header.revision);
       return answer;
     } catch (thrown) {
-      this.#leases.confirm(binding);
+      keeper.confirm(binding);
       if (isLastTry || asKvstoreError(thrown).code !== 'lease-not-found') throw thrown;
-      this.#leases.markLost(binding.lease);
-      return this.#writeLeased(key, options, request, true);
+      keeper.markLost(binding.lease);
+      return this.#writeLeased(keeper, key, options, request, true);
     }
   }
 

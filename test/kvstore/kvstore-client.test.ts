@@ -201,6 +201,65 @@ describe('a key that is deleted and written under a lease at the same time', () 
   });
 });
 
+describe('a key that goes first', () => {
+  const KEYS = Array.from({ length: 1100 }, (_, i) => `data/${i}`);
+  let clock: ManualClock;
+  let server: MemoryServer;
+  beforeEach(() => {
+    clock = new ManualClock();
+    server = new MemoryServer({ clock });
+  });
+
+  it('is gone before any other of a client that has died, whenever that was', async () => {
+    for (const livedMs of [0, 179_000, 299_000, 301_000]) {
+      const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+      for (const key of KEYS) await backend.update(key, bytesOfText('v'), { leased: true });
+      await backend.update('config', bytesOfText('v'), { leased: 'first' });
+      await advance(clock, livedMs);
+      backend.link.blackHole();
+      const left: (readonly [boolean, number])[] = [];
+      const watcher = new MemoryBackend({ server, clock });
+      for (let keys = KEYS.length; keys > 0; ) {
+        await advance(clock, 10_000);
+        keys = (await watcher.listPrefix('data/')).length;
+        left.push([(await watcher.get('config')) !== undefined, keys]);
+      }
+      expect(left.filter(([isThere, keys]) => isThere && keys < KEYS.length)).toEqual([]);
+      expect(left.filter(([isThere, keys]) => !isThere && keys === KEYS.length).length).toBeGreaterThan(3);
+      await Promise.all([watcher.close(), backend.close({ keepLeases: true })]);
+    }
+  });
+
+  it('is gone before any other when the client is closed', async () => {
+    const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+    for (const key of ['p/1', 'p/2']) await backend.update(key, bytesOfText('v'), { leased: true });
+    await backend.update('p/config', bytesOfText('v'), { leased: 'first' });
+    const watcher = new MemoryBackend({ server, clock });
+    const { events } = new WatchRecorder(watcher.watch('p/'));
+    await settle(4);
+    await backend.close();
+    await settle(4);
+    const deleted = events.filter(({ type }) => type === 'delete').map(({ key }) => key);
+    expect(deleted).toEqual(['p/config', 'p/1', 'p/2']);
+    await watcher.close();
+  });
+
+  it('leaves the lease that it had before, and is told lost alone', async () => {
+    const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+    const lost: string[] = [];
+    backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+    await backend.update('a', bytesOfText('v'), { leased: true });
+    await backend.update('config', bytesOfText('v'), { leased: true });
+    await backend.update('config', bytesOfText('v'), { leased: 'first' });
+    const [, first] = server.leases;
+    if (first !== undefined) server.expireLease(first);
+    await advance(clock, 200_000);
+    expect(lost).toEqual(['config']);
+    expect(await backend.get('a')).toBeDefined();
+    await backend.close();
+  });
+});
+
 describe('what fails in the background', () => {
   it('a listener that throws is counted, reported and in the status (regression: nobody learnt of it)', async () => {
     const clock = new ManualClock();

@@ -7,7 +7,7 @@ import { sleep } from '../../base/sleep.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import type { KvstoreBackend } from '../backend.ts';
 import { DelayedDeletes } from './delayed-deletes.ts';
-import { SyncStore, type SyncStoreStatus } from './sync-store.ts';
+import { SyncStore, type SyncStoreOptions, type SyncStoreStatus } from './sync-store.ts';
 import {
   guardedObserver,
   type StoreDecoder,
@@ -17,7 +17,8 @@ import {
 } from './watch-store.ts';
 
 /** Options of {@link SharedStore}. */
-export interface SharedStoreOptions<T> {
+export interface SharedStoreOptions<T>
+  extends Pick<SyncStoreOptions, 'leased' | 'canary' | 'canaryLeased' | 'concurrency'> {
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
   readonly prefix: string;
@@ -107,6 +108,14 @@ export class SharedStore<T> {
   /** This contributor's key is not to exist any more. */
   deleteLocalKey(name: string): void {
     this.#local.delete(name);
+  }
+
+  /**
+   * Says that all local keys have been queued that belong to a complete content. Resolves when the canary has been
+   * written, which is when all that was queued before has landed.
+   */
+  markSynced(): Promise<void> {
+    return this.#local.markSynced();
   }
 
   /**

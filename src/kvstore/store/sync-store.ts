@@ -17,6 +17,8 @@ export interface SyncStoreOptions {
   readonly random: Random;
   /** Bind the keys to the client's session. Default true. */
   readonly leased?: boolean | undefined;
+  /** Bind the canary to it. Default: as the keys. */
+  readonly canaryLeased?: boolean | undefined;
   /** The key that says that the prefix is complete, the *canary*. */
   readonly canary?: string | undefined;
   /** Writes under way at a time. Default 8. */
@@ -144,11 +146,11 @@ export class SyncStore {
 
   /** A client has a lease for every thousand keys, and may lose all of them: each costs its own keys only. */
   #leaseLost(keys: readonly string[]): void {
-    const { prefix, canary, leased = true } = this.#options;
-    if (!leased) return;
-    const isCanaryLost = canary !== undefined && keys.includes(canary);
+    const { prefix, canary, leased = true, canaryLeased = leased } = this.#options;
+    const isCanaryLost = canaryLeased && canary !== undefined && keys.includes(canary);
     if (isCanaryLost) this.#isCanaryThere = false;
-    const names = keys.filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length));
+    const own = leased ? keys.filter((key) => key.startsWith(prefix)) : [];
+    const names = own.map((key) => key.slice(prefix.length));
     const lost = names.filter((name) => this.#wanted.has(name));
     if (lost.length > 0 || isCanaryLost) this.#retractCanary();
     for (const name of lost) this.#putAgain(name);
@@ -238,7 +240,7 @@ export class SyncStore {
   }
 
   async #writeCanary(canary: string, signal: AbortSignal): Promise<void> {
-    const { backend, clock, leased = true } = this.#options;
+    const { backend, clock, leased: keysLeased = true, canaryLeased: leased = keysLeased } = this.#options;
     const due = this.#canaries.due();
     const write = new AbortController();
     this.#canaryWrite = write;
