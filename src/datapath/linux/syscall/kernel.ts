@@ -95,7 +95,7 @@ export class Kernel implements Disposable {
     this.call('mount', at, at + source, at + source + target, flags, at + source + target + type);
   }
 
-  /** With `detach` also where it is in use: it is gone for everybody else, and at all once nobody uses it. */
+  /** With `detach` also where it is in use: nothing finds it any more, and it goes once nothing uses it. */
   unmount(target: string, { detach = false }: { readonly detach?: boolean } = {}): void {
     this.call('umount2', this.#lend(Buffer.from(`${target}\0`)), detach ? MNT_DETACH : 0);
   }

@@ -1,0 +1,403 @@
+import { type Backoff, backoffDelay } from '../../base/backoff.ts';
+import type { Clock, Random, Timer } from '../../base/clock.ts';
+import type { DesiredItems, KernelTable, TableChange } from './kernel-table.ts';
+import { KeyQueue } from './key-queue.ts';
+import { differences, orderPlan, type PlannedChange } from './plan.ts';
+import { RankedKeys } from './ranked-keys.ts';
+import { SyscallError } from './syscall/syscall-error.ts';
+
+/** What a {@link KeptTable} takes from its process. */
+export interface KeptTableContext {
+  readonly clock: Pick<Clock, 'now' | 'after'>;
+  readonly random: Random;
+  /** Calls back in a later turn of the event loop: `setImmediate`. */
+  readonly nextTurn: (callback: () => void) => unknown;
+}
+
+/** A key that could not be written or deleted, and is tried again. */
+export interface FailingKey {
+  readonly key: string;
+  readonly reason: string;
+  readonly attempts: number;
+}
+
+/** How a table stands. */
+export interface KeptTableStatus {
+  readonly name: string;
+  /** `holding`: nothing of what was found at the start is deleted yet. `degraded`: see `failing` and `noRoom`. */
+  readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
+  /** Items that are to be there. */
+  readonly desired: number;
+  /** Items of ours that are there. */
+  readonly actual: number;
+  /** Keys that wait for their turn. */
+  readonly pending: number;
+  /** Keys found at the start that no change has named yet, kept until deletes are allowed. */
+  readonly held: number;
+  /** Keys that there is no room for, counted, and how often there was none. */
+  readonly noRoom: number;
+  readonly noRoomErrors: number;
+  /** Keys that are tried again, counted, and some of them. */
+  readonly failing: number;
+  readonly failures: readonly FailingKey[];
+  readonly capacity: number | undefined;
+  /** `actual` as a part of `capacity`, 0 to 1; undefined without one. */
+  readonly pressure: number | undefined;
+  readonly upserts: number;
+  readonly deletes: number;
+}
+
+const CHUNK = 256;
+const BACKOFF: Backoff = { baseMs: 200, capMs: 30_000 };
+const SHOWN_FAILURES = 16;
+/** Of what was found at the start and is not confirmed: never given up for the sake of others. */
+const HELD_RANK = Number.MAX_SAFE_INTEGER;
+/** A full LPM trie, a full hash map. */
+const NO_ROOM: ReadonlySet<string> = new Set(['ENOSPC', 'E2BIG']);
+
+/**
+ * Keeps a table of the kernel equal to what is desired: the one reconciler of the Linux datapath. Its owner says which
+ * keys have changed (`mark`); what is written is what is desired when their turn comes, so that changes of one key become
+ * one. At most a chunk is written in a turn of the event loop. What fails is tried again by itself, with backoff; what there is
+ * no room for, when something has been deleted. What was found at the start stays until deletes are allowed: before the
+ * inputs are complete a key that is missing is not known yet.
+ *
+ *     mark ─► dirty ─► chunk ─► apply ─► actual
+ *               ▲                 │ ENOSPC ─► without room ─┐
+ *               │                 │ else   ─► failing ──────┤
+ *               └───────────── room, or time ◄──────────────┘
+ */
+export class KeptTable<Item> implements Disposable {
+  readonly #table: KernelTable<Item>;
+  readonly #desired: DesiredItems<Item>;
+  readonly #context: KeptTableContext;
+  readonly #dirty = new KeyQueue();
+  readonly #deletes = new KeyQueue();
+  /** What is there of ours, the weakest first. */
+  readonly #actual = new RankedKeys(-1);
+  /** What there is no room for, the strongest first. */
+  readonly #noRoom = new RankedKeys(1);
+  readonly #failing = new Map<string, { error: SyscallError; attempts: number; due: number }>();
+  readonly #found = new Map<string, Item>();
+  readonly #counts = { upserts: 0, deletes: 0, noRoomErrors: 0 };
+  #state: 'unread' | 'holding' | 'kept' | 'closed' = 'unread';
+  #deletesAllowed = false;
+  /** How many are reading the table: nothing is written meanwhile. */
+  #readers = 0;
+  #scheduled = false;
+  #retry: Timer | undefined;
+  #idle: (() => void)[] = [];
+
+  constructor(table: KernelTable<Item>, desired: DesiredItems<Item>, context: KeptTableContext) {
+    this.#table = table;
+    this.#desired = desired;
+    this.#context = context;
+  }
+
+  /** What is desired at this key has changed, or may have. Costs a `Set.add`. */
+  mark(key: string): void {
+    this.#dirty.add(this.#table.order?.(key) ?? 0, key);
+    this.#schedule();
+  }
+
+  /**
+   * Reads what is there, from an earlier process for instance; writing begins after that. Rejects with what the dump
+   * throws; it may be called again then.
+   */
+  async adopt(): Promise<void> {
+    const there = await this.#read();
+    if (this.#state === 'closed') return;
+    for (const [key, item] of there) {
+      this.#actual.set(key, HELD_RANK);
+      this.#found.set(key, item);
+    }
+    this.#state = this.#deletesAllowed ? 'kept' : 'holding';
+    await this.#inTurns(
+      this.#desired.entries(),
+      ([key, item]) => this.#isAdopted(key, item) || this.mark(key),
+    );
+    if (this.#deletesAllowed) this.#release();
+    this.#schedule();
+  }
+
+  /** The inputs are complete: what was found at the start and is not desired goes. */
+  allowDeletes(): void {
+    if (this.#deletesAllowed) return;
+    this.#deletesAllowed = true;
+    if (this.#state !== 'holding') return;
+    this.#state = 'kept';
+    this.#release();
+  }
+
+  /** Where the table differs from what is desired now, in the order in which it would be written. */
+  async plan(): Promise<readonly PlannedChange<Item>[]> {
+    return orderPlan(this.#table, await this.#whileStill(() => this.#differences()));
+  }
+
+  /** Writes what somebody else has changed behind our back. Resolves when its turn is over, to the steps. */
+  async repair(): Promise<readonly PlannedChange<Item>[]> {
+    const steps = await this.#whileStill(async () => {
+      const found = await this.#differences();
+      for (const { key, actual } of found) {
+        if (actual === undefined) this.#actual.delete(key);
+        else if (!this.#actual.has(key)) this.#take(key, actual);
+        this.mark(key);
+      }
+      return found;
+    });
+    await this.flushed();
+    return orderPlan(this.#table, steps);
+  }
+
+  /** Resolves once nothing waits for its turn, but for what fails and for what there is no room for. */
+  flushed(): Promise<void> {
+    if (this.#state === 'closed') return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#idle.push(resolve);
+      this.#schedule();
+    });
+  }
+
+  status(): KeptTableStatus {
+    const { capacity, name } = this.#table;
+    const failures = [...this.#failing]
+      .slice(0, SHOWN_FAILURES)
+      .map(([key, { error, attempts }]) => ({ key, reason: error.message, attempts }));
+    const isDegraded = this.#failing.size > 0 || this.#noRoom.size > 0;
+    const state = this.#state === 'closed' ? 'unread' : this.#state;
+    return {
+      name,
+      state: isDegraded ? 'degraded' : state,
+      desired: this.#desired.size,
+      actual: this.#actual.size,
+      pending: this.#dirty.size + this.#deletes.size,
+      held: this.#deletesAllowed ? 0 : this.#found.size,
+      noRoom: this.#noRoom.size,
+      failing: this.#failing.size,
+      failures,
+      capacity,
+      pressure: capacity === undefined ? undefined : this.#actual.size / capacity,
+      ...this.#counts,
+    };
+  }
+
+  /** Ends it; the table stays as it is. */
+  [Symbol.dispose](): void {
+    this.#state = 'closed';
+    this.#retry?.cancel();
+    this.#rest();
+  }
+
+  #schedule(): void {
+    if (this.#scheduled || this.#readers > 0 || this.#state === 'unread' || this.#state === 'closed') return;
+    this.#scheduled = true;
+    this.#context.nextTurn(() => this.#turn());
+  }
+
+  #turn(): void {
+    this.#scheduled = false;
+    if (this.#readers > 0 || this.#state === 'closed') return;
+    const changes = this.#nextChunk();
+    if (changes.length > 0) this.#write(changes);
+    if (this.#dirty.size + this.#deletes.size > 0) this.#schedule();
+    else this.#rest();
+  }
+
+  #rest(): void {
+    const idle = this.#idle;
+    this.#idle = [];
+    for (const resolve of idle) resolve();
+  }
+
+  /** Upserts first: what they take away may be in use until they are there. */
+  #nextChunk(): readonly TableChange<Item>[] {
+    const limit = Math.min(CHUNK, this.#table.chunk ?? CHUNK);
+    const changes: TableChange<Item>[] = [];
+    for (let looked = 0; looked < CHUNK && changes.length < limit; looked++) {
+      const key = this.#dirty.take(-1);
+      if (key === undefined) break;
+      const item = this.#desired.get(key);
+      if (item === undefined) this.#leave(key);
+      else if (!this.#isAdopted(key, item)) changes.push({ key, item });
+    }
+    if (changes.length > 0 || this.#dirty.size > 0) return changes;
+    while (changes.length < limit) {
+      const key = this.#deletes.take(1);
+      if (key === undefined) break;
+      if (this.#desired.get(key) === undefined) changes.push({ key, item: undefined });
+      else this.mark(key);
+    }
+    return changes;
+  }
+
+  /** Whether it was found as it is to be. */
+  #isAdopted(key: string, item: Item): boolean {
+    const found = this.#found.get(key);
+    if (found === undefined) return false;
+    this.#found.delete(key);
+    this.#actual.set(key, this.#rankOf(key, item));
+    return this.#table.equal(found, item);
+  }
+
+  /** Nothing is desired at this key. */
+  #leave(key: string): void {
+    this.#noRoom.delete(key);
+    const isHeld = this.#found.has(key) && !this.#deletesAllowed;
+    if (!this.#actual.has(key)) this.#failing.delete(key);
+    else if (!isHeld) this.#deletes.add(this.#table.order?.(key) ?? 0, key);
+  }
+
+  #write(changes: readonly TableChange<Item>[]): void {
+    let freed = 0;
+    const outcomes = this.#apply(changes);
+    const full: TableChange<Item>[] = [];
+    changes.forEach((change, at) => {
+      const error = outcomes[at];
+      if (error === undefined) freed += this.#done(change);
+      else if (change.item !== undefined && NO_ROOM.has(error.code)) full.push(change);
+      else this.#failed(change.key, error);
+    });
+    if (full.length > 0) freed += this.#makeRoom(full);
+    this.#admit(freed);
+  }
+
+  #apply(changes: readonly TableChange<Item>[]): readonly (SyscallError | undefined)[] {
+    try {
+      return this.#table.apply(changes);
+    } catch (error) {
+      const known = error instanceof SyscallError ? error : new SyscallError(String(error), 0);
+      return changes.map(() => known);
+    }
+  }
+
+  /** How much room it has made. */
+  #done({ key, item }: TableChange<Item>): number {
+    if (this.#failing.size > 0) this.#failing.delete(key);
+    if (this.#found.size > 0) this.#found.delete(key);
+    if (item === undefined) {
+      this.#counts.deletes++;
+      return this.#actual.delete(key) ? 1 : 0;
+    }
+    this.#counts.upserts++;
+    if (this.#noRoom.size > 0) this.#noRoom.delete(key);
+    this.#actual.set(key, this.#rankOf(key, item));
+    return 0;
+  }
+
+  #failed(key: string, error: SyscallError): void {
+    const attempts = (this.#failing.get(key)?.attempts ?? 0) + 1;
+    const { clock, random } = this.#context;
+    // Not less than half of it: a table of which all fails would be tried again at once.
+    const due = clock.now() + BACKOFF.baseMs / 2 + backoffDelay(attempts, BACKOFF, random);
+    this.#failing.set(key, { error, attempts, due });
+    this.#noRoom.delete(key);
+    this.#retry ??= clock.after(due - clock.now(), () => this.#tryAgain());
+  }
+
+  #tryAgain(): void {
+    this.#retry = undefined;
+    const { clock } = this.#context;
+    const now = clock.now();
+    let next = Number.POSITIVE_INFINITY;
+    for (const [key, { due }] of this.#failing) {
+      if (due <= now) this.mark(key);
+      else next = Math.min(next, due);
+    }
+    if (next < Number.POSITIVE_INFINITY)
+      this.#retry = clock.after(Math.max(next - now, BACKOFF.baseMs / 2), () => this.#tryAgain());
+  }
+
+  /** Weaker ones go for stronger ones, as far as ranks say so. Gives how much room that has made. */
+  #makeRoom(full: readonly TableChange<Item>[]): number {
+    this.#counts.noRoomErrors += full.length;
+    const evicted: TableChange<Item>[] = [];
+    for (const { key, item } of full) {
+      if (item === undefined) continue;
+      const rank = this.#rankOf(key, item);
+      this.#noRoom.set(key, rank);
+      this.#failing.delete(key);
+      const victim = this.#victim(key, rank);
+      if (victim === undefined) continue;
+      this.#actual.delete(victim.key);
+      this.#noRoom.set(victim.key, victim.rank);
+      evicted.push({ key: victim.key, item: undefined });
+    }
+    let freed = 0;
+    this.#apply(evicted).forEach((error, at) => {
+      const key = evicted[at]?.key;
+      if (key === undefined) return;
+      if (error === undefined) freed++;
+      else {
+        this.#actual.set(key, HELD_RANK);
+        this.#failed(key, error);
+      }
+    });
+    return freed;
+  }
+
+  /** What goes for the sake of `key`: some kernels have no room in a full map for another value of the same key, either. */
+  #victim(key: string, rank: number): { readonly key: string; readonly rank: number } | undefined {
+    if (this.#table.rank === undefined) return undefined;
+    if (this.#actual.has(key)) return { key, rank };
+    const weakest = this.#actual.first();
+    return weakest !== undefined && weakest.rank < rank ? weakest : undefined;
+  }
+
+  /** Tries the strongest again for which there may be room now. */
+  #admit(freed: number): void {
+    for (let left = freed; left > 0; left--) {
+      const next = this.#noRoom.first();
+      if (next === undefined) return;
+      this.#noRoom.delete(next.key);
+      this.mark(next.key);
+    }
+  }
+
+  #rankOf(key: string, item: Item): number {
+    return this.#table.rank?.(key, item) ?? 0;
+  }
+
+  /** Somebody has put it there. */
+  #take(key: string, item: Item): void {
+    this.#actual.set(key, HELD_RANK);
+    if (!this.#deletesAllowed) this.#found.set(key, item);
+  }
+
+  #release(): void {
+    for (const key of this.#found.keys()) this.mark(key);
+  }
+
+  async #whileStill<T>(work: () => Promise<T>): Promise<T> {
+    this.#readers++;
+    try {
+      return await work();
+    } finally {
+      this.#readers--;
+      this.#schedule();
+    }
+  }
+
+  async #read(): Promise<ReadonlyMap<string, Item>> {
+    const there = new Map<string, Item>();
+    await this.#inTurns(this.#table.dump(), ([key, item]) => there.set(key, item));
+    return there;
+  }
+
+  async #differences(): Promise<readonly PlannedChange<Item>[]> {
+    const steps: PlannedChange<Item>[] = [];
+    const compared = differences(this.#table, this.#desired, await this.#read());
+    await this.#inTurns(compared, (step) => step && steps.push(step));
+    return steps;
+  }
+
+  async #inTurns<T>(items: Iterable<T>, each: (item: T) => unknown): Promise<void> {
+    let left = CHUNK;
+    for (const item of items) {
+      each(item);
+      if (--left > 0) continue;
+      await new Promise<void>((resolve) => this.#context.nextTurn(resolve));
+      if (this.#state === 'closed') return;
+      left = CHUNK;
+    }
+  }
+}

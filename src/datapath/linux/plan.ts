@@ -1,0 +1,59 @@
+import type { DesiredItems, KernelTable } from './kernel-table.ts';
+
+/** One step that takes a table to what is desired. */
+export interface PlannedChange<Item> {
+  readonly key: string;
+  /** What is there: undefined when it is to be added. */
+  readonly actual: Item | undefined;
+  /** What is to be there: undefined when it is to be deleted. */
+  readonly desired: Item | undefined;
+}
+
+/** What the planner has to know of a table. */
+export type PlannedTable<Item> = Pick<KernelTable<Item>, 'name' | 'equal' | 'order' | 'print'>;
+
+/** Where a table differs from what is desired, in no order. Lazy: a step for each item of either. */
+export function* differences<Item>(
+  { equal }: Pick<KernelTable<Item>, 'equal'>,
+  desired: DesiredItems<Item>,
+  actual: ReadonlyMap<string, Item>,
+): Generator<PlannedChange<Item> | undefined, void, void> {
+  for (const [key, item] of desired.entries()) {
+    const there = actual.get(key);
+    const isSame = there !== undefined && equal(there, item);
+    yield isSame ? undefined : { key, actual: there, desired: item };
+  }
+  for (const [key, item] of actual) {
+    yield desired.get(key) === undefined ? { key, actual: item, desired: undefined } : undefined;
+  }
+}
+
+/**
+ * The steps from what is there to what is desired, in the order in which they are applied: what others need comes first,
+ * and goes last.
+ */
+export function orderPlan<Item>(
+  { order }: Pick<KernelTable<Item>, 'order'>,
+  steps: Iterable<PlannedChange<Item>>,
+): readonly PlannedChange<Item>[] {
+  const place = (step: PlannedChange<Item>): number => order?.(step.key) ?? 0;
+  const all = [...steps];
+  const upserts = all.filter(({ desired }) => desired !== undefined);
+  const deletes = all.filter(({ desired }) => desired === undefined);
+  return [...upserts.sort((a, b) => place(a) - place(b)), ...deletes.sort((a, b) => place(b) - place(a))];
+}
+
+/** A line for each step: `ipcache + 10.1.2.3/32 identity 4`; `+` adds, `~` changes, `-` deletes. */
+export function* formatPlan<Item>(
+  table: PlannedTable<Item>,
+  steps: Iterable<PlannedChange<Item>>,
+): Generator<string, void, void> {
+  const { name } = table;
+  for (const { key, actual, desired } of steps) {
+    const before = actual === undefined ? '' : table.print(actual);
+    const after = desired === undefined ? '' : table.print(desired);
+    if (actual === undefined) yield `${name} + ${key} ${after}`;
+    else if (desired === undefined) yield `${name} - ${key} ${before}`;
+    else yield `${name} ~ ${key} ${before} → ${after}`;
+  }
+}

@@ -1,0 +1,287 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
+import { formatPlan } from '../../../src/datapath/linux/plan.ts';
+import { FakeTable, ManualTurns } from './support/fake-table.ts';
+
+function setUp(found: Record<string, string> = {}, wanted: Record<string, string> = {}) {
+  const table = new FakeTable();
+  for (const [key, item] of Object.entries(found)) table.there.set(key, item);
+  const desired = new Map(Object.entries(wanted));
+  const turns = new ManualTurns();
+  const kept = new KeptTable(table, desired, turns);
+  const set = (key: string, item: string | undefined): void => {
+    if (item === undefined) desired.delete(key);
+    else desired.set(key, item);
+    kept.mark(key);
+  };
+  return { table, desired, turns, kept, set };
+}
+
+const contentOf = (table: FakeTable): Record<string, string> => Object.fromEntries([...table.there].sort());
+
+describe('a kept table', () => {
+  it('writes what is desired when its turn comes: changes of one key become one', async () => {
+    const { table, turns, kept, set } = setUp();
+    await turns.until(kept.adopt());
+    for (const item of ['1', '2', '3']) set('a', item);
+    set('b', '1');
+    set('b', undefined);
+    await turns.settle();
+    expect(table.calls).toEqual([['+ a 3']]);
+  });
+
+  it('writes at most 256 in a turn', async () => {
+    const { table, turns, kept, set } = setUp();
+    await turns.until(kept.adopt());
+    for (let i = 0; i < 1000; i++) set(`k${i}`, 'x');
+    await turns.turn();
+    expect(kept.status()).toMatchObject({ pending: 744, actual: 256 });
+    await turns.settle();
+    expect(table.calls.map(({ length }) => length)).toEqual([256, 256, 256, 232]);
+  });
+
+  it('writes upserts by ascending order, then deletes by descending order', async () => {
+    const { table, turns, kept, set } = setUp({ 'old-0': 'x', 'old-1': 'x', 'old-2': 'x' });
+    table.order = (key) => Number(key.at(-1));
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    for (const key of ['new-2', 'new-0', 'new-1']) set(key, 'x');
+    await turns.settle();
+    expect(table.calls.flat()).toEqual([
+      ...['+ new-0 x', '+ new-1 x', '+ new-2 x', '- old-2', '- old-1', '- old-0'],
+    ]);
+  });
+
+  it('writes nothing before it has read what is there, and nothing that is there already', async () => {
+    const { table, turns, kept, set } = setUp({ a: '1', b: '1' }, { a: '1', b: '2' });
+    set('c', '1');
+    await turns.settle();
+    expect(table.calls).toEqual([]);
+    await turns.until(kept.adopt());
+    await turns.settle();
+    expect(table.calls.flat().sort()).toEqual(['+ b 2', '+ c 1']);
+  });
+
+  it('deletes nothing that it has found before deletes are allowed, and then what nobody has spoken of', async () => {
+    const { table, turns, kept, set } = setUp({ a: '1', b: '1', c: '1' });
+    await turns.until(kept.adopt());
+    set('a', '1');
+    kept.mark('b');
+    await turns.settle();
+    expect(table.calls).toEqual([]);
+    expect(kept.status()).toMatchObject({ state: 'holding', held: 2, actual: 3 });
+    kept.allowDeletes();
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ a: '1' });
+    expect(kept.status()).toMatchObject({ state: 'kept', held: 0, actual: 1, deletes: 2 });
+  });
+
+  it('deletes what was found and confirmed, also while the rest is held', async () => {
+    const { table, turns, kept, set } = setUp({ a: '1', b: '1' });
+    await turns.until(kept.adopt());
+    set('a', '1');
+    await turns.settle();
+    set('a', undefined);
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ b: '1' });
+  });
+
+  it('tries what fails again by itself, and says why it fails', async () => {
+    const { table, turns, kept, set } = setUp();
+    await turns.until(kept.adopt());
+    table.broken.add('bad');
+    set('bad', '1');
+    set('good', '1');
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ good: '1' });
+    expect(kept.status()).toMatchObject({
+      state: 'degraded',
+      failing: 1,
+      failures: [{ key: 'bad', reason: 'fake: EPERM', attempts: 1 }],
+    });
+    turns.clock.advance(60_000);
+    await turns.settle();
+    expect(kept.status().failures[0]?.attempts).toBe(2);
+    table.broken.clear();
+    turns.clock.advance(60_000);
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ bad: '1', good: '1' });
+    expect(kept.status()).toMatchObject({ state: 'holding', failing: 0 });
+    expect(turns.clock.pending).toBe(0);
+  });
+
+  it('goes on with what fits where the table is full, and writes the rest when there is room', async () => {
+    const { table, turns, kept, set } = setUp();
+    table.capacity = 2;
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    for (const key of ['a', 'b', 'c', 'd']) set(key, '1');
+    await turns.settle();
+    set('a', '2');
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ a: '2', b: '1' });
+    expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 2, noRoomErrors: 2, pressure: 1 });
+    set('a', undefined);
+    await turns.settle();
+    expect(table.there.size).toBe(2);
+    set('b', undefined);
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ c: '1', d: '1' });
+    expect(kept.status()).toMatchObject({ state: 'kept', noRoom: 0 });
+  });
+
+  it('gives room to stronger ones', async () => {
+    const { table, turns, kept, set } = setUp();
+    table.capacity = 2;
+    table.rank = (_key, item) => Number(item);
+    await turns.until(kept.adopt());
+    set('weak', '1');
+    set('middle', '2');
+    await turns.settle();
+    set('strong', '3');
+    set('weakest', '0');
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ middle: '2', strong: '3' });
+    set('strong', undefined);
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ middle: '2', weak: '1' });
+  });
+
+  it('gives nothing up that it has found and nobody has spoken of', async () => {
+    const { table, turns, kept, set } = setUp({ found: '0' });
+    table.capacity = 1;
+    table.rank = (_key, item) => Number(item);
+    await turns.until(kept.adopt());
+    set('strong', '9');
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ found: '0' });
+    kept.allowDeletes();
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ strong: '9' });
+  });
+
+  it('repairs what others have changed, and says what that was', async () => {
+    const { table, turns, kept } = setUp({}, { a: '1', b: '1', c: '1' });
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    await turns.settle();
+    table.there.delete('a');
+    table.there.set('b', 'other').set('foreign', 'x');
+    const plan = await turns.until(kept.plan());
+    expect([...formatPlan(table, plan)]).toEqual(['fake + a 1', 'fake ~ b other → 1', 'fake - foreign x']);
+    expect(contentOf(table)).toEqual({ b: 'other', c: '1', foreign: 'x' });
+    expect(await turns.until(kept.repair())).toEqual(plan);
+    expect(contentOf(table)).toEqual({ a: '1', b: '1', c: '1' });
+    expect(await turns.until(kept.plan())).toEqual([]);
+  });
+
+  it('says so when it cannot be read, and reads it later', async () => {
+    const { table, turns, kept } = setUp({ a: '1' }, { b: '1' });
+    const { dump } = table;
+    table.dump = () => {
+      throw new Error('no dump');
+    };
+    await expect(turns.until(kept.adopt())).rejects.toThrow('no dump');
+    expect(kept.status().state).toBe('unread');
+    table.dump = dump;
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ b: '1' });
+  });
+
+  it('writes nothing any more once it is closed, and lets go of those who wait', async () => {
+    const { table, turns, kept, set } = setUp();
+    await turns.until(kept.adopt());
+    set('a', '1');
+    const flushed = kept.flushed();
+    kept[Symbol.dispose]();
+    await flushed;
+    await kept.flushed();
+    await turns.settle();
+    expect(table.calls).toEqual([]);
+  });
+});
+
+/** What a test does to a table, to what is desired, and to their time. */
+type Step =
+  | { readonly do: 'set'; readonly key: string; readonly item: string | undefined }
+  | { readonly do: 'tamper'; readonly key: string; readonly item: string | undefined }
+  | { readonly do: 'break' | 'mend'; readonly key: string }
+  | { readonly do: 'turn' | 'repair' | 'allow' | 'restart' | 'wait' };
+
+const KEY = fc.constantFrom(...Array.from({ length: 12 }, (_, i) => `k${i}`));
+const ITEM = fc.option(fc.constantFrom('0', '1', '2', '3', '4'), { nil: undefined });
+const STEP: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ do: fc.constant('set' as const), key: KEY, item: ITEM }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('tamper' as const), key: KEY, item: ITEM }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constantFrom('break' as const, 'mend' as const), key: KEY }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constantFrom(...(['turn', 'turn', 'turn', 'repair', 'allow', 'restart', 'wait'] as const)),
+    }),
+  },
+);
+
+/** What is to be in the end: all that is desired; where there is no room for all, the highest of them. */
+function ranksOf(desired: ReadonlyMap<string, string>, capacity: number): readonly string[] {
+  return [...desired.values()].sort((a, b) => Number(b) - Number(a)).slice(0, capacity);
+}
+
+describe('after any steps, a kept table', () => {
+  it('has what is desired, and of that the strongest where there is no room for all', () =>
+    fc.assert(
+      fc.asyncProperty(
+        fc.array(STEP, { maxLength: 60 }),
+        fc.integer({ min: 3, max: 14 }),
+        async (steps, capacity) => {
+          const table = new FakeTable();
+          table.capacity = capacity;
+          table.rank = (_key, item) => Number(item);
+          const desired = new Map<string, string>();
+          const turns = new ManualTurns();
+          let kept = new KeptTable(table, desired, turns);
+          await turns.until(kept.adopt());
+          for (const step of steps) {
+            if (step.do === 'set') {
+              if (step.item === undefined) desired.delete(step.key);
+              else desired.set(step.key, step.item);
+              kept.mark(step.key);
+            } else if (step.do === 'tamper') {
+              if (step.item === undefined) table.there.delete(step.key);
+              else if (table.there.size < capacity || table.there.has(step.key))
+                table.there.set(step.key, step.item);
+            } else if (step.do === 'break') table.broken.add(step.key);
+            else if (step.do === 'mend') table.broken.delete(step.key);
+            else if (step.do === 'turn') await turns.turn();
+            else if (step.do === 'wait') turns.clock.advance(1000);
+            else if (step.do === 'repair') await turns.until(kept.repair());
+            else if (step.do === 'allow') {
+              kept.allowDeletes();
+            } else {
+              kept[Symbol.dispose]();
+              kept = new KeptTable(table, desired, turns);
+              await turns.until(kept.adopt());
+            }
+            expect(table.there.size).toBeLessThanOrEqual(capacity);
+          }
+          kept.allowDeletes();
+          table.broken.clear();
+          turns.clock.advance(60_000);
+          await turns.settle();
+          if (steps.some((step) => step.do === 'tamper')) await turns.until(kept.repair());
+          await turns.settle();
+          for (const [key, item] of table.there) expect([key, desired.get(key)]).toEqual([key, item]);
+          expect([...table.there.values()].sort((a, b) => Number(b) - Number(a))).toEqual(
+            ranksOf(desired, capacity),
+          );
+          const { actual, noRoom, pending, failing } = kept.status();
+          expect({ actual, noRoom, pending, failing }).toEqual({
+            ...{ actual: table.there.size, noRoom: desired.size - table.there.size, pending: 0, failing: 0 },
+          });
+        },
+      ),
+    ));
+});
