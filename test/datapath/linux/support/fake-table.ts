@@ -8,10 +8,10 @@ const EPERM = 1;
 
 /** A table of a kernel that a test fills, limits and breaks. Items are texts. */
 export class FakeTable implements KernelTable<string> {
-  readonly name = 'fake';
-  readonly there = new Map<string, string>();
+  readonly name: string = 'fake';
+  readonly there: Map<string, string> = new Map();
   /** Keys that cannot be written. */
-  readonly broken = new Set<string>();
+  readonly broken: Set<string> = new Set();
   /** Each call of `apply`, as `+ key item` and `- key`. */
   readonly calls: (readonly string[])[] = [];
   capacity: number | undefined;
