@@ -51,4 +51,9 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
       'ClusterMesh: a mesh that becomes ready, changes and is taken away; --n clusters of 1,000 endpoints (250)',
     run: async (options) => (await import('./mesh.ts')).benchMesh(options),
   },
+  k8s: {
+    summary:
+      'following a real kube-apiserver beside @kubernetes/client-node; --n CiliumEndpoints (50,000), and a tenth as many services',
+    run: async (options) => (await import('./kubernetes.ts')).benchKubernetes(options),
+  },
 };

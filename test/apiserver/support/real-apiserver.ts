@@ -2,8 +2,7 @@ import { execFile, execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { listen } from '../../../src/api/listen.ts';
 import {
@@ -18,7 +17,8 @@ import type { ApiHarness } from '../../k8s/support/api-harness.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { until } from '../../kvstore/support/until.ts';
 
-const START = fileURLToPath(new URL('../../../scripts/apiserver/start.sh', import.meta.url));
+/** From the folder in which npm runs everything: the benches have this compiled, elsewhere. */
+const START = resolve('scripts/apiserver/start.sh');
 const CRDS: ResourceKind = {
   group: 'apiextensions.k8s.io',
   version: 'v1',
@@ -50,12 +50,13 @@ export class RealApiServer implements ApiHarness {
   readonly access: ClusterAccess;
   readonly powerless: ClusterAccess;
   readonly unknown: ClusterAccess;
+  /** Where its etcd is. */
+  readonly etcd: string;
   readonly #folder: string;
-  readonly #etcd: string;
 
   private constructor(folder: string, port: number) {
     this.#folder = folder;
-    this.#etcd = `http://127.0.0.1:${port + 1}`;
+    this.etcd = `http://127.0.0.1:${port + 1}`;
     const pki = (name: string): { readonly file: string } => ({ file: join(folder, name) });
     const as = (token: string | undefined, certificate?: ClientCertificate): ClusterAccess => ({
       ...{ server: `https://127.0.0.1:${port}`, ca: pki('ca.crt') },
@@ -81,15 +82,22 @@ export class RealApiServer implements ApiHarness {
   }
 
   async serveWidgets(): Promise<void> {
+    const widgets = { group: 'contract.test', version: 'v1', plural: 'widgets', kind: 'Widget' };
+    await this.serve(widgets, { subresources: { status: {} } });
+  }
+
+  /** Serves a kind in namespaces, whatever its spec and status are; `how` is more of its version. */
+  async serve(resource: ResourceKind & { readonly kind: string }, how: object = {}): Promise<void> {
+    const { group, version: name, plural, kind } = resource;
     const crds = new ApiUser(this.transport, CRDS);
     const open = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
     const schema = { openAPIV3Schema: { type: 'object', properties: { spec: open, status: open } } };
-    const version = { name: 'v1', served: true, storage: true, schema, subresources: { status: {} } };
-    const names = { plural: 'widgets', singular: 'widget', kind: 'Widget', listKind: 'WidgetList' };
-    const spec = { group: 'contract.test', names, scope: 'Namespaced', versions: [version] };
-    await crds.create('widgets.contract.test', { spec });
-    const path = resourcePath({ group: 'contract.test', version: 'v1', plural: 'widgets' });
-    await until('widgets are served', async () => (await crds.ask({ path })).status === 200);
+    const version = { name, served: true, storage: true, schema, ...how };
+    const names = { plural, singular: kind.toLowerCase(), kind, listKind: `${kind}List` };
+    const spec = { group, names, scope: 'Namespaced', versions: [version] };
+    await crds.create(`${plural}.${group}`, { spec });
+    const path = resourcePath(resource);
+    await until(`${plural} are served`, async () => (await crds.ask({ path })).status === 200);
   }
 
   async compact(): Promise<void> {
@@ -116,7 +124,7 @@ export class RealApiServer implements ApiHarness {
 
   #etcdctl(...args: readonly string[]): Promise<{ readonly stdout: string }> {
     const env = { ...process.env, ETCDCTL_API: '3' };
-    return run('etcdctl', ['--endpoints', this.#etcd, ...args], { env });
+    return run('etcdctl', ['--endpoints', this.etcd, ...args], { env });
   }
 }
 

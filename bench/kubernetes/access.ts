@@ -1,0 +1,11 @@
+import { fixedCredentials } from '../../src/k8s/client/cluster-access.ts';
+import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
+import type { FollowerTask } from './protocol.ts';
+
+/** A client of the API server that a task names. */
+export function clientOf({ server, ca, token }: FollowerTask): KubernetesClient {
+  return new KubernetesClient({
+    ...{ server, ca: { file: ca }, serverName: undefined, insecureSkipVerify: false },
+    credentials: fixedCredentials(`Bearer ${token}`, undefined),
+  });
+}

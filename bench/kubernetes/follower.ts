@@ -1,0 +1,49 @@
+import { delayDuring } from '../loop-delay.ts';
+import { liveBytes } from '../meter.ts';
+import type { Follow } from './following.ts';
+import type { FollowerName, FollowerReport, FollowerTask, Part } from './protocol.ts';
+
+// node --expose-gc follower.js TASK: follows an API server until it is killed, and says what that took.
+
+const FOLLOW: Readonly<Record<FollowerName, () => Promise<{ readonly follow: Follow }>>> = {
+  feed: () => import('./feed.ts'),
+  reflectors: () => import('./reflectors.ts'),
+  'client-node': () => import('./client-node.ts'),
+};
+
+function say(report: FollowerReport): void {
+  process.stdout.write(`${JSON.stringify(report)}\n`);
+}
+
+async function part(work: () => Promise<void>): Promise<Part> {
+  const before = process.cpuUsage();
+  const delayed = await delayDuring(work);
+  const { user, system } = process.cpuUsage(before);
+  const { maxRSS } = process.resourceUsage();
+  return { ...delayed, cpuMs: Math.round((user + system) / 1000), peakMB: maxRSS / 1024 };
+}
+
+const task: FollowerTask = JSON.parse(process.argv[2] ?? '');
+const { follow } = await FOLLOW[task.follower]();
+const following = follow(task);
+const burst = new Set<string>();
+let onBurst = (): void => {};
+const onIP = (ip: string): void => {
+  if (ip.startsWith(task.changePrefix)) say({ type: 'change', ip, at: Date.now() });
+  if (ip.startsWith(task.burstPrefix) && burst.add(ip).size === task.burst) onBurst();
+};
+
+const synced = await part(() => following.sync(onIP));
+const counts = following.counts().join();
+// The API server has a service of its own.
+const expected = [task.endpoints, task.services + 1, task.services].join();
+if (counts !== expected) throw new Error(`${task.follower} has ${counts} objects, expected ${expected}`);
+const liveMB = (await liveBytes()) / 2 ** 20;
+say({ type: 'synced', part: synced, liveMB });
+const over = await part(
+  () =>
+    new Promise((resolve) => {
+      onBurst = resolve;
+    }),
+);
+say({ type: 'burst', part: over });

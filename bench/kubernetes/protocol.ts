@@ -1,0 +1,41 @@
+import type { Delayed } from '../loop-delay.ts';
+
+/** Who follows the API server, each in a process of its own. */
+export const FOLLOWERS = ['feed', 'reflectors', 'client-node'] as const;
+
+/** One of {@link FOLLOWERS}. */
+export type FollowerName = (typeof FOLLOWERS)[number];
+
+/** What a follower's process is told, as its argument. */
+export interface FollowerTask {
+  readonly follower: FollowerName;
+  readonly server: string;
+  /** File of the authority. */
+  readonly ca: string;
+  readonly token: string;
+  /** CiliumEndpoints that are to be there. */
+  readonly endpoints: number;
+  /** Services, each with a slice, that are to be there. */
+  readonly services: number;
+  /** CiliumEndpoints that are written as fast as they can be, once it is synced. */
+  readonly burst: number;
+  /** What their addresses begin with then; nothing had such a one before. */
+  readonly burstPrefix: string;
+  /** The same for changes of which each is to be reported. */
+  readonly changePrefix: string;
+}
+
+/** What a follower has needed for one part of its work. */
+export interface Part extends Delayed {
+  /** Of its process, so far. */
+  readonly cpuMs: number;
+  /** The most that was resident so far. */
+  readonly peakMB: number;
+}
+
+/** What a follower's process says: a line of JSON each. */
+export type FollowerReport =
+  | { readonly type: 'synced'; readonly part: Part; readonly liveMB: number }
+  | { readonly type: 'burst'; readonly part: Part }
+  /** At which wall time it had that change. */
+  | { readonly type: 'change'; readonly ip: string; readonly at: number };
