@@ -8,11 +8,11 @@ export { ConfigFolder } from './agent/config-folder.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
 export type { OnClusterChange } from './clustermesh/cluster-changes.ts';
-export type { AddClusterOutcome, ClusterMeshOptions, ClusterMeshStatus } from './clustermesh/cluster-mesh.ts';
+export type { ClusterMeshOptions, ClusterMeshStatus } from './clustermesh/cluster-mesh.ts';
 export { ClusterMesh } from './clustermesh/cluster-mesh.ts';
+export type { AddClusterOutcome } from './clustermesh/cluster-set.ts';
 export type { ClusterPhase } from './clustermesh/cluster-state.ts';
 export type { RemoteClusterState, RemoteClusterStatus } from './clustermesh/cluster-status.ts';
-export type { ResourceStatuses } from './clustermesh/cluster-stores.ts';
 export type { ConfigFile, ConfigListing } from './clustermesh/config-directory.ts';
 export type {
   ConfigFollowerOptions,
@@ -27,6 +27,7 @@ export type { IdentityResolverOptions } from './clustermesh/identity-resolver.ts
 export { IdentityResolver } from './clustermesh/identity-resolver.ts';
 export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-cluster.ts';
 export { OwnCluster } from './clustermesh/own-cluster.ts';
+export type { ResourceStatuses } from './clustermesh/resource-stores.ts';
 export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';
 // ── What they feed: a datapath, and recording ones ─────────────────────────────────────────────────────────
 export type {

@@ -101,7 +101,7 @@ function judge(state: ClusterState, { config, replaced, others }: ConfigReading)
       : failed(state, found === 'gone' ? GONE : otherClusters(others));
   const next: ClusterState = { ...state, ...complaint, found, unproven: unproven || gone };
   if (state.own) return begin(next, 'watching');
-  if (found !== 'none') return begin(next, 'unconfigured');
+  if (found !== 'none' || next.needsConfig) return begin(next, 'unconfigured');
   return enter(next, 'validating', { do: 'validate', config });
 }
 

@@ -1,24 +1,19 @@
 import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL, TEXT } from '../base/arguments.ts';
-import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
-import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
+import type { OnClusterChange } from './cluster-changes.ts';
+import { type AddClusterOutcome, ClusterSet } from './cluster-set.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
+import { ClusterStores } from './cluster-stores.ts';
 import { type ClusterLimits, NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 import { type ConnectKvstore, FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
-import { RetryQueue } from './retry-queue.ts';
-import {
-  type SyncDeadline,
-  type SyncingClusters,
-  type SyncProgress,
-  waitForClusters,
-} from './sync-deadline.ts';
+import type { SyncDeadline, SyncingClusters, SyncProgress } from './sync-deadline.ts';
 
 /** Options of {@link ClusterMesh}. */
 export interface ClusterMeshOptions extends MeshEngines, FollowingOptions {
@@ -37,9 +32,6 @@ export interface ClusterMeshOptions extends MeshEngines, FollowingOptions {
   readonly serviceTTLMs?: number | undefined;
 }
 
-/** What became of {@link ClusterMesh.add}; but for the first two, nothing was added. */
-export type AddClusterOutcome = 'added' | 'reconnected' | 'own-cluster' | 'invalid-name' | 'stopped';
-
 /** The mesh as data. */
 export interface ClusterMeshStatus {
   /** Whether every remote cluster is ready. */
@@ -48,33 +40,27 @@ export interface ClusterMeshStatus {
   readonly clusters: readonly RemoteClusterStatus[];
 }
 
-// A name is a part of kvstore keys.
-const CLUSTER_NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
-
 /**
  * The remote clusters of a mesh, each followed into the engines (SEMANTICS 6). Clusters come and go by `add`
  * and `remove`; the faults of one do not touch the others.
  */
 export class ClusterMesh implements SyncingClusters {
   readonly #options: ClusterMeshOptions;
-  readonly #clusters = new Map<string, FollowedCluster>();
+  readonly #clusters: ClusterSet;
   /** Which remote clusters share which services. Its content is the mesh's to change. */
   readonly globalServices: GlobalServices = new GlobalServices();
-  readonly #turns = new Map<string, Promise<void>>();
-  readonly #changes = new ClusterChanges();
-  readonly #retries: RetryQueue;
   /** By id, as last looked up: a cluster may have gone or changed its id since. */
   readonly #byID = new Map<number, FollowedCluster>();
-  #stopped = false;
 
   constructor(options: ClusterMeshOptions) {
     this.#options = options;
-    this.#retries = new RetryQueue(options.clock);
+    const { clusterName, clock } = options;
+    this.#clusters = new ClusterSet({ clusterName, clock, create: (name) => this.#newCluster(name) });
   }
 
   /** The clusters that are known, by name, ascending. */
   get names(): readonly string[] {
-    return [...this.#clusters.keys()].sort();
+    return this.#clusters.names;
   }
 
   /**
@@ -83,42 +69,22 @@ export class ClusterMesh implements SyncingClusters {
    * before has been left; does not wait for the connection.
    */
   add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
-    assert(!this.#stopped, 'the mesh has been stopped');
-    const fault = this.check(name);
-    if (fault !== undefined) return Promise.resolve(fault);
-    return this.#inTurn(name, async () => {
-      if (this.#stopped) return 'stopped';
-      const known = this.#clusters.get(name);
-      const cluster = known ?? this.#newCluster(name);
-      this.#clusters.set(name, cluster);
-      const connecting = cluster.connect(connect);
-      this.#changes.notify(name);
-      await connecting;
-      return known === undefined ? 'added' : 'reconnected';
-    });
+    return this.#clusters.add(name, connect);
   }
 
   /** Why a cluster of this name cannot be added, if so. */
   check(name: string): 'own-cluster' | 'invalid-name' | undefined {
-    if (name === this.#options.clusterName) return 'own-cluster';
-    return CLUSTER_NAME.test(name) ? undefined : 'invalid-name';
+    return this.#clusters.check(name);
   }
 
   /** Lets go of a cluster and takes back all that it has said (I10). False when it is not known. */
   remove(name: string): Promise<boolean> {
-    return this.#inTurn(name, async () => {
-      const cluster = this.#clusters.get(name);
-      if (cluster === undefined) return false;
-      await cluster.remove();
-      this.#clusters.delete(name);
-      this.#changes.notify(name);
-      return true;
-    });
+    return this.#clusters.remove(name);
   }
 
   /** Resolves once every cluster known now has been complete. */
-  async synced(): Promise<void> {
-    await Promise.all([...this.#clusters.values()].map((cluster) => cluster.synced()));
+  synced(): Promise<void> {
+    return this.#clusters.synced();
   }
 
   /**
@@ -127,17 +93,17 @@ export class ClusterMesh implements SyncingClusters {
    * the signal fires it gives what is not complete by then.
    */
   clustersSynced(deadline: SyncDeadline): Promise<readonly string[]> {
-    return waitForClusters(this, { ...deadline, clock: this.#options.clock });
+    return this.#clusters.clustersSynced(deadline);
   }
 
   /** How far the first sync of a cluster has come; `undefined` when it is not known. */
   progressOf(name: string): SyncProgress | undefined {
-    return this.#clusters.get(name)?.progress();
+    return this.#clusters.progressOf(name);
   }
 
   /** Calls back when a cluster has come or gone, or what its status shows has changed: state, connected, failures. */
   onChange(callback: OnClusterChange): Unsubscribe {
-    return this.#changes.add(callback);
+    return this.#clusters.onChange(callback);
   }
 
   /** The identities of a cluster; `undefined` when it is not known. */
@@ -171,32 +137,13 @@ export class ClusterMesh implements SyncingClusters {
 
   /** The mesh as data. Costs some µs a cluster, however much it holds. */
   status(): ClusterMeshStatus {
-    const clusters = this.names.flatMap((name) => this.statusOf(name) ?? []);
+    const clusters = this.#clusters.statuses();
     return { ready: clusters.every(({ ready }) => ready), clusters };
   }
 
   /** Ends following; the engines keep what they know (SEMANTICS 6: stopping the agent withdraws nothing). */
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    await Promise.all(this.#turns.values());
-    await Promise.all([...this.#clusters.values()].map((cluster) => cluster.stop()));
-  }
-
-  /**
-   * One thing after the other for each cluster: one that comes back while it is being removed must not meet its
-   * own withdrawal. Clusters do not wait for each other.
-   */
-  #inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
-    const turn = (this.#turns.get(name) ?? Promise.resolve()).then(work);
-    const over = turn.then(
-      () => {},
-      () => {},
-    );
-    this.#turns.set(name, over);
-    void over.then(() => {
-      if (this.#turns.get(name) === over) this.#turns.delete(name);
-    });
-    return turn;
+  stop(): Promise<void> {
+    return this.#clusters.stop();
   }
 
   #newCluster(name: string): FollowedCluster {
@@ -211,14 +158,18 @@ export class ClusterMesh implements SyncingClusters {
     } = this.#options;
     const { ipcache, services, nodes, remoteNodeIdentities } = this.#options;
     return new FollowedCluster({
-      ...{ name, clock, random, gate, valueLimits, serviceTTLMs, onReject, retries: this.#retries },
-      initial: NEW_CLUSTER,
-      writer: { source: 'clustermesh', owner: name },
-      engines: { ipcache, services, nodes, remoteNodeIdentities },
-      globalServices: this.globalServices,
+      ...{ name, clock, random, serviceTTLMs, onReject, retries: this.#clusters.retries },
+      ...{ initial: NEW_CLUSTER, gate },
+      stores: (hooks) =>
+        new ClusterStores({
+          ...{ ...hooks, cluster: name, gate, valueLimits },
+          writer: { source: 'clustermesh', owner: name },
+          engines: { ipcache, services, nodes, remoteNodeIdentities },
+          globalServices: this.globalServices,
+          limits: (config) => limitsOf(config, maxConnectedClusters),
+        }),
       objection: (config) => this.#objection(name, config),
-      limits: (config) => limitsOf(config, maxConnectedClusters),
-      onChange: () => this.#changes.notify(name),
+      onChange: () => this.#clusters.notify(name),
     });
   }
 

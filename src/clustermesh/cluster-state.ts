@@ -62,6 +62,8 @@ export interface ClusterState {
   readonly own: boolean;
   /** Without, the own kvstore is believed whatever it shows. Remote clusters always fail static. */
   readonly failStatic: boolean;
+  /** It is not followed without a configuration, not even one that never had any. */
+  readonly needsConfig: boolean;
   /** Whether there is a client: without one, a retry has to connect first. */
   readonly hasClient: boolean;
   /** The id under which what is held was read, and which no other cluster may have; 0: none. */
@@ -151,6 +153,7 @@ export const NEW_CLUSTER: ClusterState = {
   next: undefined,
   own: false,
   failStatic: true,
+  needsConfig: false,
   hasClient: false,
   id: 0,
   config: undefined,

@@ -4,7 +4,7 @@ import type { TaskStatus } from '../base/supervisor.ts';
 import type { BackendStatus } from '../kvstore/backend.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { ClusterPhase, ClusterState } from './cluster-state.ts';
-import type { ResourceStatuses } from './cluster-stores.ts';
+import type { ResourceStatuses } from './resource-stores.ts';
 
 /**
  * How a cluster appears: as its phase, but

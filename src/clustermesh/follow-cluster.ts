@@ -11,8 +11,8 @@ import {
 } from '../kvstore/codec/keys.ts';
 import type { Decoded } from '../net/fields.ts';
 import type { ClusterFollow } from './cluster-state.ts';
-import type { ClusterStores, FollowEnd, FollowRequest, OnReading } from './cluster-stores.ts';
 import { DeleteGuard } from './delete-guard.ts';
+import type { FollowEnd, FollowRequest, OnReading, ResourceStores } from './resource-stores.ts';
 
 /** A cluster's configuration as it lies in its kvstore. */
 export interface Handshake {
@@ -53,7 +53,7 @@ export function isReplaced(before: KeyRead | undefined, now: KeyRead): boolean {
 export interface FollowedCluster {
   readonly name: string;
   readonly backend: KvstoreBackend;
-  readonly stores: ClusterStores;
+  readonly stores: ResourceStores;
   /** As soon as the configuration is another one, following ends. */
   readonly read: KeyRead;
   readonly how: ClusterFollow;

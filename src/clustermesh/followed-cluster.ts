@@ -7,19 +7,15 @@ import { sleep } from '../base/sleep.ts';
 import { interruptible, Supervisor, type Work } from '../base/supervisor.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
-import type { Writer } from '../ipcache/types.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/backend.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { ValueLimits } from '../kvstore/codec/value.ts';
 import { stepCluster } from './cluster-machine.ts';
 import type { ClusterEffect, ClusterFollow, ClusterInput, ClusterState, Owed } from './cluster-state.ts';
 import { ClusterView, type RemoteClusterStatus } from './cluster-status.ts';
-import { ClusterStores, type OnReading } from './cluster-stores.ts';
-import type { ClusterLimits } from './decoders.ts';
-import type { MeshEngines } from './engines.ts';
 import { awaitConfig, followCluster, isReplaced, readHandshake } from './follow-cluster.ts';
-import type { GlobalServices } from './global-services.ts';
 import { Readings } from './readings.ts';
+import type { OnReading, ResourceStores, StoreHooks } from './resource-stores.ts';
 import type { RetryQueue } from './retry-queue.ts';
 import type { SyncProgress } from './sync-deadline.ts';
 
@@ -43,20 +39,16 @@ export interface FollowingOptions {
 }
 
 /** Options of {@link FollowedCluster}. */
-export interface FollowedClusterOptions extends FollowingOptions {
+export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 'onReject'> {
   readonly name: string;
   /** How it begins: as a remote cluster, or as the own one. */
   readonly initial: ClusterState;
-  /** Who claims what is read. */
-  readonly writer: Writer;
-  readonly engines: MeshEngines;
-  readonly globalServices?: GlobalServices | undefined;
+  /** Where what is read goes. */
+  readonly stores: (hooks: StoreHooks) => ResourceStores;
   readonly clock: Clock;
   readonly random: Random;
   /** Why a cluster with this configuration may not be followed. Asked before anything of it is read. */
   readonly objection: (config: ClusterConfig | undefined) => string | undefined;
-  /** What it may say. */
-  readonly limits: (config: ClusterConfig | undefined) => ClusterLimits;
   /** See `ClusterMeshOptions`. */
   readonly serviceTTLMs?: number | undefined;
   /** See `OwnClusterOptions`. */
@@ -90,7 +82,7 @@ export class FollowedCluster {
   readonly identities: RemoteIdentityCache = new RemoteIdentityCache();
   readonly #options: FollowedClusterOptions;
   readonly #rejections: RejectionLog;
-  readonly #stores: ClusterStores;
+  readonly #stores: ResourceStores;
   readonly #tasks: Supervisor;
   readonly #readings = new Readings();
   readonly #view: ClusterView;
@@ -108,14 +100,13 @@ export class FollowedCluster {
   #expiry: Timer | undefined;
 
   constructor(options: FollowedClusterOptions) {
-    const { name, writer, engines, globalServices, gate, valueLimits, clock, random } = options;
+    const { clock, random } = options;
     this.#options = options;
     this.#state = options.initial;
     this.#rejections = new RejectionLog(options.onReject);
     this.#tasks = new Supervisor({ clock, random });
     this.#view = new ClusterView(clock);
-    this.#stores = new ClusterStores({
-      ...{ cluster: name, writer, engines, globalServices, gate, valueLimits },
+    this.#stores = options.stores({
       identities: this.identities,
       rejections: this.#rejections,
       onApplied: () => this.#applied(),
@@ -340,8 +331,8 @@ export class FollowedCluster {
   }
 
   async #follow(attempt: number, how: ClusterFollow, signal: AbortSignal): Promise<void> {
-    const { clock, random, limits, refillMs = REFILL_MS } = this.#options;
-    this.#stores.setLimits(limits(how.config));
+    const { clock, random, refillMs = REFILL_MS } = this.#options;
+    await this.#stores.begin(how.config, signal);
     const onComplete = (): void => {
       this.#complete = true;
       this.#dispatch({ type: 'complete', attempt });
@@ -392,8 +383,8 @@ export class FollowedCluster {
 
   /** One timer from the moment that the services are not followed any more until they are again, or have expired. */
   #watchExpiry(): void {
-    const { clock, serviceTTLMs, engines } = this.#options;
-    if (serviceTTLMs === undefined || engines.services === undefined) return;
+    const { clock, serviceTTLMs } = this.#options;
+    if (serviceTTLMs === undefined || !this.#stores.resources.includes('services')) return;
     const { phase, expired } = this.#state;
     const live = phase === 'watching' && this.#readings.isUp('services');
     if (live || phase === 'stopped' || phase === 'removed') {

@@ -7,6 +7,7 @@ import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
+import { ClusterStores } from './cluster-stores.ts';
 import { NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 import { FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
@@ -58,12 +59,16 @@ export class OwnCluster implements SyncingClusters {
     const { ipcache, nodes, remoteNodeIdentities } = engines;
     this.#options = options;
     this.#cluster = new FollowedCluster({
-      ...{ name, clock, random, refillMs, gate, valueLimits, onReject },
+      ...{ name, clock, random, refillMs, gate, onReject },
       initial: { ...NEW_CLUSTER, own: true, failStatic },
-      writer: { source: 'kvstore' },
-      engines: { ipcache, nodes, remoteNodeIdentities },
+      stores: (hooks) =>
+        new ClusterStores({
+          ...{ ...hooks, cluster: name, gate, valueLimits },
+          writer: { source: 'kvstore' },
+          engines: { ipcache, nodes, remoteNodeIdentities },
+          limits: () => NO_LIMITS,
+        }),
       objection: () => undefined,
-      limits: () => NO_LIMITS,
       onChange: () => this.#changes.notify(name),
     });
   }

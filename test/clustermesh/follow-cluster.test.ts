@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { ClusterFollow } from '../../src/clustermesh/cluster-state.ts';
-import type { ClusterStores, FollowEnd, FollowRequest } from '../../src/clustermesh/cluster-stores.ts';
+import type { ClusterStores } from '../../src/clustermesh/cluster-stores.ts';
 import {
   awaitConfig,
   type FollowedCluster,
@@ -8,6 +8,7 @@ import {
   isReplaced,
   readHandshake,
 } from '../../src/clustermesh/follow-cluster.ts';
+import type { FollowEnd, FollowRequest } from '../../src/clustermesh/resource-stores.ts';
 import type { KeyRead, KvstoreBackend, Watch, WatchEvent, WatchOptions } from '../../src/kvstore/backend.ts';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';

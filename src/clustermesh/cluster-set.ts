@@ -1,0 +1,144 @@
+import { assert } from '../base/assert.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
+import type { RemoteClusterStatus } from './cluster-status.ts';
+import type { ConnectKvstore, FollowedCluster } from './followed-cluster.ts';
+import { RetryQueue } from './retry-queue.ts';
+import {
+  type SyncDeadline,
+  type SyncingClusters,
+  type SyncProgress,
+  waitForClusters,
+} from './sync-deadline.ts';
+
+/** What became of {@link ClusterSet.add}; but for the first two, nothing was added. */
+export type AddClusterOutcome = 'added' | 'reconnected' | 'own-cluster' | 'invalid-name' | 'stopped';
+
+/** Options of {@link ClusterSet}. */
+export interface ClusterSetOptions {
+  /** The own cluster: it is never followed as a remote one. */
+  readonly clusterName: string;
+  readonly clock: Clock;
+  /** A cluster of this name that follows nothing yet. Its changes are to go to {@link ClusterSet.notify}. */
+  readonly create: (name: string) => FollowedCluster;
+}
+
+// A name is a part of kvstore keys.
+const CLUSTER_NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
+
+/** The remote clusters that are followed, wherever their content goes: they come and go, each in its turn. */
+export class ClusterSet implements SyncingClusters {
+  readonly #options: ClusterSetOptions;
+  readonly #clusters = new Map<string, FollowedCluster>();
+  readonly #turns = new Map<string, Promise<void>>();
+  readonly #changes = new ClusterChanges();
+  /** Spreads the retries of those that are down. */
+  readonly retries: RetryQueue;
+  #stopped = false;
+
+  constructor(options: ClusterSetOptions) {
+    this.#options = options;
+    this.retries = new RetryQueue(options.clock);
+  }
+
+  /** By name, ascending. */
+  get names(): readonly string[] {
+    return [...this.#clusters.keys()].sort();
+  }
+
+  /** In no order. */
+  values(): Iterable<FollowedCluster> {
+    return this.#clusters.values();
+  }
+
+  get(name: string): FollowedCluster | undefined {
+    return this.#clusters.get(name);
+  }
+
+  /** See `ClusterMesh.add`. */
+  add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
+    assert(!this.#stopped, 'the mesh has been stopped');
+    const fault = this.check(name);
+    if (fault !== undefined) return Promise.resolve(fault);
+    return this.#inTurn(name, async () => {
+      if (this.#stopped) return 'stopped';
+      const known = this.#clusters.get(name);
+      const cluster = known ?? this.#options.create(name);
+      this.#clusters.set(name, cluster);
+      const connecting = cluster.connect(connect);
+      this.notify(name);
+      await connecting;
+      return known === undefined ? 'added' : 'reconnected';
+    });
+  }
+
+  /** Why a cluster of this name cannot be added, if so. */
+  check(name: string): 'own-cluster' | 'invalid-name' | undefined {
+    if (name === this.#options.clusterName) return 'own-cluster';
+    return CLUSTER_NAME.test(name) ? undefined : 'invalid-name';
+  }
+
+  /** See `ClusterMesh.remove`. */
+  remove(name: string): Promise<boolean> {
+    return this.#inTurn(name, async () => {
+      const cluster = this.#clusters.get(name);
+      if (cluster === undefined) return false;
+      await cluster.remove();
+      this.#clusters.delete(name);
+      this.notify(name);
+      return true;
+    });
+  }
+
+  /** Resolves once every cluster known now has been complete. */
+  async synced(): Promise<void> {
+    await Promise.all([...this.#clusters.values()].map((cluster) => cluster.synced()));
+  }
+
+  /** See `ClusterMesh.clustersSynced`. */
+  clustersSynced(deadline: SyncDeadline): Promise<readonly string[]> {
+    return waitForClusters(this, { ...deadline, clock: this.#options.clock });
+  }
+
+  progressOf(name: string): SyncProgress | undefined {
+    return this.#clusters.get(name)?.progress();
+  }
+
+  statuses(): readonly RemoteClusterStatus[] {
+    return this.names.flatMap((name) => this.#clusters.get(name)?.status() ?? []);
+  }
+
+  onChange(callback: OnClusterChange): Unsubscribe {
+    return this.#changes.add(callback);
+  }
+
+  /** Something of a cluster has changed. */
+  notify(name: string): void {
+    this.#changes.notify(name);
+  }
+
+  /** Ends following; what was read stays where it is. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await Promise.all(this.#turns.values());
+    await Promise.all([...this.#clusters.values()].map((cluster) => cluster.stop()));
+  }
+
+  /**
+   * One thing after the other for each cluster: one that comes back while it is being removed must not meet its
+   * own withdrawal. Clusters do not wait for each other.
+   */
+  #inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const turn = (this.#turns.get(name) ?? Promise.resolve()).then(work);
+    const over = turn.then(
+      () => {},
+      () => {},
+    );
+    this.#turns.set(name, over);
+    void over.then(() => {
+      if (this.#turns.get(name) === over) this.#turns.delete(name);
+    });
+    return turn;
+  }
+}
