@@ -2,7 +2,7 @@ import { BYTES, checkArguments, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
-import type { KvstoreBackend } from '../backend.ts';
+import type { KvstoreBackend, WriteOptions } from '../backend.ts';
 import { equalBytes } from '../bytes.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import { CanaryWaits } from './canary-waits.ts';
@@ -15,10 +15,10 @@ export interface SyncStoreOptions {
   readonly prefix: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** Bind the keys to the client's session. Default true. */
-  readonly leased?: boolean | undefined;
+  /** Bind the keys to the client's session; `first`: see `WriteOptions`. Default true. */
+  readonly leased?: WriteOptions['leased'];
   /** Bind the canary to it. Default: as the keys. */
-  readonly canaryLeased?: boolean | undefined;
+  readonly canaryLeased?: WriteOptions['leased'];
   /** The key that says that the prefix is complete, the *canary*. */
   readonly canary?: string | undefined;
   /** Writes under way at a time. Default 8. */
@@ -62,6 +62,7 @@ export class SyncStore {
   readonly #touched = new Set<string>();
   readonly #queue: RetryQueue<string | typeof CANARY>;
   readonly #canaries = new CanaryWaits();
+  readonly #landings = new CanaryWaits();
   /** Gives up the canary that is being written: it would not be true any more. */
   #canaryWrite: AbortController | undefined;
   /** It may be in the kvstore. */
@@ -134,6 +135,13 @@ export class SyncStore {
     return written;
   }
 
+  /** Resolves when all that was queued before has landed. Says nothing of the canary. */
+  landed(): Promise<void> {
+    const landed = this.#landings.add(this.#pending());
+    this.#landings.landed(this.#landings.due());
+    return landed;
+  }
+
   /** Writes until the signal fires. Once at a time. */
   async run(signal: AbortSignal): Promise<void> {
     const unsubscribe = this.#options.backend.onLeaseLost({ onLeaseLost: (keys) => this.#leaseLost(keys) });
@@ -159,6 +167,7 @@ export class SyncStore {
   #putAgain(name: string): void {
     this.#landed.delete(name);
     this.#canaries.touched(name);
+    this.#landings.touched(name);
     this.#canaryWrite?.abort();
     this.#enqueue(name);
   }
@@ -218,7 +227,11 @@ export class SyncStore {
   }
 
   #settled(job: string | typeof CANARY): void {
-    if (job !== CANARY) this.#canaries.settled(job);
+    if (job !== CANARY) {
+      this.#canaries.settled(job);
+      this.#landings.settled(job);
+      this.#landings.landed(this.#landings.due());
+    }
     this.#offerCanary();
   }
 
