@@ -24,7 +24,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   kvstore: ['base', 'net', 'identity'],
   clustermesh: [...CACHES, 'kvstore'],
   k8s: [...CACHES, 'metadata'],
-  operator: [...CACHES, 'metadata', 'kvstore', 'k8s'],
+  operator: [...CACHES, 'metadata', 'kvstore', 'clustermesh', 'k8s'],
   api: [...CACHES, 'kvstore'],
   agent: BELOW_AGENT,
   cli: [...BELOW_AGENT, 'agent'],

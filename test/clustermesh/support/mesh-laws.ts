@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import type { ClusterMesh } from '../../../src/clustermesh/cluster-mesh.ts';
 import type { ConfigFile } from '../../../src/clustermesh/config-directory.ts';
 import { ConfigFollower } from '../../../src/clustermesh/config-follower.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
@@ -28,6 +29,11 @@ export type Happening =
    */
   | { readonly do: Edit; readonly cluster: Remote; readonly told: boolean }
   | { readonly do: 'pass'; readonly ms: number };
+
+/** The same, or something that only the mesh of a test knows of. */
+export type AnyHappening =
+  | Happening
+  | { readonly do: 'own'; readonly happen: (mesh: ClusterMesh) => void | Promise<void> };
 
 const EDITS = ['add', 'touch', 'remove', 'tear', 'break'] as const;
 export type Edit = (typeof EDITS)[number];
@@ -106,35 +112,35 @@ const SERVER_FAULTS = ['compact', 'idle-compact', 'backup', 'restore', 'die', 'r
 export type Fault = (typeof LINK_FAULTS | typeof SERVER_FAULTS)[number];
 const FAULTS: readonly Fault[] = [...LINK_FAULTS, ...SERVER_FAULTS];
 
-/** What may happen, in any order. */
-export const happenings: fc.Arbitrary<Happening[]> = fc.array(
-  fc.oneof(
-    { weight: 4, arbitrary: ipWrite },
-    { weight: 3, arbitrary: nodeWrite },
-    { weight: 3, arbitrary: serviceWrite },
-    { weight: 2, arbitrary: identityWrite },
-    { weight: 5, arbitrary: fc.record({ do: fc.constantFrom(...FAULTS), cluster }) },
-    {
-      weight: 3,
-      arbitrary: fc.record({ do: fc.constantFrom(...EDITS), cluster: remote, told: fc.boolean() }),
-    },
-    // Ids never clash here: who comes first keeps a disputed one, which is no function of the content.
-    {
-      weight: 1,
-      arbitrary: fc.constantFrom<Happening>(
-        { do: 'id', cluster: 'a', id: 1 },
-        { do: 'id', cluster: 'a', id: 3 },
-        { do: 'id', cluster: 'b', id: 2 },
-        { do: 'id', cluster: 'b', id: 0 },
-      ),
-    },
-    {
-      weight: 3,
-      arbitrary: fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(0, 100, 5000, 30_000) }),
-    },
-  ),
-  { maxLength: 24, size: 'max' },
+/** One of them. */
+export const happening: fc.Arbitrary<Happening> = fc.oneof(
+  { weight: 4, arbitrary: ipWrite },
+  { weight: 3, arbitrary: nodeWrite },
+  { weight: 3, arbitrary: serviceWrite },
+  { weight: 2, arbitrary: identityWrite },
+  { weight: 5, arbitrary: fc.record({ do: fc.constantFrom(...FAULTS), cluster }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constantFrom(...EDITS), cluster: remote, told: fc.boolean() }),
+  },
+  // Ids never clash here: who comes first keeps a disputed one, which is no function of the content.
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom<Happening>(
+      { do: 'id', cluster: 'a', id: 1 },
+      { do: 'id', cluster: 'a', id: 3 },
+      { do: 'id', cluster: 'b', id: 2 },
+      { do: 'id', cluster: 'b', id: 0 },
+    ),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(0, 100, 5000, 30_000) }),
+  },
 );
+
+/** What may happen, in any order. */
+export const happenings: fc.Arbitrary<Happening[]> = fc.array(happening, { maxLength: 24, size: 'max' });
 
 export type MakeMesh = NonNullable<ConstructorParameters<typeof Agent>[1]>;
 
@@ -184,7 +190,7 @@ export function takenAway(
 }
 
 /** Whether a cluster that has lost everything may lose things after this. */
-export function mayTakeAway(what: Happening): what is Extract<Happening, { readonly cluster: string }> {
+export function mayTakeAway(what: AnyHappening): what is Extract<Happening, { readonly cluster: string }> {
   return ['id', 'restore', 'remove', 'tear'].includes(what.do);
 }
 
@@ -226,7 +232,7 @@ class World {
     await this.#follower.start();
   }
 
-  async happen(what: Happening): Promise<void> {
+  async happen(what: AnyHappening): Promise<void> {
     if (mayTakeAway(what)) this.#heldAtLoss.delete(what.cluster);
     await this.#do(what);
     if (what.do === 'write') this.#written.add(what.cluster);
@@ -236,7 +242,7 @@ class World {
     }
   }
 
-  async #do(what: Happening): Promise<void> {
+  async #do(what: AnyHappening): Promise<void> {
     switch (what.do) {
       case 'write':
         return write(this.#server(what.cluster), what.key, what.value);
@@ -247,6 +253,8 @@ class World {
         });
       case 'pass':
         return advance(this.clock, what.ms);
+      case 'own':
+        return what.happen(this.agent.mesh);
       case 'add':
       case 'touch':
       case 'remove':
@@ -361,7 +369,7 @@ function expectSame(view: unknown, expected: unknown, what: string): void {
 
 /** I9: after anything, once the faults are over, the engines hold exactly what a fresh agent would. */
 export async function I9_reconnectIsColdStart(
-  script: readonly Happening[],
+  script: readonly AnyHappening[],
   makeMesh?: MakeMesh,
 ): Promise<void> {
   const world = new World(makeMesh);
@@ -378,7 +386,7 @@ export async function I9_reconnectIsColdStart(
  * I10: a cluster that is removed takes every claim with it, wherever it was in its life and whatever was wrong
  * with its connection: what is left is what an agent holds that has never met it.
  */
-export async function I10_noOrphans(script: readonly Happening[], makeMesh?: MakeMesh): Promise<void> {
+export async function I10_noOrphans(script: readonly AnyHappening[], makeMesh?: MakeMesh): Promise<void> {
   const world = new World(makeMesh);
   await world.start();
   for (const what of script) await world.happen(what);

@@ -1,0 +1,257 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { KvstoreError } from '../../../src/kvstore/errors.ts';
+import type { MirroredClusterStatus } from '../../../src/operator/kvstoremesh/kvstore-mesh.ts';
+import {
+  completeCluster,
+  configure,
+  newCluster,
+  write,
+  writeIP,
+} from '../../clustermesh/support/mesh-world.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+import { CopiedCluster } from './support/copied-cluster.ts';
+
+const IP = 'cilium/cache/ip/v1/a/10.0.0.1';
+const CONFIG = 'cilium/cluster-config/a';
+const CANARIES = 'cilium/synced/a/';
+
+let copied: CopiedCluster;
+
+beforeEach(() => {
+  copied = new CopiedCluster();
+});
+afterEach(() => copied.stop());
+
+/** Cluster `a` with one IP, copied. */
+async function copy(): Promise<void> {
+  writeIP(copied.remote, '10.0.0.1', 0x1_0100);
+  copied.add();
+  await settle(12);
+}
+
+function statusOf(name: string): MirroredClusterStatus {
+  const status = copied.mesh.status().clusters.find((cluster) => cluster.name === name);
+  if (status === undefined) throw new Error(`${name} is not copied`);
+  return status;
+}
+
+describe('the copy of a cluster', () => {
+  it('has every value as it is, its configuration, and a canary for each resource', async () => {
+    const { remote } = copied;
+    write(remote, 'cilium/state/nodes/v1/a/n1', 'no node at all');
+    write(remote, 'cilium/state/services/v1/a/ns/s', '{}');
+    write(remote, 'cilium/state/identities/v1/id/65792', 'k8s:a=1;');
+    write(remote, 'cilium/state/identities/v1/value/k8s:a=1;/n1', '65792');
+    write(remote, 'cilium/state/nodes/v1/ab/n1', 'of another cluster');
+    await copy();
+    const { [IP]: value, ...others } = copied.copy();
+    expect(JSON.parse(value ?? '')).toEqual({ IP: '10.0.0.1', ID: 0x1_0100 });
+    expect(Object.keys(others).sort()).toEqual([
+      'cilium/cache/identities/v1/a/id/65792',
+      'cilium/cache/nodes/v1/a/n1',
+      'cilium/cache/services/v1/a/ns/s',
+      CONFIG,
+      ...['identities', 'ip', 'nodes', 'services'].map((of) => `${CANARIES}cilium/cache/${of}/v1`),
+    ]);
+    expect(others[CONFIG]).toBe('{"id":1,"capabilities":{"syncedCanaries":true,"cached":true}}');
+    expect(others['cilium/cache/nodes/v1/a/n1']).toBe('no node at all');
+  });
+
+  it('is read from the cache of a cluster that is cached itself', async () => {
+    const server = newCluster(copied.clock, 'b', 2);
+    write(server, 'cilium/cluster-config/b', { id: 2, capabilities: { syncedCanaries: true, cached: true } });
+    write(server, 'cilium/cache/nodes/v1/b/n1', 'cached');
+    write(server, 'cilium/state/nodes/v1/b/n2', 'not cached');
+    for (const of of ['nodes', 'services', 'identities', 'ip'])
+      write(server, `cilium/synced/b/cilium/cache/${of}/v1`, 'now');
+    copied.add('b', server);
+    await settle(12);
+    expect(copied.copy('cilium/cache/')).toEqual({ 'cilium/cache/nodes/v1/b/n1': 'cached' });
+  });
+
+  it('of a cluster without a configuration is not begun', async () => {
+    const server = newCluster(copied.clock, 'b', 2);
+    write(server, 'cilium/cluster-config/b', undefined);
+    write(server, 'cilium/state/nodes/v1/b/n1', 'x');
+    copied.add('b', server);
+    await settle(12);
+    expect(copied.copy()).toEqual({});
+    configure(server, 'b', 2);
+    await settle(12);
+    expect(Object.keys(copied.copy('cilium/cache/'))).toEqual(['cilium/cache/nodes/v1/b/n1']);
+  });
+
+  it('waits for the canaries of the remote cluster', async () => {
+    const server = newCluster(copied.clock, 'b', 2);
+    for (const of of ['nodes', 'services', 'identities', 'ip'])
+      write(server, `cilium/synced/b/cilium/state/${of}/v1`, undefined);
+    write(server, 'cilium/state/nodes/v1/b/n1', 'x');
+    copied.add('b', server);
+    await settle(12);
+    expect(Object.keys(copied.copy())).toEqual(['cilium/cluster-config/b']);
+    completeCluster(server, 'b');
+    await settle(12);
+    expect(Object.keys(copied.copy())).toHaveLength(6);
+  });
+
+  it('is put again after a lost lease', async () => {
+    await copy();
+    const before = copied.copy();
+    for (const lease of copied.local.leases) copied.local.expireLease(lease);
+    expect(copied.copy()).toEqual({});
+    await advance(copied.clock, 600_000);
+    const shown = (content: object): readonly string[] => Object.keys(content).sort();
+    expect(shown(copied.copy())).toEqual(shown(before));
+  });
+
+  it('stays when the remote kvstore is out of reach, also over a restart that outlives the leases', async () => {
+    await copy();
+    await copied.stop();
+    copied.remote.restore(copied.remote.snapshot());
+    await copied.restart();
+    copied.add();
+    copied.link?.down();
+    void copied.mesh.add('a', () => Promise.reject(new Error('no way to it')));
+    await advance(copied.clock, 3_600_000);
+    expect(Object.keys(copied.copy())).toHaveLength(6);
+    expect(copied.copy(IP)).toHaveProperty([IP]);
+  });
+
+  it('loses what a complete list lacks after a restart, before its canary', async () => {
+    await copy();
+    await copied.restart();
+    write(copied.local, 'cilium/cache/nodes/v1/a/left', 'of an earlier process');
+    write(copied.remote, 'cilium/state/ip/v1/default/10.0.0.1', undefined);
+    writeIP(copied.remote, '10.0.0.2', 0x1_0100);
+    copied.add();
+    await settle(20);
+    expect(Object.keys(copied.copy('cilium/cache/'))).toEqual(['cilium/cache/ip/v1/a/10.0.0.2']);
+  });
+
+  it('of another id is swept before the new configuration is put', async () => {
+    await copy();
+    await copied.restart();
+    write(copied.remote, CONFIG, { id: 3, capabilities: {} });
+    const before: (readonly string[])[] = [];
+    copied.onWrite((keys) => {
+      if (keys.includes(CONFIG)) before.push(Object.keys(copied.copy('cilium/cache/')));
+    });
+    copied.add();
+    await settle(30);
+    expect(before).toEqual([[IP], []]); // at first what was inherited stays readable
+    expect(copied.copy(CONFIG)[CONFIG]).toContain('"id":3');
+    expect(copied.copy()).toHaveProperty([IP]);
+  });
+});
+
+describe('a cluster that is removed', () => {
+  it('loses its configuration at once, and all else after three minutes', async () => {
+    await copy();
+    const server = newCluster(copied.clock, 'ab', 2);
+    write(server, 'cilium/state/nodes/v1/ab/n1', 'x');
+    copied.add('ab', server);
+    await settle(12);
+    write(copied.local, 'cilium/cache/nodes/v1/a/stray', 'of somebody');
+    void copied.mesh.remove('a');
+    await advance(copied.clock, 179_000);
+    expect(copied.copy(CONFIG)).not.toHaveProperty([CONFIG]);
+    expect(copied.copy()).toHaveProperty([IP]);
+    expect(statusOf('a').state).toBe('draining');
+    await advance(copied.clock, 2_000);
+    expect(copied.copy('cilium/cache/')).toEqual({ 'cilium/cache/nodes/v1/ab/n1': 'x' });
+    expect(copied.copy(CANARIES)).toEqual({});
+    expect(copied.mesh.status().clusters.map(({ name }) => name)).toEqual(['ab']);
+  });
+
+  it('that returns meanwhile waits for the end of it, and what is asked for last counts', async () => {
+    await copy();
+    void copied.mesh.remove('a');
+    copied.add();
+    void copied.mesh.remove('a');
+    copied.add();
+    await advance(copied.clock, 170_000);
+    expect(copied.copy()).not.toHaveProperty([CONFIG]);
+    expect(statusOf('a').returns).toBe(true);
+    await advance(copied.clock, 12_000);
+    expect(copied.copy()).toHaveProperty([CONFIG]);
+    expect(copied.copy()).toHaveProperty([IP]);
+    expect(statusOf('a').returns).toBe(false);
+  });
+
+  it('is removed as soon as the own kvstore takes it', async () => {
+    await copy();
+    void copied.mesh.remove('a');
+    await advance(copied.clock, 60_000);
+    copied.backend.link.down();
+    await advance(copied.clock, 600_000);
+    expect(copied.copy()).toHaveProperty([IP]);
+    copied.backend.link.up();
+    await advance(copied.clock, 120_000);
+    expect(copied.copy()).toEqual({});
+  });
+
+  it('stays as it is when the process ends, which does not wait', async () => {
+    await copy();
+    void copied.mesh.remove('a');
+    await advance(copied.clock, 60_000);
+    await copied.stop();
+    expect(copied.copy()).toHaveProperty([IP]);
+  });
+});
+
+describe('its readiness', () => {
+  it('waits for all clusters, but not for one that is not connected after 15 s', async () => {
+    void copied.mesh.add('b', () => new Promise(() => {}));
+    copied.add();
+    expect(copied.mesh.isReady).toBe(false);
+    await settle(12);
+    expect(copied.mesh.isReady).toBe(false);
+    await advance(copied.clock, 15_000);
+    expect(copied.mesh.isReady).toBe(true);
+  });
+
+  it('waits for one that is connected and not complete, ten minutes at most', async () => {
+    write(copied.remote, 'cilium/synced/a/cilium/state/ip/v1', undefined);
+    copied.add();
+    await advance(copied.clock, 599_000);
+    expect(copied.mesh.isReady).toBe(false);
+    await advance(copied.clock, 1_000);
+    expect(copied.mesh.isReady).toBe(true);
+  });
+});
+
+describe('its problems', () => {
+  it('name two clusters with one id, and one with the own id, which are copied all the same', async () => {
+    copied.add();
+    await settle(8);
+    for (const [name, id] of [
+      ['b', 1],
+      ['c', 9],
+    ] as const)
+      copied.add(name, newCluster(copied.clock, name, id));
+    await settle(20);
+    expect(copied.mesh.status().problems).toEqual([
+      'cluster b has id 1, which is that of cluster a: agents follow only one',
+      'cluster c has id 9, which is that of this cluster, own: agents follow only one',
+    ]);
+    expect(Object.keys(copied.copy('cilium/cluster-config/'))).toHaveLength(3);
+  });
+
+  it('say what the own kvstore does not take, until it does', async () => {
+    await copy();
+    let isFull = true;
+    copied.onWrite((keys) => {
+      if (isFull && keys.some((key) => key.startsWith('cilium/cache/ip/')))
+        throw new KvstoreError('overloaded', 'etcdserver: mvcc: database space exceeded');
+    });
+    writeIP(copied.remote, '10.0.0.2', 0x1_0100);
+    await advance(copied.clock, 10_000);
+    expect(copied.mesh.status().problems).toEqual([
+      'the own kvstore does not take what cluster a shows, 1 keys wait: etcdserver: mvcc: database space exceeded',
+    ]);
+    isFull = false;
+    await advance(copied.clock, 60_000);
+    expect(copied.mesh.status().problems).toEqual([]);
+    expect(copied.copy()).toHaveProperty(['cilium/cache/ip/v1/a/10.0.0.2']);
+  });
+});
