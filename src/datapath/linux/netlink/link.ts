@@ -39,8 +39,11 @@ export interface Link {
   readonly vxlan: Vxlan | undefined;
 }
 
-/** Writes the body of a message that makes a VXLAN interface, or changes what can be changed of one: all but `vxlan`. */
-export function writeLink(writer: MessageWriter, link: Link): void {
+/**
+ * Writes the body of a message that makes a VXLAN interface: all but the alias, which the kernel takes in a change only. A
+ * change is of the interface with this index or, if that is 0, this name, and of all but `vxlan`.
+ */
+export function writeLink(writer: MessageWriter, link: Link, change: 'make' | 'change'): void {
   const { index, name, mac, mtu, alias, vxlan, up } = link;
   writer
     .u8(AF.unspecified)
@@ -52,7 +55,7 @@ export function writeLink(writer: MessageWriter, link: Link): void {
   writer.attributeText(IFLA.name, name).attributeU32(IFLA.mtu, mtu);
   if (mac !== undefined) writer.attributeBytes(IFLA.address, parseMAC(mac));
   if (alias !== undefined) writer.attributeText(IFLA.alias, alias);
-  if (vxlan === undefined || index !== 0) return;
+  if (vxlan === undefined || change === 'change') return;
   writer.nest(IFLA.info, () => {
     writer.attributeText(INFO.kind, 'vxlan');
     writer.nest(INFO.data, () => writeVxlan(writer, vxlan));
@@ -65,9 +68,13 @@ function writeVxlan(writer: MessageWriter, { id, port, local, learning }: Vxlan)
   if (local !== undefined) writeAddress(writer, familyOf(local) === 4 ? VXLAN.local : VXLAN.local6, local);
 }
 
-/** Writes the body of a request about the link with this index; 0: all of them. */
-export function writeLinkQuestion(writer: MessageWriter, index: number): void {
+/** Writes the body of a request for all links, or about the one with this index or name. */
+export function writeLinkQuestion(
+  writer: MessageWriter,
+  { index = 0, name }: Partial<Pick<Link, 'index' | 'name'>> = {},
+): void {
   writer.u8(AF.unspecified).u8(0).u16(0).u32(index).u32(0).u32(0);
+  if (name !== undefined) writer.attributeText(IFLA.name, name);
 }
 
 /** The link in a message; `undefined` when it is about something else. Throws `NetlinkFormatError`. */

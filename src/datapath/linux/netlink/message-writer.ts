@@ -5,6 +5,7 @@ export const NLM_F = {
   /** In an answer: the table has changed while it was dumped. */
   dumpInterrupted: 0x10,
   dump: 0x300,
+  replace: 0x100,
   exclusive: 0x200,
   create: 0x400,
   append: 0x800,

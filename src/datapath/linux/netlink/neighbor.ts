@@ -33,10 +33,10 @@ export interface Neighbor {
 
 /** Writes the body of a message that adds or deletes an entry. */
 export function writeNeighbor(writer: MessageWriter, neighbor: Neighbor): void {
-  const { kind, address = '', mac } = neighbor;
+  const { kind, address, mac } = neighbor;
   const isFDB = kind === 'fdb';
   writer
-    .u8(isFDB ? AF.bridge : familyNumber(familyOf(address)))
+    .u8(isFDB ? AF.bridge : familyNumber(familyOf(address ?? '')))
     .u8(0)
     .u16(0)
     .u32(neighbor.interface);
@@ -44,7 +44,7 @@ export function writeNeighbor(writer: MessageWriter, neighbor: Neighbor): void {
     .u16(neighbor.permanent ? NUD_PERMANENT : 0)
     .u8(isFDB ? NTF_SELF : 0)
     .u8(0);
-  writeAddress(writer, NDA.address, address);
+  if (address !== undefined) writeAddress(writer, NDA.address, address);
   if (mac !== undefined) writer.attributeBytes(NDA.mac, parseMAC(mac));
   if (!isFDB && neighbor.protocol !== 0) writer.attributeU8(NDA.protocol, neighbor.protocol);
 }

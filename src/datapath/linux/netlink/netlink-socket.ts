@@ -98,11 +98,10 @@ export class NetlinkSocket implements Disposable {
 
   /** The answer to a question about one thing. Throws what the kernel refuses. */
   ask<T>(request: NetlinkRequest, read: (message: NetlinkMessage) => T | undefined): T | undefined {
-    let answer: T | undefined;
-    this.#question(request, (message) => {
-      answer ??= read(message);
-    });
-    return answer;
+    this.#encode([request], 0);
+    const answers: NetlinkMessage[] = [];
+    this.#exchange((message) => answers.push(message));
+    return this.#piece(answers, request.what, read)[0];
   }
 
   /**
@@ -110,17 +109,35 @@ export class NetlinkSocket implements Disposable {
    * meanwhile; a table that never stands still is given as it was read last: what it lacks comes as an event.
    */
   dump<T>(request: Omit<NetlinkRequest, 'flags'>, read: (message: NetlinkMessage) => T | undefined): T[] {
+    let found: T[] = [];
+    for (const piece of this.dumpPieces(request, read)) {
+      if (piece === 'again') found = [];
+      else found.push(...piece);
+    }
+    return found;
+  }
+
+  /**
+   * The same in pieces of one system call each, so that the event loop may turn between them; meanwhile nothing else may be
+   * asked of this socket. `again`: the table has changed, so that all of it is read anew.
+   */
+  *dumpPieces<T>(
+    request: Omit<NetlinkRequest, 'flags'>,
+    read: (message: NetlinkMessage) => T | undefined,
+  ): Generator<readonly T[] | 'again', void, void> {
     for (let tries = 1; ; tries++) {
-      const found: T[] = [];
-      let isStill = true;
-      const isWhole = this.#question({ ...request, flags: NLM_F.dump }, (message) => {
-        if ((message.flags & NLM_F.dumpInterrupted) !== 0) isStill = false;
-        const value = read(message);
-        if (value !== undefined) found.push(value);
-      });
-      if (isWhole && (isStill || tries >= DUMP_TRIES)) return found;
-      if (tries === 2 * DUMP_TRIES)
-        throw new SyscallError(request.what, ENOBUFS, 'the answer is lost each time');
+      this.#encode([{ ...request, flags: NLM_F.dump }], 0);
+      this.#send();
+      let isWhole = true;
+      for (let got = this.events(); got !== undefined; got = this.events()) {
+        if (got === 'overrun') isWhole = false;
+        else {
+          if (got.some(({ flags }) => (flags & NLM_F.dumpInterrupted) !== 0)) isWhole = false;
+          yield this.#piece(got, request.what, read);
+        }
+      }
+      if (isWhole || tries === DUMP_TRIES) return;
+      yield 'again';
     }
   }
 
@@ -205,29 +222,38 @@ export class NetlinkSocket implements Disposable {
     return next;
   }
 
-  /** Sends one question, and hands out what is answered; whether nothing of that is lost. Throws what the kernel refuses. */
-  #question(request: NetlinkRequest, receive: (message: NetlinkMessage) => void): boolean {
-    this.#encode([request], 0);
-    let error: SyscallError | undefined;
-    const isWhole = this.#exchange((message) => {
-      if (message.sequence !== this.#sequence) return;
-      if (endsAnswer(message)) error ??= errorIn(message, request.what);
-      else receive(message);
-    });
-    if (error !== undefined) throw error;
-    return isWhole;
+  #piece<T>(
+    messages: readonly NetlinkMessage[],
+    what: string,
+    read: (message: NetlinkMessage) => T | undefined,
+  ): readonly T[] {
+    const piece: T[] = [];
+    for (const message of messages) {
+      if (message.sequence !== this.#sequence) continue;
+      if (endsAnswer(message)) {
+        const error = errorIn(message, what);
+        if (error !== undefined) throw error;
+        continue;
+      }
+      const value = read(message);
+      if (value !== undefined) piece.push(value);
+    }
+    return piece;
+  }
+
+  #send(): void {
+    this.#kernel.send(this.#fd, this.#writer.written(), this.#to);
   }
 
   /** Sends what is written, and receives until nothing is left: the kernel has all its answers ready by then. */
   #exchange(receive: (message: NetlinkMessage) => void): boolean {
-    this.#kernel.send(this.#fd, this.#writer.written(), this.#to);
+    this.#send();
     let isWhole = true;
-    for (;;) {
-      const events = this.events();
-      if (events === undefined) return isWhole;
-      if (events === 'overrun') isWhole = false;
-      else for (const message of events) receive(message);
+    for (let got = this.events(); got !== undefined; got = this.events()) {
+      if (got === 'overrun') isWhole = false;
+      else for (const message of got) receive(message);
     }
+    return isWhole;
   }
 }
 

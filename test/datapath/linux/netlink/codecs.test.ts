@@ -96,7 +96,7 @@ describe('what is written is what is read', () => {
   it('of links', () => {
     fc.assert(
       fc.property(link, (one) => {
-        expect(readLink(reread(RTM_LINK.add, (writer) => writeLink(writer, one)))).toEqual(one);
+        expect(readLink(reread(RTM_LINK.add, (writer) => writeLink(writer, one, 'make')))).toEqual(one);
       }),
     );
   });
@@ -199,7 +199,7 @@ describe('hostile input', () => {
     for (const [type, write] of [
       [RTM_ROUTE.add, () => writeRoute(writer, one)],
       [RTM_NEIGHBOR.add, () => writeNeighbor(writer, two)],
-      [RTM_LINK.add, () => writeLink(writer, three)],
+      [RTM_LINK.add, () => writeLink(writer, three, 'make')],
       [RTM_RULE.add, () => writeRule(writer, four)],
     ] as const) {
       writer.begin(type, 0, 1);

@@ -108,7 +108,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
         what: 'link 4711',
         type: RTM_LINK.get,
         flags: 0,
-        write: (writer) => writeLinkQuestion(writer, 4711),
+        write: (writer) => writeLinkQuestion(writer, { index: 4711 }),
       },
     };
     expect(() => socket.ask(missing, readLink)).toThrow('link 4711: ENODEV');
@@ -132,7 +132,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
 
   it('reads the links and rules that ip shows', () => {
     const links = socket.dump(
-      { what: 'links', type: RTM_LINK.get, write: (writer) => writeLinkQuestion(writer, 0) },
+      { what: 'links', type: RTM_LINK.get, write: (writer) => writeLinkQuestion(writer) },
       readLink,
     );
     const theirs: { ifname: string; address: string; mtu: number; ifindex: number }[] = JSON.parse(

@@ -1,0 +1,450 @@
+import { constants } from 'node:os';
+import type { KernelTable, TableChange } from '../kernel-table.ts';
+import { familyOf } from '../netlink/address-bytes.ts';
+import {
+  type InterfaceAddress,
+  RTM_ADDRESS,
+  readInterfaceAddress,
+  writeAddressDump,
+} from '../netlink/interface-address.ts';
+import { type Link, RTM_LINK, readLink, writeLinkQuestion } from '../netlink/link.ts';
+import type { NetlinkMessage } from '../netlink/message-reader.ts';
+import { NLM_F } from '../netlink/message-writer.ts';
+import {
+  type Neighbor,
+  RTM_NEIGHBOR,
+  readNeighbor,
+  writeNeighbor,
+  writeNeighborDump,
+} from '../netlink/neighbor.ts';
+import { type NetlinkRequest, NetlinkSocket, type NetlinkSocketOptions } from '../netlink/netlink-socket.ts';
+import { type Route, RTM_ROUTE, readRoute, writeRouteDump, writeRouteQuestion } from '../netlink/route.ts';
+import { RTM_RULE, type Rule, readRule, writeRule, writeRuleDump } from '../netlink/rule.ts';
+import type { Kernel } from '../syscall/kernel.ts';
+import { SyscallError } from '../syscall/syscall-error.ts';
+import {
+  equalItems,
+  OWN_PROTOCOL,
+  type PathItem,
+  pathKey,
+  pathOrder,
+  printItem,
+  type RouteItem,
+  splitKey,
+  TUNNEL,
+} from './path-item.ts';
+import { type LenientRequest, RouteLedger } from './route-ledger.ts';
+import { deviceItem, linkNamed, setDevice } from './tunnel-device.ts';
+
+const { EEXIST, ENODEV } = constants.errno;
+
+/** What the kernel takes for a route of IPv6 that says nothing. */
+const IPV6_METRIC = 1024;
+
+/** Where routes go, and under which name the tunnel is. */
+export interface PathTableOptions {
+  /** Path of a network namespace; by default the one that the process is in. */
+  readonly namespace?: string | undefined;
+  /** The table of routes. */
+  readonly routeTable: number;
+  /** The name of the VXLAN interface. */
+  readonly device: string;
+}
+
+/** What an event of the kernel means. */
+export interface PathNews {
+  /** What is there of ours at this key is another than before. */
+  readonly key?: string | undefined;
+  /** Next hops may be reached in another way than before. */
+  readonly reach?: boolean | undefined;
+  /** Things of ours may have gone without a word. */
+  readonly reread?: boolean | undefined;
+}
+
+/** How an address is reached. */
+export type Reach =
+  | { readonly kind: 'link'; readonly interface: number }
+  | { readonly kind: 'not'; readonly reason: string };
+
+/**
+ * What of ours is in the kernel so that pods of other nodes are reached: one VXLAN interface with its FDB and neighbours, routes,
+ * rules. Ours is what has our protocol number, or is on our interface.
+ *
+ * A route of others to the same destination in the same table is left alone, and ours does not go beside it: that is an error
+ * of its key, until it is gone.
+ */
+export class PathTable implements KernelTable<PathItem>, Disposable {
+  readonly name = 'paths';
+  readonly #kernel: Kernel;
+  readonly #options: PathTableOptions;
+  readonly #socket: NetlinkSocket;
+  readonly #links = new Map<number, Link>();
+  readonly #routes = new RouteLedger();
+  /** What is there besides routes, by key. */
+  readonly #known = new Map<string, PathItem>();
+
+  constructor(kernel: Kernel, options: PathTableOptions) {
+    this.#kernel = kernel;
+    this.#options = options;
+    this.#socket = this.open();
+    this.#readLinks();
+  }
+
+  /** The port of those events that our own changes bring about. */
+  get port(): number {
+    return this.#socket.port;
+  }
+
+  /** A socket in the same namespace. */
+  open(options: NetlinkSocketOptions = {}): NetlinkSocket {
+    return new NetlinkSocket(this.#kernel, { ...options, namespace: this.#options.namespace });
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket[Symbol.dispose]();
+  }
+
+  equal(a: PathItem, b: PathItem): boolean {
+    return equalItems(a, b);
+  }
+
+  order(key: string): number {
+    return pathOrder(key);
+  }
+
+  print(item: PathItem): string {
+    return printItem(item, (index) => this.#links.get(index)?.name ?? `interface ${index}`);
+  }
+
+  *dump(): Generator<readonly [key: string, item: PathItem], void, void> {
+    this.#readLinks();
+    this.#routes.clear();
+    this.#known.clear();
+    using socket = this.open();
+    yield* this.#dumpTunnel(socket);
+    for (const family of [4, 6] as const) {
+      const write: NetlinkRequest['write'] = (writer) =>
+        writeRouteDump(writer, family, this.#options.routeTable);
+      yield* this.#learned(socket, { what: 'routes', type: RTM_ROUTE.get, write }, readRoute, (route) =>
+        this.#learnRoute(route),
+      );
+      const writeRules: NetlinkRequest['write'] = (writer) => writeRuleDump(writer, family);
+      yield* this.#learned(
+        socket,
+        { what: 'rules', type: RTM_RULE.get, write: writeRules },
+        readRule,
+        (rule) => this.#learn(this.#ruleEntry(rule)),
+      );
+    }
+  }
+
+  apply(changes: readonly TableChange<PathItem>[]): readonly (SyscallError | undefined)[] {
+    const outcomes: (SyscallError | undefined)[] = changes.map(() => undefined);
+    const batch: { readonly at: number; readonly request: LenientRequest }[] = [];
+    changes.forEach(({ key, item }, at) => {
+      try {
+        if (item !== undefined && this.#isThere(key, item)) return;
+        if (splitKey(key)[0] === 'device') this.#applyDevice(key, item);
+        else for (const request of this.#requests(key, item)) batch.push({ at, request });
+      } catch (error) {
+        if (!(error instanceof SyscallError)) throw error;
+        outcomes[at] = error;
+      }
+    });
+    this.#socket.transact(batch.map(({ request }) => request)).forEach((error, index) => {
+      const { at, request } = batch[index] ?? { at: -1, request: undefined };
+      if (error !== undefined && !request?.needless.includes(error.code)) outcomes[at] ??= error;
+    });
+    changes.forEach((change, at) => {
+      if (outcomes[at] === undefined) this.#settle(change);
+    });
+    return outcomes;
+  }
+
+  /** Whether what is to be at a key is, as far as was heard. */
+  has(key: string, item: PathItem | undefined): boolean {
+    const [kind, what] = splitKey(key);
+    if (item !== undefined) return this.#isThere(key, item);
+    return kind === 'route' ? this.#routes.ours(what).length === 0 : !this.#known.has(key);
+  }
+
+  /** How an address is reached now, without the tunnel. */
+  reach(address: string): Reach {
+    try {
+      const write: NetlinkRequest['write'] = (writer) => writeRouteQuestion(writer, address);
+      const route = this.#socket.ask(
+        { what: `route to ${address}`, type: RTM_ROUTE.get, flags: 0, write },
+        readRoute,
+      );
+      if (route === undefined || !route.isUnicast) return { kind: 'not', reason: `${address} is no host's` };
+      if (route.gateway !== undefined)
+        return { kind: 'not', reason: `${address} is behind ${route.gateway}` };
+      if (route.interface === this.#device()?.index)
+        return { kind: 'not', reason: `${address} is in the tunnel` };
+      return { kind: 'link', interface: route.interface };
+    } catch (error) {
+      if (error instanceof SyscallError) return { kind: 'not', reason: error.message };
+      throw error;
+    }
+  }
+
+  /** The MTU of the interface that has an address; `undefined` when none has. */
+  mtuAt(address: string): number | undefined {
+    const request = { what: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
+    const all: readonly InterfaceAddress[] = this.#socket.dump(request, readInterfaceAddress);
+    const own = all.find((one) => one.address === address);
+    return own && this.#links.get(own.interface)?.mtu;
+  }
+
+  /** Takes down what an event says. */
+  hear(message: NetlinkMessage): PathNews {
+    const isGone = [RTM_ROUTE.delete, RTM_NEIGHBOR.delete, RTM_RULE.delete, RTM_LINK.delete].some(
+      (type) => type === message.type,
+    );
+    const link = readLink(message);
+    if (link !== undefined) return this.#hearLink(link, isGone);
+    const route = readRoute(message);
+    if (route !== undefined) return this.#hearRoute(route, isGone);
+    const neighbor = readNeighbor(message);
+    if (neighbor !== undefined) return this.#hearEntry(this.#neighborEntry(neighbor), isGone);
+    const rule = readRule(message);
+    if (rule !== undefined) return this.#hearEntry(this.#ruleEntry(rule), isGone);
+    if (readInterfaceAddress(message) === undefined) return {};
+    // With an address go the routes that need it, and of IPv4 nothing is said of them.
+    return { reach: true, reread: message.type === RTM_ADDRESS.delete };
+  }
+
+  *#dumpTunnel(socket: NetlinkSocket): Generator<readonly [string, PathItem], void, void> {
+    const device = this.#device();
+    const item = device && deviceItem(device);
+    if (device === undefined || item === undefined) return;
+    yield* this.#learn([pathKey('device', this.#options.device), item]);
+    for (const kind of ['fdb', 'neighbor'] as const) {
+      const write: NetlinkRequest['write'] = (writer) => writeNeighborDump(writer, kind, device.index);
+      yield* this.#learned(socket, { what: kind, type: RTM_NEIGHBOR.get, write }, readNeighbor, (neighbor) =>
+        this.#learn(this.#neighborEntry(neighbor)),
+      );
+    }
+  }
+
+  *#learned<T>(
+    socket: NetlinkSocket,
+    request: Omit<NetlinkRequest, 'flags'>,
+    read: (message: NetlinkMessage) => T | undefined,
+    learn: (one: T) => Iterable<readonly [string, PathItem]>,
+  ): Generator<readonly [string, PathItem], void, void> {
+    for (const piece of socket.dumpPieces(request, read)) {
+      if (piece === 'again') continue;
+      for (const one of piece) yield* learn(one);
+    }
+  }
+
+  #learn(entry: readonly [string, PathItem] | undefined): readonly (readonly [string, PathItem])[] {
+    if (entry === undefined) return [];
+    this.#known.set(...entry);
+    return [entry];
+  }
+
+  #learnRoute(route: Route): readonly (readonly [string, PathItem])[] {
+    if (route.table !== this.#options.routeTable) return [];
+    this.#routes.add(route);
+    return route.protocol === OWN_PROTOCOL
+      ? [[pathKey('route', route.destination), this.#routeItem(route.destination, route)]]
+      : [];
+  }
+
+  /** Where there are several of ours, none is what is to be there. */
+  #routeItem(destination: string, route: Route): RouteItem {
+    if (this.#routes.ours(destination).length > 1) return { kind: 'route', gateway: undefined, interface: 0 };
+    const isTunnel = route.interface !== 0 && route.interface === this.#device()?.index;
+    return { kind: 'route', gateway: route.gateway, interface: isTunnel ? TUNNEL : route.interface };
+  }
+
+  #neighborEntry(neighbor: Neighbor): readonly [string, PathItem] | undefined {
+    const { kind, address = '', mac = '', permanent, protocol } = neighbor;
+    if (!permanent || neighbor.interface !== this.#device()?.index) return undefined;
+    if (kind === 'fdb') return [pathKey('fdb', mac), { kind, host: address }];
+    return protocol === OWN_PROTOCOL ? [pathKey('neighbor', address), { kind, mac }] : undefined;
+  }
+
+  #ruleEntry({ source, table, priority, protocol }: Rule): readonly [string, PathItem] | undefined {
+    if (protocol !== OWN_PROTOCOL || table !== this.#options.routeTable) return undefined;
+    return [pathKey('rule', source), { kind: 'rule', priority }];
+  }
+
+  #hearLink(link: Link, isGone: boolean): PathNews {
+    const before = this.#links.get(link.index);
+    if (isGone) this.#links.delete(link.index);
+    else this.#links.set(link.index, link);
+    const isSame = before?.name === link.name && before.up === link.up && before.mtu === link.mtu;
+    if (!isGone && isSame) return {};
+    const isOurs = link.name === this.#options.device || before?.name === this.#options.device;
+    if (isGone) this.#forgetInterface(link.index, isOurs);
+    return { reach: true, reread: isGone || isOurs || !link.up };
+  }
+
+  #forgetInterface(index: number, isOurs: boolean): void {
+    this.#routes.deleteInterface(index);
+    if (!isOurs) return;
+    for (const [key, { kind }] of this.#known) if (kind !== 'rule') this.#known.delete(key);
+  }
+
+  #hearRoute(route: Route, isGone: boolean): PathNews {
+    if (route.table !== this.#options.routeTable) return {};
+    if (isGone) this.#routes.delete(route);
+    else this.#routes.add(route);
+    return { key: pathKey('route', route.destination), reach: route.protocol !== OWN_PROTOCOL };
+  }
+
+  #hearEntry(entry: readonly [string, PathItem] | undefined, isGone: boolean): PathNews {
+    if (entry === undefined) return {};
+    const [key, item] = entry;
+    if (!isGone) this.#known.set(key, item);
+    else if (this.#isThere(key, item)) this.#known.delete(key);
+    return { key };
+  }
+
+  #isThere(key: string, item: PathItem): boolean {
+    const [kind, what] = splitKey(key);
+    if (kind !== 'route') {
+      const known = this.#known.get(key);
+      return known !== undefined && equalItems(known, item);
+    }
+    const [ours, ...more] = this.#routes.ours(what);
+    if (ours === undefined || more.length > 0 || this.#routes.other(what) !== undefined) return false;
+    return equalItems(this.#routeItem(what, ours), item);
+  }
+
+  #requests(key: string, item: PathItem | undefined): readonly LenientRequest[] {
+    const [kind, what] = splitKey(key);
+    if (kind === 'route') return this.#routeRequests(what, item?.kind === 'route' ? item : undefined);
+    if (kind === 'rule') return [this.#ruleRequest(key, item)];
+    const device = this.#device();
+    if (device !== undefined) return [neighborRequest(key, item, this.#known.get(key), device.index)];
+    if (item === undefined) return [];
+    throw new SyscallError(`add ${key}`, ENODEV, `there is no interface ${this.#options.device}`);
+  }
+
+  #routeRequests(destination: string, item: RouteItem | undefined): readonly LenientRequest[] {
+    const { routeTable, device } = this.#options;
+    const deleting = (): readonly LenientRequest[] => this.#routes.deleting(destination, routeTable);
+    if (item === undefined) return deleting();
+    const other = this.#routes.other(destination);
+    if (other !== undefined) {
+      if (this.#routes.ours(destination).length > 0) this.#socket.transact(deleting());
+      const words = `there is a route of protocol ${other.protocol} that is not ours`;
+      throw new SyscallError(`add route ${destination}`, EEXIST, words);
+    }
+    const index = item.interface === TUNNEL ? this.#device()?.index : item.interface;
+    if (index === undefined)
+      throw new SyscallError(`add route ${destination}`, ENODEV, `there is no interface ${device}`);
+    return this.#routes.replacing(this.#route(destination, item, index));
+  }
+
+  #route(destination: string, { gateway, interface: on }: RouteItem, index: number): Route {
+    return {
+      ...{ destination, gateway, table: this.#options.routeTable, protocol: OWN_PROTOCOL },
+      // A link-local next hop is on the link anyway.
+      ...{
+        interface: index,
+        onlink: on === TUNNEL && familyOf(destination) === 4,
+        metric: familyOf(destination) === 4 ? 0 : IPV6_METRIC,
+        isUnicast: true,
+      },
+    };
+  }
+
+  #ruleRequest(key: string, item: PathItem | undefined): LenientRequest {
+    const known = this.#known.get(key);
+    const of = item?.kind === 'rule' ? item : known?.kind === 'rule' ? known : { priority: 0 };
+    const [, source] = splitKey(key);
+    const rule: Rule = {
+      source,
+      table: this.#options.routeTable,
+      priority: of.priority,
+      protocol: OWN_PROTOCOL,
+    };
+    return {
+      ...{
+        what: `${item === undefined ? 'delete' : 'add'} ${key}`,
+        write: (writer) => writeRule(writer, rule),
+      },
+      ...(item === undefined
+        ? { type: RTM_RULE.delete, flags: 0, needless: ['ENOENT'] }
+        : { type: RTM_RULE.add, flags: NLM_F.create | NLM_F.exclusive, needless: [] }),
+    };
+  }
+
+  #applyDevice(key: string, item: PathItem | undefined): void {
+    const { device } = this.#options;
+    const before = this.#device();
+    setDevice(this.#socket, device, item?.kind === 'device' ? item : undefined);
+    const after = linkNamed(this.#socket, device);
+    if (before !== undefined && before.index !== after?.index) {
+      this.#links.delete(before.index);
+      this.#forgetInterface(before.index, true);
+    }
+    if (after !== undefined) this.#links.set(after.index, after);
+    this.#settle({ key, item });
+  }
+
+  /** Takes down what has been done. */
+  #settle({ key, item }: TableChange<PathItem>): void {
+    const [kind, what] = splitKey(key);
+    if (kind === 'route') {
+      for (const route of this.#routes.ours(what)) this.#routes.delete(route);
+      if (item?.kind !== 'route') return;
+      const index = item.interface === TUNNEL ? (this.#device()?.index ?? 0) : item.interface;
+      this.#routes.add(this.#route(what, item, index));
+    } else if (item === undefined) this.#known.delete(key);
+    else this.#known.set(key, item);
+  }
+
+  /** Our VXLAN interface. */
+  #device(): Link | undefined {
+    for (const link of this.#links.values())
+      if (link.name === this.#options.device && deviceItem(link) !== undefined) return link;
+    return undefined;
+  }
+
+  #readLinks(): void {
+    this.#links.clear();
+    const write: NetlinkRequest['write'] = (writer) => writeLinkQuestion(writer);
+    for (const link of this.#socket.dump({ what: 'links', type: RTM_LINK.get, write }, readLink))
+      this.#links.set(link.index, link);
+  }
+}
+
+function neighborRequest(
+  key: string,
+  item: PathItem | undefined,
+  known: PathItem | undefined,
+  index: number,
+): LenientRequest {
+  const [kind, what] = splitKey(key);
+  const of = item ?? known;
+  const neighbor: Neighbor =
+    kind === 'fdb'
+      ? {
+          kind,
+          interface: index,
+          address: of?.kind === 'fdb' ? of.host : undefined,
+          mac: what,
+          permanent: true,
+          protocol: 0,
+        }
+      : {
+          ...{ kind: 'neighbor', interface: index, address: what, permanent: true, protocol: OWN_PROTOCOL },
+          mac: of?.kind === 'neighbor' ? of.mac : undefined,
+        };
+  const write: NetlinkRequest['write'] = (writer) => writeNeighbor(writer, neighbor);
+  return item === undefined
+    ? { what: `delete ${key}`, type: RTM_NEIGHBOR.delete, flags: 0, write, needless: ['ENOENT', 'ESRCH'] }
+    : {
+        what: `add ${key}`,
+        type: RTM_NEIGHBOR.add,
+        flags: NLM_F.create | NLM_F.replace,
+        write,
+        needless: [],
+      };
+}

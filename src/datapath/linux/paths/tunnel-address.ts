@@ -1,0 +1,41 @@
+import { formatAddress } from '../../../net/format-address.ts';
+import { Prefix } from '../../../net/prefix.ts';
+
+// Which hardware address a node has in the tunnel is a convention between agents: each makes that of the others from their
+// address, and nobody has to announce it.
+const LOCAL_IPV4 = [0x02, 0xdc];
+const LOCAL_IPV6 = [0x02, 0xd6];
+
+const FNV_BASIS = 0x811c9dc5;
+const FNV_PRIME = 0x01000193;
+
+function octetsOf(address: string): readonly number[] {
+  const parsed = Prefix.parse(address);
+  if (parsed === undefined) throw new RangeError(`${address} is no address`);
+  const words = parsed.family === 4 ? [parsed.w0] : [parsed.w0, parsed.w1, parsed.w2, parsed.w3];
+  return words.flatMap((word) => [word >>> 24, (word >>> 16) & 255, (word >>> 8) & 255, word & 255]);
+}
+
+/**
+ * The hardware address of the node with this address under the tunnel, locally administered: `02:dc` and the four octets of an
+ * IPv4 address, `02:d6` and the FNV-1a hash of an IPv6 address. Two of 10,000 nodes under IPv6 share one with a
+ * probability of 1 %: then one of them is overruled.
+ */
+export function tunnelMAC(address: string): string {
+  const octets = octetsOf(address);
+  let hash = FNV_BASIS;
+  for (const octet of octets) hash = Math.imul(hash ^ octet, FNV_PRIME);
+  const hashed = [hash >>> 24, (hash >>> 16) & 255, (hash >>> 8) & 255, hash & 255];
+  const all = octets.length === 4 ? [...LOCAL_IPV4, ...octets] : [...LOCAL_IPV6, ...hashed];
+  return all.map((octet) => octet.toString(16).padStart(2, '0')).join(':');
+}
+
+/** The link-local address that the kernel gives to an interface with this hardware address (RFC 4291, appendix A). */
+export function linkLocal(mac: string): string {
+  const [a = 0, b = 0, c = 0, d = 0, e = 0, f = 0] = mac
+    .split(':')
+    .map((digits) => Number.parseInt(digits, 16));
+  const upper = ((a ^ 2) << 24) | (b << 16) | (c << 8) | 0xff;
+  const lower = (0xfe << 24) | (d << 16) | (e << 8) | f;
+  return formatAddress({ family: 6, w0: 0xfe80 << 16, w1: 0, w2: upper, w3: lower });
+}

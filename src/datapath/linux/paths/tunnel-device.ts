@@ -1,0 +1,86 @@
+import { constants } from 'node:os';
+import { type Link, RTM_LINK, readLink, writeLink, writeLinkQuestion } from '../netlink/link.ts';
+import { NLM_F } from '../netlink/message-writer.ts';
+import type { NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
+import { SyscallError } from '../syscall/syscall-error.ts';
+import type { DeviceItem } from './path-item.ts';
+
+/** What tells our interface from one of others that has its name. */
+const ALIAS = 'datapath-cache';
+
+const { EEXIST, EOPNOTSUPP } = constants.errno;
+
+/** The item of an interface, if it is ours. */
+export function deviceItem({ vxlan, alias, mtu, mac = '' }: Link): DeviceItem | undefined {
+  if (vxlan === undefined || alias !== ALIAS) return undefined;
+  return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac };
+}
+
+/** The interface with this name. */
+export function linkNamed(socket: NetlinkSocket, name: string): Link | undefined {
+  try {
+    return socket.ask(
+      {
+        what: `link ${name}`,
+        type: RTM_LINK.get,
+        flags: 0,
+        write: (writer) => writeLinkQuestion(writer, { name }),
+      },
+      readLink,
+    );
+  } catch (error) {
+    if (error instanceof SyscallError && error.code === 'ENODEV') return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Makes the VXLAN interface what it is to be, or takes it away. What an interface cannot change into is made anew, with all
+ * that was on it gone. Throws `SyscallError`: also when an interface of others has its name, which stays.
+ */
+export function setDevice(socket: NetlinkSocket, name: string, item: DeviceItem | undefined): void {
+  const there = linkNamed(socket, name);
+  const before = there && deviceItem(there);
+  if (there !== undefined && before === undefined) {
+    if (item === undefined) return;
+    throw new SyscallError(`add ${name}`, EEXIST, `there is an interface ${name} that is not ours`);
+  }
+  const canStay = before !== undefined && item !== undefined && isSameTunnel(before, item);
+  if (there !== undefined && !canStay) socket.change(deletion(there));
+  if (item === undefined) return;
+  const link: Link = {
+    ...{ index: canStay ? (there?.index ?? 0) : 0, name, kind: 'vxlan', up: true },
+    ...{ mtu: item.mtu, mac: item.mac, alias: ALIAS },
+    vxlan: { id: item.vni, port: item.port, local: item.local, learning: false },
+  };
+  add(socket, link);
+}
+
+function isSameTunnel(a: DeviceItem, b: DeviceItem): boolean {
+  return a.vni === b.vni && a.port === b.port && a.local === b.local;
+}
+
+function add(socket: NetlinkSocket, link: Link): void {
+  const what = `add ${link.name}`;
+  const request = (change: 'make' | 'change', flags: number): NetlinkRequest => ({
+    ...{ what, type: RTM_LINK.add, flags, write: (writer) => writeLink(writer, link, change) },
+  });
+  // In one call: what is made and not marked would be taken for another's.
+  const requests =
+    link.index === 0
+      ? [request('make', NLM_F.create | NLM_F.exclusive), request('change', 0)]
+      : [request('change', 0)];
+  const error = socket.transact(requests).find((one) => one !== undefined);
+  if (error === undefined) return;
+  if (error.errno !== EOPNOTSUPP) throw error;
+  throw new SyscallError(
+    error.call,
+    error.errno,
+    `${error.detail}: this kernel has no VXLAN, or its module vxlan is missing`,
+  );
+}
+
+function deletion(link: Link): NetlinkRequest {
+  const write: NetlinkRequest['write'] = (writer) => writeLinkQuestion(writer, { index: link.index });
+  return { what: `delete ${link.name}`, type: RTM_LINK.delete, flags: 0, write };
+}

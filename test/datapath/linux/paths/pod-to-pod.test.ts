@@ -1,0 +1,97 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { describeOnLinux } from '../support/requirements.ts';
+import { type Namespace, Scratch } from '../support/scratch.ts';
+import { cable, DEVICE, internal, node, PathsUnderTest, pod } from './support/path-network.ts';
+
+/** Three packets of each family. Throws with what `ping` says when one is lost. */
+function ping(from: Namespace, index: number): void {
+  for (const address of [`10.${index}.0.9`, `fd00:${index}::9`])
+    from.run('ping', '-q', '-c', '3', '-i', '0.01', '-W', '2', address);
+}
+
+describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'ping'], () => {
+  let scratch: Scratch;
+  let kernel: Kernel;
+  let hosts: readonly [Namespace, Namespace];
+
+  beforeEach(() => {
+    scratch = new Scratch();
+    kernel = new Kernel();
+    hosts = [scratch.namespace('node1'), scratch.namespace('node2')];
+  });
+
+  afterEach(() => {
+    kernel[Symbol.dispose]();
+    scratch[Symbol.dispose]();
+  });
+
+  /** Both nodes learn of both. */
+  async function connect(addresses: readonly (readonly string[])[]): Promise<readonly PathsUnderTest[]> {
+    const all = hosts.map((host) => new PathsUnderTest(kernel, host));
+    for (const [self, under] of all.entries()) {
+      scratch.defer(() => under[Symbol.dispose]());
+      await under.start();
+      addresses.forEach((ips, at) => {
+        const source = at === self ? 'local' : 'kvstore';
+        const cidrs = { ipv4AllocCIDR: `10.${at + 1}.0.0/24`, ipv6AllocCIDR: `fd00:${at + 1}::/64` };
+        const one = node(`n${at + 1}`, { source, addresses: internal(...ips), ...cidrs });
+        // The own node may come after others: there is no way through the tunnel until then.
+        try {
+          under.paths.nodeAdd(one);
+        } catch (error) {
+          expect(String(error)).toContain('the own address for a tunnel is not known yet');
+        }
+      });
+      await under.settle();
+    }
+    return all;
+  }
+
+  it('on one link reach each other by direct routes', async () => {
+    cable(
+      [hosts[0], 'eth0', ['192.168.0.1/24', 'fd00::1/64']],
+      [hosts[1], 'eth0', ['192.168.0.2/24', 'fd00::2/64']],
+    );
+    const pods = hosts.map((host, at) => pod(scratch, host, at + 1));
+    const all = await connect([
+      ['192.168.0.1', 'fd00::1'],
+      ['192.168.0.2', 'fd00::2'],
+    ]);
+    ping(pods[0] ?? hosts[0], 2);
+    expect(all.map(({ paths }) => paths.status())).toMatchObject([
+      { direct: 2, tunnel: 0, withoutPath: 0, table: { state: 'kept', actual: 2 } },
+      { direct: 2, tunnel: 0, withoutPath: 0 },
+    ]);
+    expect(hosts[0].run('ip', '-br', 'link')).not.toContain(DEVICE);
+  });
+
+  it('that a router separates reach each other through VXLAN', async () => {
+    const router = scratch.namespace('router');
+    cable([hosts[0], 'eth0', ['192.168.1.1/24']], [router, 'one', ['192.168.1.254/24']]);
+    cable([hosts[1], 'eth0', ['192.168.2.1/24']], [router, 'two', ['192.168.2.254/24']]);
+    router.run('sysctl', '-qw', 'net.ipv4.ip_forward=1');
+    for (const [at, host] of hosts.entries())
+      host.run('ip', 'route', 'add', 'default', 'via', `192.168.${at + 1}.254`);
+    const pods = hosts.map((host, at) => pod(scratch, host, at + 1));
+    const all = await connect([['192.168.1.1'], ['192.168.2.1']]);
+    expect(all.map(({ paths }) => paths.status())).toMatchObject([
+      { direct: 0, tunnel: 2, withoutPath: 0, table: { state: 'kept', failures: [] } },
+      { direct: 0, tunnel: 2, withoutPath: 0, table: { state: 'kept', failures: [] } },
+    ]);
+    ping(pods[0] ?? hosts[0], 2);
+    const [there] = JSON.parse(hosts[0].run('ip', '-j', '-d', 'link', 'show', DEVICE));
+    expect(there).toMatchObject({
+      ...{ mtu: 1450, address: '02:dc:c0:a8:01:01', ifalias: 'datapath-cache' },
+      linkinfo: { info_data: { id: 7, port: 8472, local: '192.168.1.1', learning: false } },
+    });
+    expect(JSON.parse(hosts[0].run('bridge', '-j', 'fdb', 'show', 'dev', DEVICE))).toMatchObject([
+      { mac: '02:dc:c0:a8:02:01', dst: '192.168.2.1', state: 'permanent' },
+    ]);
+    // The last node that needs the tunnel takes it away.
+    all[0]?.paths.nodeDelete(node('n2', {}));
+    await all[0]?.settle();
+    expect(hosts[0].run('ip', '-br', 'link')).not.toContain(DEVICE);
+    expect(JSON.parse(hosts[0].run('ip', '-j', 'route', 'show', 'proto', '201'))).toEqual([]);
+  });
+});

@@ -1,0 +1,97 @@
+import { NodePaths, type NodePathsOptions } from '../../../../../src/datapath/linux/paths/node-paths.ts';
+import { PathTable } from '../../../../../src/datapath/linux/paths/path-table.ts';
+import type { Kernel } from '../../../../../src/datapath/linux/syscall/kernel.ts';
+import type { Node } from '../../../../../src/nodemanager/node.ts';
+import type { NodeSpec } from '../../../../../src/nodemanager/node-spec.ts';
+import { parseNode } from '../../../../../src/nodemanager/parse-node.ts';
+import { ManualTurns } from '../../support/fake-table.ts';
+import type { Namespace, Scratch } from '../../support/scratch.ts';
+
+export const DEVICE = 'dpc_vxlan';
+
+/** A node of the cluster `c`; fields that are wrong are an error. */
+export function node(name: string, spec: Partial<NodeSpec>): Node {
+  const parsed = parseNode({ name, cluster: 'c', source: 'kvstore', ...spec }, ({ reason, at }) => {
+    throw new Error(`${reason} ${at}`);
+  });
+  if (parsed === undefined) throw new Error(`${name} is no node`);
+  return parsed;
+}
+
+/** Internal addresses of a node. */
+export function internal(...ips: readonly string[]): NodeSpec['addresses'] {
+  return ips.map((ip) => ({ type: 'InternalIP', ip }));
+}
+
+/** The handler under test in a namespace, with turns and a clock that its test moves. */
+export class PathsUnderTest implements Disposable {
+  readonly turns: ManualTurns = new ManualTurns();
+  readonly table: PathTable;
+  readonly paths: NodePaths;
+
+  constructor(
+    kernel: Kernel,
+    namespace: Namespace,
+    options: Partial<NodePathsOptions> = {},
+    routeTable = 254,
+  ) {
+    this.table = new PathTable(kernel, { namespace: namespace.path, routeTable, device: DEVICE });
+    const tunnel = { mode: 'auto', vni: 7, port: 8472, device: DEVICE } as const;
+    this.paths = new NodePaths(this.table, { ...tunnel, ...options }, this.turns);
+  }
+
+  async start(): Promise<void> {
+    await this.turns.until(this.paths.start());
+    this.paths.kept.allowDeletes();
+    await this.settle();
+  }
+
+  /** Until all is written that is to be written now. */
+  async settle(): Promise<void> {
+    for (let quiet = 0; quiet < 2; ) {
+      this.turns.clock.advance(1_000);
+      quiet = (await this.turns.settle()) === 0 ? quiet + 1 : 0;
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.paths[Symbol.dispose]();
+    this.table[Symbol.dispose]();
+  }
+}
+
+/** Joins two namespaces by a cable with an interface of this name at each end. */
+export function cable(
+  [one, name, addresses]: readonly [Namespace, string, readonly string[]],
+  [other, otherName, otherAddresses]: readonly [Namespace, string, readonly string[]],
+): void {
+  // An address that is looked for twice on the link before it is used would take seconds.
+  for (const { run } of [one, other]) run('sysctl', '-qw', 'net.ipv6.conf.default.accept_dad=0');
+  one.run('ip', 'link', 'add', name, 'type', 'veth', 'peer', 'name', otherName, 'netns', other.name);
+  for (const [namespace, device, all] of [
+    [one, name, addresses],
+    [other, otherName, otherAddresses],
+  ] as const) {
+    const lines = all.map(
+      (address) => `address add ${address} dev ${device} ${address.includes(':') ? 'nodad' : ''}`,
+    );
+    batch(namespace, [...lines, `link set ${device} up`]);
+  }
+}
+
+/** Commands of `ip` in one process. */
+export function batch(namespace: Namespace, lines: readonly string[]): void {
+  for (const line of lines) namespace.run('ip', ...line.trim().split(/\s+/));
+}
+
+/** A pod behind a node: a namespace with one address of each CIDR, whose way out is the node. */
+export function pod(scratch: Scratch, host: Namespace, index: number): Namespace {
+  const made = scratch.namespace(`pod${index}`);
+  cable(
+    [host, 'pod', [`10.${index}.0.1/24`, `fd00:${index}::1/64`]],
+    [made, 'eth0', [`10.${index}.0.9/24`, `fd00:${index}::9/64`]],
+  );
+  batch(made, [`route add default via 10.${index}.0.1`, `-6 route add default via fd00:${index}::1`]);
+  host.run('sysctl', '-qw', 'net.ipv4.ip_forward=1', 'net.ipv6.conf.all.forwarding=1');
+  return made;
+}
