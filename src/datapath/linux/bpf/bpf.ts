@@ -1,0 +1,95 @@
+import type { Kernel } from '../syscall/kernel.ts';
+import type { Arena } from '../syscall/native.ts';
+import { SyscallError } from '../syscall/syscall-error.ts';
+
+/** Commands of `bpf()`, as `linux/bpf.h` numbers them. */
+const COMMANDS = {
+  MAP_CREATE: 0,
+  MAP_LOOKUP_ELEM: 1,
+  MAP_UPDATE_ELEM: 2,
+  MAP_DELETE_ELEM: 3,
+  PROG_LOAD: 5,
+  OBJ_PIN: 6,
+  OBJ_GET: 7,
+  PROG_TEST_RUN: 10,
+  OBJ_GET_INFO_BY_FD: 15,
+  MAP_LOOKUP_BATCH: 24,
+  MAP_UPDATE_BATCH: 26,
+  MAP_DELETE_BATCH: 27,
+  LINK_CREATE: 28,
+  LINK_UPDATE: 29,
+  LINK_DETACH: 34,
+} as const;
+
+/** A command of `bpf()`. */
+export type BpfCommand = keyof typeof COMMANDS;
+
+/** As much of `union bpf_attr` as is used here. */
+const ATTRIBUTE_BYTES = 128;
+const SCRATCH_BYTES = 1 << 16;
+
+/** `bpf()`: writes its attributes, makes the call, says what failed. Its memory is reused by each call. */
+export class Bpf implements Disposable {
+  readonly #kernel: Kernel;
+  readonly #attributes: Arena;
+  /** For texts, packets and contexts of one call. */
+  readonly scratch: Arena;
+
+  constructor(kernel: Kernel) {
+    this.#kernel = kernel;
+    this.#attributes = kernel.native.alloc(ATTRIBUTE_BYTES);
+    this.scratch = kernel.native.alloc(SCRATCH_BYTES);
+  }
+
+  /** Zeroed memory that the kernel can read and write. */
+  alloc(size: number): Arena {
+    return this.#kernel.native.alloc(size);
+  }
+
+  /** Attributes to fill in for the next call: all zero. */
+  attributes(): DataView {
+    this.#attributes.bytes.fill(0);
+    return this.#attributes.view;
+  }
+
+  /** Makes the call with the attributes that were filled in; gives what it gives, or minus its errno. */
+  try(command: BpfCommand): number {
+    return this.#kernel.native.call('bpf', COMMANDS[command], this.#attributes.address, ATTRIBUTE_BYTES);
+  }
+
+  /** As {@link try}, but throws. */
+  call(command: BpfCommand, what = ''): number {
+    const result = this.try(command);
+    if (result < 0) throw refusal(command, -result, what);
+    return result;
+  }
+
+  /** Where the kernel finds a text, with a zero behind it, until the scratch memory is written again. */
+  text(text: string): number {
+    const bytes = Buffer.from(`${text}\0`);
+    this.scratch.bytes.set(bytes);
+    return this.scratch.address;
+  }
+
+  [Symbol.dispose](): void {
+    this.#attributes[Symbol.dispose]();
+    this.scratch[Symbol.dispose]();
+  }
+}
+
+/** The error of a call that was refused. */
+export function refusal(command: BpfCommand, errno: number, what = ''): SyscallError {
+  return new SyscallError(`bpf(${command})`, errno, what);
+}
+
+/** Writes an address of memory: 64 bits. */
+export function setAddress(view: DataView, at: number, address: number): void {
+  view.setUint32(at, address % 2 ** 32, true);
+  view.setUint32(at + 4, Math.floor(address / 2 ** 32), true);
+}
+
+/** Writes at most 15 characters of a name, as the kernel takes them: letters, digits, `_` and `.`. */
+export function setName(view: DataView, at: number, name: string): void {
+  const text = name.replaceAll(/[^\w.]/g, '_').slice(0, 15);
+  for (let i = 0; i < text.length; i++) view.setUint8(at + i, text.charCodeAt(i));
+}

@@ -1,0 +1,20 @@
+// Compiled from ipcache.c by `npm run build:bpf`: do not edit. clang version 14
+// biome-ignore-all format: written by a program
+import type { ProgramImage } from '../program.ts';
+
+/** The program `ipcache_mark` of ipcache.c. */
+export const ipcacheMark: ProgramImage = {
+  name: 'ipcache_mark',
+  code: [
+    'vxYAAAAAAAC3AQAAAAAAAGcBAAAgAAAAvxIAAAAAAABHAgAAAAAAAHsq+P8AAAAAeyrw/wAAAABHAQAAoAAAAHsa6P8AAAAAYWJQ',
+    'AAAAAABhYUwAAAAAAGFjEAAAAAAAFgMLAIbdAABWAyoACAAAAL8TAAAAAAAABwMAACIAAAAtIycAAAAAALQCAAABAAAAcyrv/wAA',
+    'AAC0AgAAQAAAAGMq6P8AAAAAYREeAAAAAABjGvD/AAAAAAUADQAAAAAAvxMAAAAAAAAHAwAANgAAAC0jHQAAAAAAtAIAAAIAAABz',
+    'Ku//AAAAAGESJgAAAAAAYyrw/wAAAABhEioAAAAAAGMq9P8AAAAAYRIuAAAAAABjKvj/AAAAAGERMgAAAAAAYxr8/wAAAAC/ogAA',
+    'AAAAAAcCAADo////GAEAAAAAAAAAAAAAAAAAAIUAAAABAAAAtAEAAAAAAAC0AgAAAAAAALQDAAAAAAAAFQADAAAAAABpAwoAAAAA',
+    'AGECBAAAAAAAYQEAAAAAAAC0BAAAAQAAAFUAAQAAAAAAtAQAAAAAAABjNjQAAAAAAGMmMAAAAAAAYxYIAAAAAABjRjgAAAAAALQA',
+    'AAD/////lQAAAAAAAAA=',
+  ].join(''),
+  maps: [
+    [39, 'ipcache'],
+  ],
+};

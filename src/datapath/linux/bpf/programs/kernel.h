@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the programs need of the kernel: helpers by their numbers, and how a map is named. A map is created by the agent;
+// here it is a name that scripts/build-bpf.mjs finds again.
+
+#include <linux/bpf.h>
+
+#define SECTION(name) __attribute__((section(name), used))
+#define INLINE static __attribute__((always_inline)) inline
+
+#define MAP(name, kind, key_type, value_type) \
+	struct { \
+		int (*type)[kind]; \
+		key_type *key; \
+		value_type *value; \
+	} name SECTION("maps")
+
+static void *(*map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static long (*map_update)(void *map, const void *key, const void *value, __u64 flags) =
+	(void *)BPF_FUNC_map_update_elem;
+static long (*map_delete)(void *map, const void *key) = (void *)BPF_FUNC_map_delete_elem;
+static __u64 (*nanoseconds)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static __u32 (*random32)(void) = (void *)BPF_FUNC_get_prandom_u32;
+static __u64 (*socket_cookie)(void *context) = (void *)BPF_FUNC_get_socket_cookie;
+static __u64 (*netns_cookie)(void *context) = (void *)BPF_FUNC_get_netns_cookie;
+
+#define to_network16(number) __builtin_bswap16(number)
+
+#define ETH_BYTES 14
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86dd
+#define TC_NEXT -1

@@ -1,0 +1,139 @@
+import { closeSync, existsSync } from 'node:fs';
+import { expect, it } from 'vitest';
+import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
+import { BATCH_ENTRIES, BpfMap, ForeignMapError } from '../../../../src/datapath/linux/bpf/bpf-map.ts';
+import type { MapShape } from '../../../../src/datapath/linux/bpf/info.ts';
+import { unpin } from '../../../../src/datapath/linux/bpf/pin.ts';
+import { loadProgram } from '../../../../src/datapath/linux/bpf/program.ts';
+import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { describeOnLinux } from '../support/requirements.ts';
+import { exec, Scratch } from '../support/scratch.ts';
+
+const NUMBERS: MapShape = { type: 'hash', keySize: 4, valueSize: 8, maxEntries: 3000 };
+
+function setUp() {
+  const scratch = new Scratch();
+  const bpf = new Bpf(new Kernel());
+  return { scratch, bpf, folder: scratch.bpffs(), [Symbol.dispose]: () => scratch[Symbol.dispose]() };
+}
+
+/** Writes `keys`, each with its double, and gives the codes of those that were refused. */
+function write(map: BpfMap, keys: readonly number[]): Record<number, string> {
+  keys.forEach((key, at) => {
+    map.keys.view.setUint32(at * 4, key, true);
+    map.values.view.setUint32(at * 8, key * 2, true);
+  });
+  const refused = map.update(keys.length).flatMap((error, at) => (error ? [[keys[at], error.code]] : []));
+  return Object.fromEntries(refused);
+}
+
+function remove(map: BpfMap, keys: readonly number[]): readonly unknown[] {
+  for (const [at, key] of keys.entries()) map.keys.view.setUint32(at * 4, key, true);
+  return map.delete(keys.length).filter((error) => error !== undefined);
+}
+
+function read(map: BpfMap): readonly number[] {
+  const found: number[] = [];
+  for (const count of map.batches()) {
+    for (let at = 0; at < count; at++) {
+      const key = map.keys.view.getUint32(at * 4, true);
+      expect(map.values.view.getUint32(at * 8, true)).toBe(key * 2);
+      found.push(key);
+    }
+  }
+  return found.sort((a, b) => a - b);
+}
+
+const range = (from: number, to: number): readonly number[] =>
+  Array.from({ length: to - from }, (_, i) => from + i);
+
+describeOnLinux('a map in the kernel', ['maps'], () => {
+  it('has what was written, in batches', () => {
+    using it = setUp();
+    using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
+    expect(read(map)).toEqual([]);
+    for (let from = 0; from < 2500; from += 500) expect(write(map, range(from, from + 500))).toEqual({});
+    expect(2500).toBeGreaterThan(2 * BATCH_ENTRIES);
+    expect(read(map)).toEqual(range(0, 2500));
+    map.keys.view.setUint32(0, 7, true);
+    expect(map.lookup()).toBe(true);
+    expect(map.values.view.getUint32(0, true)).toBe(14);
+    map.keys.view.setUint32(0, 9999, true);
+    expect(map.lookup()).toBe(false);
+  });
+
+  it('takes what fits when it is full, and says of the rest that there is no room', () => {
+    using it = setUp();
+    using map = BpfMap.create(it.bpf, { ...NUMBERS, maxEntries: 4 }, 'small');
+    expect(write(map, [1, 2, 3, 4, 5, 1, 6])).toEqual({ 5: 'E2BIG', 6: 'E2BIG' });
+    expect(read(map)).toEqual([1, 2, 3, 4]);
+  });
+
+  it('deletes past what is not there', () => {
+    using it = setUp();
+    using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
+    write(map, [1, 2, 3, 4, 5]);
+    expect(remove(map, [1, 10, 11, 3, 12, 4, 13])).toEqual([]);
+    expect(read(map)).toEqual([2, 5]);
+  });
+
+  it('refuses every entry of a batch that it does not even begin with', () => {
+    using it = setUp();
+    using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
+    const other = BpfMap.create(it.bpf, NUMBERS, 'closed');
+    closeSync(other.fd);
+    expect(write(other, [1, 2, 3])).toEqual({ 1: 'EBADF', 2: 'EBADF', 3: 'EBADF' });
+    expect(write(map, [1])).toEqual({});
+  });
+
+  it('is found again under its pin, and gone without it', () => {
+    using it = setUp();
+    const path = `${it.folder}/numbers`;
+    {
+      using made = BpfMap.openOrCreate(it.bpf, NUMBERS, path, 'numbers');
+      write(made, [1, 2]);
+    }
+    using again = BpfMap.openOrCreate(it.bpf, NUMBERS, path, 'numbers');
+    expect(read(again)).toEqual([1, 2]);
+    unpin(path);
+    expect(existsSync(path)).toBe(false);
+    expect(BpfMap.open(it.bpf, NUMBERS, path)).toBeUndefined();
+  });
+
+  it('is not taken for another that lies under its pin', () => {
+    using it = setUp();
+    const path = `${it.folder}/numbers`;
+    exec(
+      'bpftool',
+      'map',
+      'create',
+      path,
+      'type',
+      'array',
+      'key',
+      '4',
+      'value',
+      '16',
+      'entries',
+      '9',
+      'name',
+      'x',
+    );
+    const open = (): unknown => BpfMap.openOrCreate(it.bpf, NUMBERS, path, 'numbers');
+    expect(open).toThrow(ForeignMapError);
+    expect(open).toThrow(
+      `${path} is another map (type 2, keys of 4 bytes, values of 16, room for 9) than wanted (type 1, keys of 4 bytes, values of 8, room for 3000)`,
+    );
+  });
+});
+
+describeOnLinux('a program that the verifier refuses', ['maps'], () => {
+  it('is refused with what the verifier says', () => {
+    using it = setUp();
+    // r0 = r2, which nothing has set; exit.
+    const code = Buffer.from('bf20000000000000' + '9500000000000000', 'hex').toString('base64');
+    const load = (): unknown =>
+      loadProgram(it.bpf, { name: 'bad', code, maps: [] }, { type: 'schedCls', maps: new Map() });
+    expect(load).toThrow(/bpf\(PROG_LOAD\): EACCES: bad\n(.*\n)*R2 !read_ok/);
+  });
+});

@@ -1,0 +1,300 @@
+import { closeSync } from 'node:fs';
+import { expect, it } from 'vitest';
+import { Bpf } from '../../../src/datapath/linux/bpf/bpf.ts';
+import { loadProgram, testRun } from '../../../src/datapath/linux/bpf/program.ts';
+import { ipcacheMark } from '../../../src/datapath/linux/bpf/programs/ipcache-images.ts';
+import {
+  DesiredIPCache,
+  type IPCacheLayout,
+  IPCacheTable,
+  markPrefixes,
+} from '../../../src/datapath/linux/ipcache-map.ts';
+import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
+import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { ManualTurns } from './support/fake-table.ts';
+import { describeOnLinux } from './support/requirements.ts';
+import { exec, Scratch } from './support/scratch.ts';
+
+interface SetUpOptions {
+  readonly layout?: IPCacheLayout;
+  readonly maxEntries?: number;
+}
+
+function setUp({ layout = '1.17', maxEntries = 512_000 }: SetUpOptions = {}) {
+  const scratch = new Scratch();
+  const path = `${scratch.bpffs()}/ipcache`;
+  const bpf = new Bpf(new Kernel());
+  const open = (ipcache: IPCache) => {
+    const table = new IPCacheTable(bpf, { path, layout, maxEntries });
+    const turns = new ManualTurns();
+    const kept = new KeptTable(table, new DesiredIPCache(ipcache), turns);
+    ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
+    scratch.defer(() => table[Symbol.dispose]());
+    return { table, kept, turns };
+  };
+  return { scratch, path, bpf, open, [Symbol.dispose]: () => scratch[Symbol.dispose]() };
+}
+
+/** Each entry as the kernel's own tool shows its bytes, key and value. */
+function bytesOf(path: string): readonly string[] {
+  const entries = JSON.parse(exec('bpftool', '-j', 'map', 'dump', 'pinned', path)) as readonly {
+    readonly key: readonly string[];
+    readonly value: readonly string[];
+  }[];
+  const hex = (bytes: readonly string[]): string => bytes.map((byte) => byte.slice(2)).join('');
+  return entries.map(({ key, value }) => `${hex(key)} ${hex(value)}`).sort();
+}
+
+function printed(table: IPCacheTable): Record<string, string> {
+  return Object.fromEntries(
+    Array.from(table.dump(), ([key, item]) => [key, table.print(item)] as const).sort(),
+  );
+}
+
+describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
+  it.each([
+    ['1.17', '00000500'],
+    ['1.8', '05000000'],
+  ] as const)('has the layout of Cilium %s', async (layout, encryptKey) => {
+    using it = setUp({ layout });
+    const ipcache = new IPCache();
+    const { kept, turns, table } = it.open(ipcache);
+    await turns.until(kept.adopt());
+    ipcache.upsert('10.1.2.3', { identity: 258, hostIP: '192.168.0.7', encryptKey: 5, source: 'kvstore' });
+    ipcache.upsert('fd00::/64', { identity: 1, hostIP: 'fd00::9', source: 'kvstore' });
+    await turns.settle();
+    expect(bytesOf(it.path)).toEqual([
+      `40000000000000010a010203000000000000000000000000 02010000c0a80007${encryptKey}`,
+      '6000000000000002fd000000000000000000000000000000 010000000000000000000000',
+    ]);
+    expect(printed(table)).toEqual({
+      '10.1.2.3/32': 'identity 258 via 192.168.0.7 key 5',
+      'fd00::/64': 'identity 1',
+    });
+  });
+
+  it('follows the cache, and shows an endpoint rather than the CIDR that it hides', async () => {
+    using it = setUp();
+    const ipcache = new IPCache();
+    const { kept, turns, table } = it.open(ipcache);
+    await turns.until(kept.adopt());
+    ipcache.upsert('10.0.0.1/32', { identity: 100, source: 'local' });
+    ipcache.upsert('10.0.0.1', { identity: 200, source: 'kvstore' });
+    ipcache.upsert('::/0', { identity: 2, source: 'local' });
+    await turns.settle();
+    expect(printed(table)).toEqual({ '10.0.0.1/32': 'identity 200', '::/0': 'identity 2' });
+    ipcache.delete('10.0.0.1', { source: 'kvstore' });
+    ipcache.delete('::/0', { source: 'local' });
+    await turns.settle();
+    expect(printed(table)).toEqual({ '10.0.0.1/32': 'identity 100' });
+  });
+
+  it('is adopted by the next process, which deletes nothing before it may', async () => {
+    using it = setUp();
+    const before = new IPCache();
+    const first = it.open(before);
+    await first.turns.until(first.kept.adopt());
+    for (let i = 0; i < 3000; i++)
+      before.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: i + 1, source: 'kvstore' });
+    await first.turns.settle();
+    first.kept[Symbol.dispose]();
+
+    const ipcache = new IPCache();
+    const { kept, turns, table } = it.open(ipcache);
+    await turns.until(kept.adopt());
+    for (let i = 1000; i < 3000; i++)
+      ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: i < 1500 ? 9999 : i + 1, source: 'kvstore' });
+    await turns.settle();
+    expect(kept.status()).toMatchObject({
+      state: 'holding',
+      held: 1000,
+      actual: 3000,
+      upserts: 500,
+      deletes: 0,
+    });
+    kept.allowDeletes();
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ state: 'kept', actual: 2000, deletes: 1000 });
+    const content = printed(table);
+    expect(Object.keys(content)).toHaveLength(2000);
+    expect(content['10.0.4.0/32']).toBe('identity 9999');
+    expect(content['10.0.8.0/32']).toBe('identity 2049');
+  });
+
+  it('has no keys of others for long', async () => {
+    using it = setUp();
+    const ipcache = new IPCache();
+    const { kept, turns, table } = it.open(ipcache);
+    const key = '40 00 00 00 07 00 00 01 0a 01 02 03 00 00 00 00 00 00 00 00 00 00 00 00'.split(' ');
+    const value = Array.from({ length: 12 }, () => '1');
+    exec('bpftool', 'map', 'update', 'pinned', it.path, 'key', 'hex', ...key, 'value', ...value);
+    ipcache.upsert('10.1.2.3', { identity: 7, source: 'local' });
+    await turns.until(kept.adopt());
+    await turns.settle();
+    expect(Object.keys(printed(table))).toEqual(['10.1.2.3/32', `raw:${key.join('')}`]);
+    kept.allowDeletes();
+    await turns.settle();
+    expect(Object.keys(printed(table))).toEqual(['10.1.2.3/32']);
+  });
+
+  it('keeps the strongest and most specific when it is full, and says so', async () => {
+    using it = setUp({ maxEntries: 3 });
+    const ipcache = new IPCache();
+    const { kept, turns, table } = it.open(ipcache);
+    await turns.until(kept.adopt());
+    const claim = (prefix: string, source: 'local' | 'kvstore' | 'k8s'): void =>
+      void ipcache.upsert(prefix, { identity: 5, source });
+    claim('10.0.0.0/8', 'kvstore');
+    claim('10.0.0.1', 'k8s');
+    claim('10.0.0.0/24', 'kvstore');
+    await turns.settle();
+    claim('10.0.0.2', 'kvstore');
+    claim('0.0.0.0/0', 'local');
+    claim('fd00::1', 'k8s');
+    await turns.settle();
+    expect(Object.keys(printed(table))).toEqual(['0.0.0.0/0', '10.0.0.0/24', '10.0.0.2/32']);
+    expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 3, pressure: 1, capacity: 3 });
+    ipcache.upsert('10.0.0.2', { identity: 6, source: 'kvstore' });
+    ipcache.delete('0.0.0.0/0', { source: 'local' });
+    await turns.settle();
+    expect(printed(table)).toEqual({
+      '10.0.0.0/24': 'identity 5',
+      '10.0.0.0/8': 'identity 5',
+      '10.0.0.2/32': 'identity 6',
+    });
+  });
+});
+
+/** Numbers that look random and are the same each time. */
+function* numbers(seed: number): Generator<number, never, void> {
+  for (let state = seed; ; ) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    yield (state ^ (state >>> 13)) >>> 0;
+  }
+}
+
+/** An address as bits, and what a model knows of it: every prefix by its bits, the longest first. */
+class Model {
+  readonly #identities = new Map<string, number>();
+  #lengths: readonly number[] = [];
+
+  set(bits: string, identity: number): void {
+    this.#identities.set(bits, identity);
+    if (!this.#lengths.includes(bits.length))
+      this.#lengths = [...this.#lengths, bits.length].sort((a, b) => b - a);
+  }
+
+  lookup(bits: string): number {
+    for (const length of this.#lengths) {
+      const identity = this.#identities.get(bits.slice(0, length));
+      if (identity !== undefined) return identity;
+    }
+    return 0;
+  }
+}
+
+interface Form {
+  readonly bytes: number;
+  readonly text: (address: Uint8Array) => string;
+  readonly packet: (address: Uint8Array) => Uint8Array;
+}
+
+function packetWith(protocol: number, size: number, at: number): (address: Uint8Array) => Uint8Array {
+  return (address) => {
+    const packet = new Uint8Array(14 + size);
+    packet[12] = protocol >> 8;
+    packet[13] = protocol & 255;
+    packet[14] = protocol === 0x0800 ? 0x45 : 0x60;
+    packet.set(address, 14 + at);
+    return packet;
+  };
+}
+
+const FORMS: Readonly<Record<string, Form>> = {
+  IPv4: { bytes: 4, text: (address) => address.join('.'), packet: packetWith(0x0800, 40, 16) },
+  IPv6: {
+    bytes: 16,
+    text: (address) => (Buffer.from(address).toString('hex').match(/.{4}/g) ?? []).join(':'),
+    packet: packetWith(0x86dd, 60, 24),
+  },
+};
+
+const bitsOf = (address: Uint8Array): string =>
+  Array.from(address, (byte) => byte.toString(2).padStart(8, '0')).join('');
+
+const PREFIXES = 20_000;
+const ADDRESSES = 100_000;
+
+describeOnLinux('a program in the kernel', ['maps'], () => {
+  it.each(Object.entries(FORMS))(
+    `finds by the map what a model finds, for ${ADDRESSES} addresses of %s`,
+    async (_name, { bytes, text, packet }) => {
+      using it = setUp();
+      const ipcache = new IPCache();
+      const { kept, turns, table } = it.open(ipcache);
+      await turns.until(kept.adopt());
+      const model = new Model();
+      const random = numbers(bytes);
+      const next = (): number => random.next().value;
+      // Few values in each byte, so that prefixes lie in each other and addresses in them.
+      const draw = (): Uint8Array =>
+        Uint8Array.from({ length: bytes }, () => next() % (bytes === 4 ? 24 : 3));
+      const hosts: Uint8Array[] = [];
+      for (let i = 0; i < PREFIXES; i++) {
+        const address = draw();
+        const length = bytes === 4 ? 1 + (next() % 32) : 3 + 5 * (next() % 26);
+        hosts.push(address);
+        ipcache.upsert(`${text(address)}/${length}`, { identity: i + 1, source: 'kvstore' });
+        model.set(bitsOf(address).slice(0, length), i + 1);
+      }
+      await turns.settle();
+      const maps = new Map([['ipcache', table.map.fd]]);
+      const program = loadProgram(it.bpf, ipcacheMark, { type: 'schedCls', maps });
+      let mismatches = 0;
+      let found = 0;
+      for (let i = 0; i < ADDRESSES; i++) {
+        const near = hosts[next() % hosts.length] ?? draw();
+        const address =
+          i % 2 === 0 ? draw() : near.map((byte, at) => (at === bytes - 1 ? next() & 255 : byte));
+        if (i % 10 === 0) address[0] = 0xfe;
+        const expected = model.lookup(bitsOf(address));
+        const { context, result } = testRun(it.bpf, program, packet(address));
+        if (context.getUint32(8, true) !== expected || result !== -1) mismatches++;
+        if (expected !== 0) found++;
+      }
+      closeSync(program);
+      expect(mismatches).toBe(0);
+      expect(found).toBeGreaterThan(ADDRESSES / 2);
+      expect(found).toBeLessThan(ADDRESSES);
+    },
+    60_000,
+  );
+
+  it('reads tunnel endpoint, encryption key and flags, too', async () => {
+    using it = setUp();
+    const ipcache = new IPCache();
+    const { kept, turns, table } = it.open(ipcache);
+    await turns.until(kept.adopt());
+    ipcache.upsert('10.1.2.3', { identity: 9, hostIP: '192.168.0.7', encryptKey: 3, source: 'local' });
+    await turns.settle();
+    const maps = new Map([['ipcache', table.map.fd]]);
+    const program = loadProgram(it.bpf, ipcacheMark, { type: 'schedCls', maps });
+    const run = (...address: number[]): readonly number[] => {
+      const { context } = testRun(
+        it.bpf,
+        program,
+        FORMS['IPv4']?.packet(Uint8Array.from(address)) ?? new Uint8Array(),
+      );
+      return [
+        context.getUint32(8, true),
+        context.getUint32(48),
+        context.getUint32(52, true),
+        context.getUint32(56, true),
+      ];
+    };
+    expect(run(10, 1, 2, 3)).toEqual([9, 0xc0a80007, 3, 1]);
+    expect(run(10, 1, 2, 4)).toEqual([0, 0, 0, 0]);
+    closeSync(program);
+  });
+});
