@@ -1,5 +1,7 @@
 import { basename } from 'node:path';
+import { isRecording, type Recording, recordingsOf } from './support/recordings.ts';
 import { replayIPCache } from './support/replay-ipcache.ts';
+import { replayKvstoreMesh } from './support/replay-kvstoremesh.ts';
 import { replayNodeManager } from './support/replay-nodemanager.ts';
 import { replayServiceCache } from './support/replay-servicecache.ts';
 import { type ReplayReport, ReplayTally } from './support/report.ts';
@@ -14,9 +16,26 @@ const REPLAYS: ReadonlyMap<unknown, (scenario: unknown, tally: ReplayTally) => v
   ['servicecache', replayServiceCache],
 ]);
 
-function replayFile(file: string): ReplayReport {
+/** Of programs, by how their name begins. */
+const PROGRAMS: ReadonlyMap<string, (recording: Recording, tally: ReplayTally) => Promise<void>> = new Map([
+  ['clustermesh-apiserver kvstoremesh', replayKvstoreMesh],
+]);
+
+async function replayProgram(recording: Recording, tally: ReplayTally): Promise<void> {
+  const { program } = recording.scenario;
+  const [, replay] = [...PROGRAMS].find(([name]) => program.startsWith(name)) ?? [];
+  if (replay === undefined) throw new Error(`no replay for the program ${program}`);
+  await replay(recording, tally);
+}
+
+async function replayFile(file: string): Promise<ReplayReport> {
   const tally = new ReplayTally();
-  for (const scenario of readTraces(file)) {
+  const traces = readTraces(file);
+  if (isRecording(traces)) {
+    for (const recording of recordingsOf(traces)) await replayProgram(recording, tally);
+    return tally.report(basename(file));
+  }
+  for (const scenario of traces) {
     const kind = (scenario as { kind?: unknown } | null)?.kind;
     const replay = REPLAYS.get(kind);
     if (replay === undefined)
@@ -26,7 +45,7 @@ function replayFile(file: string): ReplayReport {
   return tally.report(basename(file));
 }
 
-function main(files: readonly string[]): number {
+async function main(files: readonly string[]): Promise<number> {
   if (files.length === 0 || files.some((file) => file.startsWith('-'))) {
     console.error(USAGE);
     return files.includes('--help') ? 0 : 2;
@@ -34,7 +53,7 @@ function main(files: readonly string[]): number {
   let mismatches = 0;
   for (const file of files) {
     try {
-      const report = replayFile(file);
+      const report = await replayFile(file);
       mismatches += report.mismatches;
       console.log(JSON.stringify(report));
     } catch (error) {
@@ -45,4 +64,4 @@ function main(files: readonly string[]): number {
   return mismatches === 0 ? 0 : 1;
 }
 
-process.exitCode = main(process.argv.slice(2));
+process.exitCode = await main(process.argv.slice(2));

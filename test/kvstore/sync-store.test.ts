@@ -334,6 +334,27 @@ describe('a sync store', () => {
     expect([world.content(), world.canary]).toEqual([{ a: '1', b: '2' }, true]);
   });
 
+  it('says when all that was queued has landed, without a canary, and again after a loss', async () => {
+    await world.stop();
+    world = new World();
+    world.store.upsert('a', bytesOfText('1'));
+    let landings = 0;
+    const ask = (): void => void world.store.landed().then(() => landings++);
+    ask();
+    await settle();
+    expect(landings).toBe(0);
+    world.run();
+    await settle();
+    expect([landings, world.canary]).toEqual([1, false]);
+    ask();
+    await settle();
+    expect(landings).toBe(2);
+    world.store.touch('a');
+    ask();
+    await settle();
+    expect(landings).toBe(3);
+  });
+
   it('the loss of many leases costs each key once (regression: all keys for each lease)', async () => {
     for (let i = 0; i < 4500; i++) world.want(`n${i}`, '1');
     await world.store.markSynced();

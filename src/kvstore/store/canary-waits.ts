@@ -8,6 +8,10 @@ export interface CanaryWait {
 export class CanaryWaits {
   readonly #waits = new Set<CanaryWait>();
 
+  get size(): number {
+    return this.#waits.size;
+  }
+
   /** Resolves when a canary has landed that was written after all these names had settled. */
   add(names: Iterable<string>): Promise<void> {
     return new Promise((resolve) => this.#waits.add({ names: new Set(names), resolve }));

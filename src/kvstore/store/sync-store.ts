@@ -167,7 +167,7 @@ export class SyncStore {
   #putAgain(name: string): void {
     this.#landed.delete(name);
     this.#canaries.touched(name);
-    this.#landings.touched(name);
+    if (this.#landings.size > 0) this.#landings.touched(name);
     this.#canaryWrite?.abort();
     this.#enqueue(name);
   }
@@ -229,8 +229,10 @@ export class SyncStore {
   #settled(job: string | typeof CANARY): void {
     if (job !== CANARY) {
       this.#canaries.settled(job);
-      this.#landings.settled(job);
-      this.#landings.landed(this.#landings.due());
+      if (this.#landings.size > 0) {
+        this.#landings.settled(job);
+        this.#landings.landed(this.#landings.due());
+      }
     }
     this.#offerCanary();
   }

@@ -187,7 +187,7 @@ export class MirrorStores extends ResourceStores {
     const key = clusterConfigKey(cluster);
     const kv = await local.get(key, { signal });
     const config = kv && decodeClusterConfig(kv.value, key);
-    // Without its configuration nobody can say of which id it is.
+    // Without its configuration its id is not known.
     if (kv === undefined || config?.ok !== true || !config.value.capabilities.cached) {
       return await this.#clear(signal);
     }

@@ -5,6 +5,8 @@ export interface ReplayReport {
   readonly stepsCompared: number;
   /** Steps, or parts of steps, that were not compared, by reason. */
   readonly stepsSkipped: Readonly<Record<string, number>>;
+  /** Differences that are meant, by the rule that says so. */
+  readonly explained?: Readonly<Record<string, number>>;
   readonly mismatches: number;
   /** The first few mismatches. */
   readonly examples: readonly Mismatch[];
@@ -24,6 +26,7 @@ export interface Mismatch {
 export class ReplayTally {
   static readonly #EXAMPLES = 5;
   readonly #skipped = new Map<string, number>();
+  readonly #explained = new Map<string, number>();
   readonly #examples: Mismatch[] = [];
   #scenarios = 0;
   #compared = 0;
@@ -41,6 +44,10 @@ export class ReplayTally {
     this.#skipped.set(reason, (this.#skipped.get(reason) ?? 0) + count);
   }
 
+  explained(rule: string): void {
+    this.#explained.set(rule, (this.#explained.get(rule) ?? 0) + 1);
+  }
+
   mismatch(found: Mismatch): void {
     this.#mismatches++;
     if (this.#examples.length < ReplayTally.#EXAMPLES) this.#examples.push(found);
@@ -52,6 +59,7 @@ export class ReplayTally {
       scenarios: this.#scenarios,
       stepsCompared: this.#compared,
       stepsSkipped: Object.fromEntries(this.#skipped),
+      ...(this.#explained.size === 0 ? {} : { explained: Object.fromEntries(this.#explained) }),
       mismatches: this.#mismatches,
       examples: this.#examples,
     };

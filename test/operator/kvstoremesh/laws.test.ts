@@ -48,7 +48,7 @@ const scripts = fc
   .map((script) => [...script, COPY_FAULTS['up'] as AnyHappening, NOTICED]);
 
 /** Each run has three kvstores and two meshes. */
-const RUNS = { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 60) };
+const RUNS = { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 40) };
 
 describe('agents that follow the copy of a mesh, under faults of all that is on the way', () => {
   it('I9: they end with exactly what following the remote clusters directly gives', async () => {
