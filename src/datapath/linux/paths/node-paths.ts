@@ -13,7 +13,7 @@ import type { PathTable, Reach } from './path-table.ts';
 import { linkLocal, tunnelMAC } from './tunnel-address.ts';
 
 /** Groups of rtnetlink: links, neighbours, addresses, routes and rules of both families. */
-const GROUPS = [1, 3, 5, 7, 8, 9, 11, 19];
+export const NODE_PATHS_GROUPS: readonly number[] = [1, 3, 5, 7, 8, 9, 11, 19];
 /** Events may come in thousands: what follows from them is done at most this often. */
 const EVENT_PACE_MS = 1_000;
 /** One look at everything answers the questions about single nodes for so long. */
@@ -108,7 +108,7 @@ export class NodePaths implements NodeHandler, Disposable {
 
   /** Reads what is there, and listens from then on. Rejects with what the kernel refuses. */
   async start(): Promise<void> {
-    this.#monitor = this.#table.open({ groups: GROUPS });
+    this.#monitor = this.#table.open({ groups: NODE_PATHS_GROUPS });
     this.#poll = this.#monitor.onEvents(() => this.#hearAll());
     await this.kept.adopt();
   }
@@ -167,10 +167,12 @@ export class NodePaths implements NodeHandler, Disposable {
     };
   }
 
-  /** Ends it; what is in the kernel stays. */
+  /** Ends it; what is in the kernel stays. Idempotent. */
   [Symbol.dispose](): void {
     this.#poll?.[Symbol.dispose]();
     this.#monitor?.[Symbol.dispose]();
+    this.#poll = undefined;
+    this.#monitor = undefined;
     this.#repair[Symbol.dispose]();
     this.#reconsider[Symbol.dispose]();
     this.kept[Symbol.dispose]();

@@ -233,9 +233,14 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     read: (message: NetlinkMessage) => T | undefined,
     learn: (one: T) => Iterable<readonly [string, PathItem]>,
   ): Generator<readonly [string, PathItem], void, void> {
-    for (const piece of socket.dumpPieces(request, read)) {
-      if (piece === 'again') continue;
-      for (const one of piece) yield* learn(one);
+    try {
+      for (const piece of socket.dumpPieces(request, read)) {
+        if (piece === 'again') continue;
+        for (const one of piece) yield* learn(one);
+      }
+    } catch (error) {
+      // A table of routes is made with its first route, and an interface may go while it is asked for.
+      if (!(error instanceof SyscallError && ['ENOENT', 'ENODEV'].includes(error.code))) throw error;
     }
   }
 

@@ -8,6 +8,9 @@ import type { DeviceItem } from './path-item.ts';
 /** What tells our interface from one of others that has its name. */
 const ALIAS = 'datapath-cache';
 
+/** What is needed of a socket. */
+type LinkSocket = Pick<NetlinkSocket, 'ask' | 'change' | 'transact'>;
+
 const { EEXIST, EOPNOTSUPP } = constants.errno;
 
 /** The item of an interface, if it is ours. */
@@ -17,7 +20,7 @@ export function deviceItem({ vxlan, alias, mtu, mac = '' }: Link): DeviceItem | 
 }
 
 /** The interface with this name. */
-export function linkNamed(socket: NetlinkSocket, name: string): Link | undefined {
+export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Link | undefined {
   try {
     return socket.ask(
       {
@@ -38,7 +41,7 @@ export function linkNamed(socket: NetlinkSocket, name: string): Link | undefined
  * Makes the VXLAN interface what it is to be, or takes it away. What an interface cannot change into is made anew, with all
  * that was on it gone. Throws `SyscallError`: also when an interface of others has its name, which stays.
  */
-export function setDevice(socket: NetlinkSocket, name: string, item: DeviceItem | undefined): void {
+export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | undefined): void {
   const there = linkNamed(socket, name);
   const before = there && deviceItem(there);
   if (there !== undefined && before === undefined) {
@@ -60,7 +63,7 @@ function isSameTunnel(a: DeviceItem, b: DeviceItem): boolean {
   return a.vni === b.vni && a.port === b.port && a.local === b.local;
 }
 
-function add(socket: NetlinkSocket, link: Link): void {
+function add(socket: LinkSocket, link: Link): void {
   const what = `add ${link.name}`;
   const request = (change: 'make' | 'change', flags: number): NetlinkRequest => ({
     ...{ what, type: RTM_LINK.add, flags, write: (writer) => writeLink(writer, link, change) },

@@ -1,4 +1,9 @@
-import { NodePaths, type NodePathsOptions } from '../../../../../src/datapath/linux/paths/node-paths.ts';
+import type { NetlinkSocket } from '../../../../../src/datapath/linux/netlink/netlink-socket.ts';
+import {
+  NODE_PATHS_GROUPS,
+  NodePaths,
+  type NodePathsOptions,
+} from '../../../../../src/datapath/linux/paths/node-paths.ts';
 import { PathTable } from '../../../../../src/datapath/linux/paths/path-table.ts';
 import type { Kernel } from '../../../../../src/datapath/linux/syscall/kernel.ts';
 import type { Node } from '../../../../../src/nodemanager/node.ts';
@@ -28,6 +33,9 @@ export class PathsUnderTest implements Disposable {
   readonly turns: ManualTurns = new ManualTurns();
   readonly table: PathTable;
   readonly paths: NodePaths;
+  /** Receives what the handler does, to know when it has received all. */
+  #events: NetlinkSocket | undefined;
+  #sent = 0;
 
   constructor(
     kernel: Kernel,
@@ -41,20 +49,29 @@ export class PathsUnderTest implements Disposable {
   }
 
   async start(): Promise<void> {
+    this.#events = this.table.open({ groups: NODE_PATHS_GROUPS });
     await this.turns.until(this.paths.start());
     this.paths.kept.allowDeletes();
     await this.settle();
   }
 
-  /** Until all is written that is to be written now. */
+  /** Until all events are heard, and all is written that is to be written now. */
   async settle(): Promise<void> {
     for (let quiet = 0; quiet < 2; ) {
+      await this.#heard();
       this.turns.clock.advance(1_000);
       quiet = (await this.turns.settle()) === 0 ? quiet + 1 : 0;
     }
   }
 
+  async #heard(): Promise<void> {
+    for (let got = this.#events?.events(); got !== undefined; got = this.#events?.events())
+      this.#sent = got === 'overrun' ? Number.NEGATIVE_INFINITY : this.#sent + got.length;
+    while (this.paths.status().events < this.#sent) await new Promise((resolve) => setImmediate(resolve));
+  }
+
   [Symbol.dispose](): void {
+    this.#events?.[Symbol.dispose]();
     this.paths[Symbol.dispose]();
     this.table[Symbol.dispose]();
   }

@@ -1,0 +1,219 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
+import type { NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
+import { RTM_ROUTE, writeRoute } from '../../../../src/datapath/linux/netlink/route.ts';
+import { setDevice } from '../../../../src/datapath/linux/paths/tunnel-device.ts';
+import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
+import { describeOnLinux } from '../support/requirements.ts';
+import { type Namespace, Scratch } from '../support/scratch.ts';
+import { cable, DEVICE, internal, node, PathsUnderTest } from './support/path-network.ts';
+
+const EOPNOTSUPP = 95;
+
+describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
+  let scratch: Scratch;
+  let kernel: Kernel;
+  let host: Namespace;
+
+  beforeEach(() => {
+    scratch = new Scratch();
+    kernel = new Kernel();
+    host = scratch.namespace('node');
+    const router = scratch.namespace('router');
+    cable([host, 'eth0', ['192.168.0.1/24']], [router, 'eth0', ['192.168.0.254/24']]);
+  });
+
+  afterEach(() => {
+    scratch[Symbol.dispose]();
+    kernel[Symbol.dispose]();
+  });
+
+  function under(
+    ...options: ConstructorParameters<typeof PathsUnderTest> extends [unknown, unknown, ...infer R]
+      ? R
+      : never
+  ) {
+    const made = new PathsUnderTest(kernel, host, ...options);
+    scratch.defer(() => made[Symbol.dispose]());
+    return made;
+  }
+
+  const own = node('own', {
+    source: 'local',
+    addresses: internal('192.168.0.1'),
+    ipv4AllocCIDR: '10.9.0.0/24',
+  });
+  const near = node('near', { addresses: internal('192.168.0.2'), ipv4AllocCIDR: '10.2.0.0/24' });
+  const far = node('far', { addresses: internal('198.51.100.3'), ipv4AllocCIDR: '10.3.0.0/24' });
+
+  const routes = (...words: readonly string[]): readonly string[] =>
+    host
+      .run('ip', 'route', 'show', 'proto', '201', ...words)
+      .split('\n')
+      .map((line) => line.trim())
+      .filter(Boolean);
+
+  it('are adopted by the next process, which deletes nothing before it is told that it knows all', async () => {
+    const before = under();
+    await before.start();
+    for (const one of [own, near, far]) before.paths.nodeAdd(one);
+    await before.settle();
+    before.paths[Symbol.dispose]();
+    const all = [...routes()];
+    expect(all).toHaveLength(2);
+
+    const after = under();
+    await after.turns.until(after.paths.start());
+    for (const one of [own, near]) after.paths.nodeAdd(one);
+    await after.settle();
+    expect(routes()).toEqual(all);
+    expect(after.paths.status().table).toMatchObject({ state: 'holding', upserts: 0, deletes: 0 });
+    after.paths.kept.allowDeletes();
+    await after.settle();
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+    expect(host.run('ip', '-br', 'link')).not.toContain(DEVICE);
+  });
+
+  it('stay when an interface is renamed, go when it is down, and come back with it', async () => {
+    const one = under({ mode: 'direct' });
+    await one.start();
+    one.paths.nodeAdd(near);
+    await one.settle();
+    host.run('ip', 'link', 'set', 'eth0', 'down');
+    host.run('ip', 'link', 'set', 'eth0', 'name', 'uplink');
+    await one.settle();
+    expect(routes()).toEqual([]);
+    expect(one.paths.status()).toMatchObject({
+      withoutPath: 1,
+      failures: [
+        {
+          node: 'c/near',
+          reason: 'no path to 10.2.0.0/24 of c/near: route to 192.168.0.2: ENETUNREACH',
+        },
+      ],
+    });
+    host.run('ip', 'link', 'set', 'uplink', 'up');
+    await one.settle();
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev uplink']);
+    expect(one.paths.status()).toMatchObject({ withoutPath: 0, table: { state: 'kept' } });
+    host.run('ip', 'link', 'set', 'uplink', 'name', 'eth0');
+    await one.settle();
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+  });
+
+  it('to a node that cannot be reached are an error of that node, and the rest goes on', async () => {
+    const one = under({ mode: 'direct' });
+    await one.start();
+    expect(() => one.paths.nodeAdd(far)).toThrow(
+      'no path to 10.3.0.0/24 of c/far: route to 198.51.100.3: ENETUNREACH',
+    );
+    host.run('ip', 'route', 'add', 'default', 'via', '192.168.0.254');
+    expect(() => one.paths.nodeAdd(far)).toThrow('198.51.100.3 is behind 192.168.0.254');
+    const greedy = node('greedy', { addresses: internal('192.168.0.7'), ipv4AllocCIDR: '192.168.0.0/16' });
+    expect(() => one.paths.nodeAdd(greedy)).toThrow('it holds the address of its own node');
+    one.paths.nodeAdd(near);
+    await one.settle();
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+    await expect(one.turns.until(settling(one, one.paths.nodeValidateImplementation(far)))).rejects.toThrow(
+      'no path',
+    );
+  });
+
+  it('do not touch an interface of others that has the name of the tunnel', async () => {
+    host.run('ip', 'link', 'add', DEVICE, 'type', 'veth', 'peer', 'name', 'other');
+    const one = under();
+    await one.start();
+    for (const other of [own, near, far]) one.paths.nodeAdd(other);
+    await one.settle();
+    expect(one.paths.status().table).toMatchObject({ state: 'degraded' });
+    expect(one.paths.status().table.failures.map(({ reason }) => reason)).toEqual(
+      expect.arrayContaining([
+        `add ${DEVICE}: EEXIST: there is an interface ${DEVICE} that is not ours`,
+        `add route 10.3.0.0/24: ENODEV: there is no interface ${DEVICE}`,
+      ]),
+    );
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+    host.run('ip', 'link', 'delete', DEVICE);
+    await one.settle();
+    for (let waited = 0; waited < 40; waited++) await one.settle();
+    expect(routes()).toEqual([
+      '10.2.0.0/24 via 192.168.0.2 dev eth0',
+      `10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`,
+    ]);
+  });
+
+  it('use a table of their own by rules for own pods where that is asked for, and no rule otherwise', async () => {
+    const plain = under();
+    await plain.start();
+    plain.paths.nodeAdd(own);
+    await plain.settle();
+    expect(host.run('ip', 'rule')).not.toContain('10.9.0.0');
+    plain.paths[Symbol.dispose]();
+    const ruled = under({ rulePriority: 111 }, 500);
+    await ruled.start();
+    for (const one of [own, near]) ruled.paths.nodeAdd(one);
+    await ruled.settle();
+    expect(host.run('ip', 'rule', 'show', 'priority', '111')).toMatch(
+      /from 10\.9\.0\.0\/24 lookup 500 proto 201/,
+    );
+    expect(routes('table', '500')).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+    host.run('ip', 'rule', 'delete', 'priority', '111');
+    await ruled.settle();
+    expect(host.run('ip', 'rule', 'show', 'priority', '111')).toContain('lookup 500');
+    ruled.paths.nodeDelete(own);
+    await ruled.settle();
+    expect(host.run('ip', 'rule', 'show', 'priority', '111')).toBe('');
+  });
+
+  it('are read again as a whole when events were lost', async () => {
+    const one = under();
+    await one.start();
+    one.paths.nodeAdd(near);
+    await one.settle();
+    using hand = one.table.open();
+    const write = (destination: string, type: number): NetlinkRequest => ({
+      ...{ what: 'by hand', type, flags: type === RTM_ROUTE.add ? NLM_F.create : 0 },
+      write: (writer) =>
+        writeRoute(writer, {
+          ...{ destination, table: 99, protocol: 4, gateway: '192.168.0.254', interface: 0 },
+          ...{ onlink: false, metric: 0, isUnicast: true },
+        }),
+    });
+    // More than the socket has room for, and what matters among what is lost.
+    hand.transact(
+      Array.from({ length: 20_000 }, (_, at) => write(`10.${at >> 8}.${at & 255}.0/24`, RTM_ROUTE.add)),
+    );
+    host.run('ip', 'route', 'delete', '10.2.0.0/24');
+    for (let rounds = 0; rounds < 1000 && one.paths.status().overruns === 0; rounds++)
+      await new Promise((resolve) => setImmediate(resolve));
+    expect(one.paths.status().overruns).toBeGreaterThan(0);
+    await one.settle();
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+  });
+
+  it('say which module is missing where there is no VXLAN', () => {
+    const socket: Pick<NetlinkSocket, 'ask' | 'transact' | 'change'> = {
+      ask: () => undefined,
+      transact: () => [new SyscallError('add x', EOPNOTSUPP, 'Unknown device type')],
+      change: () => {},
+    };
+    const item = {
+      kind: 'device',
+      vni: 1,
+      port: 8472,
+      local: '192.168.0.1',
+      mtu: 1450,
+      mac: '02:dc:c0:a8:00:01',
+    } as const;
+    expect(() => setDevice(socket, 'x', item)).toThrow(
+      'add x: EOPNOTSUPP: Unknown device type: this kernel has no VXLAN, or its module vxlan is missing',
+    );
+  });
+
+  /** Lets time pass until the work is over. */
+  async function settling<T>(one: PathsUnderTest, work: Promise<T>): Promise<T> {
+    one.turns.clock.advance(1_000);
+    return work;
+  }
+});

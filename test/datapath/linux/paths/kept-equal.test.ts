@@ -1,0 +1,254 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
+import type { NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
+import {
+  type Route,
+  RTM_ROUTE,
+  readRoute,
+  writeRoute,
+  writeRouteDump,
+} from '../../../../src/datapath/linux/netlink/route.ts';
+import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import type { Node } from '../../../../src/nodemanager/node.ts';
+import { describeOnLinux } from '../support/requirements.ts';
+import { type Namespace, Scratch } from '../support/scratch.ts';
+import { type ExpectedPaths, expectedPaths, type ModelNode } from './support/naive-paths.ts';
+import { cable, DEVICE, internal, node, PathsUnderTest } from './support/path-network.ts';
+
+const STEPS = 50;
+const CIDRS = [1, 2, 3, 4, 5, 6].flatMap((at) => [`10.${at}.0.0/24`, `fd00:${at}::/64`]);
+
+type Step =
+  | { readonly kind: 'set'; readonly node: ModelNode }
+  | { readonly kind: 'delete'; readonly name: string }
+  | { readonly kind: 'hand-delete' | 'hand-change'; readonly at: number }
+  | { readonly kind: 'hand-stray'; readonly octet: number }
+  | { readonly kind: 'hand-device' }
+  | { readonly kind: 'foreign-add' | 'foreign-delete'; readonly cidr: string }
+  | { readonly kind: 'validate' };
+
+const name = fc.constantFrom('a', 'b', 'c', 'd', 'e');
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('set' as const),
+      node: fc.record({
+        ...{ name, octet: fc.integer({ min: 2, max: 9 }), isNear: fc.boolean() },
+        cidrs: fc.uniqueArray(fc.constantFrom(...CIDRS), { maxLength: 5 }),
+      }),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('delete' as const), name }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('hand-delete' as const, 'hand-change' as const),
+      at: fc.nat(),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constant('hand-stray' as const), octet: fc.integer({ min: 1, max: 9 }) }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('hand-device' as const) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('foreign-add' as const, 'foreign-delete' as const),
+      cidr: fc.constantFrom(...CIDRS),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('validate' as const) }) },
+);
+
+describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
+  let scratch: Scratch;
+  let kernel: Kernel;
+  let host: Namespace;
+  let under: PathsUnderTest;
+  let hand: NetlinkSocket;
+  const nodes = new Map<string, { readonly model: ModelNode; readonly node: Node }>();
+  const foreign = new Set<string>();
+
+  beforeAll(async () => {
+    scratch = new Scratch();
+    kernel = new Kernel();
+    host = scratch.namespace('node');
+    const router = scratch.namespace('router');
+    cable(
+      [host, 'eth0', ['192.168.0.1/24', 'fd00::1/64']],
+      [router, 'eth0', ['192.168.0.254/24', 'fd00::fe/64']],
+    );
+    host.run('ip', 'route', 'add', 'default', 'via', '192.168.0.254');
+    under = new PathsUnderTest(kernel, host);
+    hand = under.table.open();
+    await under.start();
+    under.paths.nodeAdd(node('own', { source: 'local', addresses: internal('192.168.0.1', 'fd00::1') }));
+  });
+
+  afterAll(() => {
+    hand[Symbol.dispose]();
+    under[Symbol.dispose]();
+    kernel[Symbol.dispose]();
+    scratch[Symbol.dispose]();
+  });
+
+  /** What is there, as `ip` and `bridge` have it. */
+  function witnessed(): ExpectedPaths {
+    const ask = <T>(...words: readonly string[]): readonly T[] =>
+      JSON.parse(host.run(words[0] ?? '', ...words.slice(1)) || '[]');
+    const routes = ['-4', '-6'].flatMap((family) =>
+      ask<{ dst: string; gateway: string; dev: string }>('ip', '-j', family, 'route', 'show', 'proto', '201'),
+    );
+    const hasDevice = host.run('ip', '-br', 'link').includes(DEVICE);
+    const neighbors = hasDevice
+      ? ask<{ dst: string; lladdr: string }>('ip', '-j', 'neigh', 'show', 'dev', DEVICE, 'nud', 'permanent')
+      : [];
+    const fdb = hasDevice
+      ? ask<{ mac: string; dst: string }>('bridge', '-j', 'fdb', 'show', 'dev', DEVICE)
+      : [];
+    return {
+      routes: routes.map(({ dst, gateway, dev }) => `${dst} via ${gateway} dev ${dev}`).sort(),
+      neighbors: neighbors.map(({ dst, lladdr }) => `${dst} ${lladdr}`).sort(),
+      fdb: fdb.map(({ mac, dst }) => `${mac} ${dst}`).sort(),
+    };
+  }
+
+  function ours(): Route[] {
+    return ([4, 6] as const)
+      .flatMap((family) =>
+        hand.dump(
+          { what: 'ours', type: RTM_ROUTE.get, write: (writer) => writeRouteDump(writer, family, 254) },
+          readRoute,
+        ),
+      )
+      .filter(({ protocol }) => protocol === 201);
+  }
+
+  /** As an administrator would with `ip route`, who does not mind whether it fails. */
+  function byHand(
+    type: number,
+    flags: number,
+    route: Partial<Route> & { readonly destination: string },
+  ): boolean {
+    const whole: Route = {
+      ...{
+        table: 254,
+        protocol: 201,
+        gateway: undefined,
+        interface: 0,
+        onlink: false,
+        metric: 0,
+        isUnicast: true,
+      },
+      ...route,
+    };
+    const [error] = hand.transact([
+      { what: 'by hand', type, flags, write: (writer) => writeRoute(writer, whole) },
+    ]);
+    return error === undefined;
+  }
+
+  function foreignRoute(destination: string): Parameters<typeof byHand>[2] {
+    return {
+      destination,
+      protocol: 4,
+      metric: 77,
+      gateway: destination.includes(':') ? 'fd00::fe' : '192.168.0.254',
+    };
+  }
+
+  function set(model: ModelNode): void {
+    const v4 = model.cidrs.filter((cidr) => !cidr.includes(':'));
+    const v6 = model.cidrs.filter((cidr) => cidr.includes(':'));
+    const { octet } = model;
+    const addresses = model.isNear
+      ? internal(`192.168.0.${octet}`, `fd00::${octet.toString(16)}`)
+      : internal(`198.51.100.${octet}`, `2001:db8::${octet}`);
+    const made = node(model.name, {
+      ...{ addresses, ipv4AllocCIDR: v4[0], ipv6AllocCIDR: v6[0] },
+      ...{ ipv4SecondaryAllocCIDRs: v4.slice(1), ipv6SecondaryAllocCIDRs: v6.slice(1) },
+    });
+    const before = nodes.get(model.name);
+    if (before === undefined) under.paths.nodeAdd(made);
+    else under.paths.nodeUpdate(before.node, made);
+    nodes.set(model.name, { model, node: made });
+  }
+
+  function remove(which: string): void {
+    const before = nodes.get(which);
+    if (before !== undefined) under.paths.nodeDelete(before.node);
+    nodes.delete(which);
+  }
+
+  async function take(one: Step): Promise<void> {
+    switch (one.kind) {
+      case 'set':
+        return set(one.node);
+      case 'delete':
+        return remove(one.name);
+      case 'hand-delete':
+      case 'hand-change': {
+        const all = ours();
+        const route = all[one.at % Math.max(1, all.length)];
+        if (route === undefined) return;
+        byHand(RTM_ROUTE.delete, 0, route);
+        const gateway = route.destination.includes(':') ? 'fd00::fe' : '192.168.0.254';
+        if (one.kind === 'hand-change')
+          byHand(RTM_ROUTE.add, NLM_F.create, { destination: route.destination, gateway });
+        return;
+      }
+      case 'hand-stray':
+        byHand(RTM_ROUTE.add, NLM_F.create, {
+          destination: `10.200.${one.octet}.0/24`,
+          gateway: '192.168.0.254',
+        });
+        return;
+      case 'hand-device':
+        if (ours().some(({ onlink }) => onlink)) host.run('ip', 'link', 'delete', DEVICE);
+        return;
+      case 'foreign-add':
+        if (byHand(RTM_ROUTE.add, NLM_F.create, foreignRoute(one.cidr))) foreign.add(one.cidr);
+        return;
+      case 'foreign-delete':
+        if (byHand(RTM_ROUTE.delete, 0, foreignRoute(one.cidr))) foreign.delete(one.cidr);
+        return;
+      case 'validate':
+        under.turns.clock.advance(60_000);
+        for (const { node } of nodes.values())
+          void under.paths.nodeValidateImplementation(node).catch(() => {});
+        return;
+    }
+  }
+
+  it('are what a naive model derives, whatever nodes come and go, and whatever is taken away by hand', async () => {
+    const runs = Math.ceil((fc.readConfigureGlobal().numRuns ?? 1_000) / STEPS);
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(step, fc.boolean()), { minLength: STEPS, maxLength: STEPS, size: 'max' }),
+        async (steps) => {
+          for (const [one, isLast] of steps) {
+            await take(one);
+            // Some steps come before those before them are written.
+            if (isLast) await under.settle();
+          }
+          await under.settle();
+          expect(witnessed()).toEqual(
+            expectedPaths(
+              [...nodes.values()].map(({ model }) => model),
+              foreign,
+            ),
+          );
+          for (const cidr of foreign) byHand(RTM_ROUTE.delete, 0, foreignRoute(cidr));
+          foreign.clear();
+          for (const which of [...nodes.keys()]) remove(which);
+          await under.settle();
+          expect(witnessed()).toEqual({ routes: [], neighbors: [], fdb: [] });
+        },
+      ),
+      { numRuns: runs, endOnFailure: true },
+    );
+  });
+});

@@ -1,0 +1,63 @@
+import { expect, it } from 'vitest';
+import { PacedTask } from '../../../../src/datapath/linux/paths/paced-task.ts';
+import { linkLocal, tunnelMAC } from '../../../../src/datapath/linux/paths/tunnel-address.ts';
+import { ManualClock } from '../../../base/support/manual-clock.ts';
+
+/** A task whose runs the test ends. */
+function paced() {
+  const clock = new ManualClock();
+  const ends: (() => void)[] = [];
+  const task = new PacedTask(clock, 1_000, () => new Promise((resolve) => ends.push(resolve)));
+  return { clock, ends, task };
+}
+
+it('a paced task answers many requests by one run, and those that come meanwhile by the next', async () => {
+  const { clock, ends, task } = paced();
+  const done: string[] = [];
+  const ask = (name: string): void => void task.request().then(() => done.push(name));
+  ask('a');
+  ask('b');
+  expect(ends).toHaveLength(0);
+  clock.advance(0);
+  expect(ends).toHaveLength(1);
+  ask('c');
+  clock.advance(5_000);
+  expect(ends).toHaveLength(1);
+  ends[0]?.();
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(done).toEqual(['a', 'b']);
+  clock.advance(0);
+  ends[1]?.();
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(done).toEqual(['a', 'b', 'c']);
+});
+
+it('a paced task does not begin twice within its pace', async () => {
+  const { clock, ends, task } = paced();
+  void task.request();
+  clock.advance(0);
+  ends[0]?.();
+  await new Promise((resolve) => setImmediate(resolve));
+  void task.request();
+  clock.advance(999);
+  expect(ends).toHaveLength(1);
+  clock.advance(1);
+  expect(ends).toHaveLength(2);
+});
+
+it('nobody waits for a paced task that is disposed of', async () => {
+  const { clock, task } = paced();
+  const waiting = task.request();
+  task[Symbol.dispose]();
+  await waiting;
+  expect(clock.pending).toBe(0);
+});
+
+it('each agent makes the same hardware address of a node, and the kernel the same link-local address of that', () => {
+  expect(tunnelMAC('192.168.0.1')).toBe('02:dc:c0:a8:00:01');
+  // FNV-1a, 32 bits, of 16 octets.
+  expect(tunnelMAC('fd00::1')).toMatch(/^02:d6(:[0-9a-f]{2}){4}$/);
+  expect(tunnelMAC('fd00::1')).not.toBe(tunnelMAC('fd00::2'));
+  expect(linkLocal('02:dc:c0:a8:00:01')).toBe('fe80::dc:c0ff:fea8:1');
+  expect(linkLocal('5a:cc:cc:08:e8:3b')).toBe('fe80::58cc:ccff:fe08:e83b');
+});
