@@ -17,7 +17,7 @@ export type { InClusterOptions } from './k8s/client/in-cluster.ts';
 export { inClusterAccess, isInCluster } from './k8s/client/in-cluster.ts';
 export type { Kubeconfig, KubeconfigOptions } from './k8s/client/kubeconfig.ts';
 export { KubeconfigError, readKubeconfig } from './k8s/client/kubeconfig.ts';
-export type { ObjectReader } from './k8s/client/object-reader.ts';
+export type { ObjectReader, ObjectReaderOptions } from './k8s/client/object-reader.ts';
 export type {
   ObjectPlace,
   ObjectWrite,

@@ -8,7 +8,7 @@ import type { ClusterAccess } from './client/cluster-access.ts';
 import { ConnectionHealth } from './client/connection-health.ts';
 import { firstServed } from './client/discovery.ts';
 import { HttpTransport } from './client/http-transport.ts';
-import { ApiObjectReader, type ObjectReader } from './client/object-reader.ts';
+import { ApiObjectReader, type ObjectReader, type ObjectReaderOptions } from './client/object-reader.ts';
 import { ApiObjectWriter, type ObjectWriter, type ObjectWriterOptions } from './client/object-writer.ts';
 import { Reflector } from './reflector/reflector.ts';
 import type {
@@ -97,8 +97,8 @@ export class KubernetesClient implements ResourceSource {
   }
 
   /** Reads single objects and lists, from etcd. */
-  reader(): ObjectReader {
-    return new ApiObjectReader(this.#transport, this.#clock);
+  reader(options?: ObjectReaderOptions): ObjectReader {
+    return new ApiObjectReader(this.#transport, this.#clock, options);
   }
 
   /** Writes objects. Each writer has a rate and a fence of its own. */

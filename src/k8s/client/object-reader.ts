@@ -26,18 +26,24 @@ export interface ObjectReader {
   ): AsyncIterable<readonly KubernetesObject[]>;
 }
 
-const GET_MS = 30_000;
-/** A page that is read from etcd begins after some seconds. */
-const PAGE_MS = 60_000;
+/** Options of an {@link ApiObjectReader}. */
+export interface ObjectReaderOptions {
+  /** So long a request may take. Default 60 s: a page that is read from etcd begins after some seconds. */
+  readonly timeoutMs?: number | undefined;
+}
+
+const TIMEOUT_MS = 60_000;
 
 /** The {@link ObjectReader} of an API server. */
 export class ApiObjectReader implements ObjectReader {
   readonly #transport: ApiTransport;
   readonly #clock: Clock;
+  readonly #timeoutMs: number;
 
-  constructor(transport: ApiTransport, clock: Clock) {
+  constructor(transport: ApiTransport, clock: Clock, { timeoutMs = TIMEOUT_MS }: ObjectReaderOptions = {}) {
     this.#transport = transport;
     this.#clock = clock;
+    this.#timeoutMs = timeoutMs;
   }
 
   async get({ kind, ...place }: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined> {
@@ -47,7 +53,7 @@ export class ApiObjectReader implements ObjectReader {
       throw new ApiError('garbled', `the answer is no object of ${kind.plural}`);
     };
     try {
-      return await this.#read('get', kind, resourcePath(kind, place), GET_MS, read, signal);
+      return await this.#read('get', kind, resourcePath(kind, place), read, signal);
     } catch (error) {
       if (error instanceof ApiError && error.code === 'missing') return undefined;
       throw error;
@@ -62,7 +68,7 @@ export class ApiObjectReader implements ObjectReader {
     let token: string | undefined;
     do {
       const path = listPath(kind, 'pages', '', token, pageSize);
-      const page = await this.#read('list', kind, path, PAGE_MS, readPage, signal);
+      const page = await this.#read('list', kind, path, readPage, signal);
       yield page.objects;
       token = page.token;
     } while (token !== undefined);
@@ -72,12 +78,11 @@ export class ApiObjectReader implements ObjectReader {
     verb: string,
     kind: ResourceKind,
     path: string,
-    timeMs: number,
     read: (exchange: Exchange, answer: ApiAnswer) => Promise<T>,
     signal: AbortSignal,
   ): Promise<T> {
     const exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
-    exchange.allowTime(timeMs);
+    exchange.allowTime(this.#timeoutMs);
     try {
       return await read(exchange, await exchange.open({ path, gzip: verb === 'list' }));
     } catch (error) {
