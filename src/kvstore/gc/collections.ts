@@ -45,8 +45,9 @@ export function identityCollection(backend: KvstoreBackend, range: IdentityRange
   return {
     list: async (signal) => staleIdentities(await backend.listPrefix(IDENTITIES_PREFIX, { signal }), range),
     remove: async (key, modRevision, signal) => {
-      const labels = textOfBytes((await backend.get(key, { signal }))?.value ?? new Uint8Array(0)) ?? '';
-      if (labels === '') return false;
+      const master = await backend.get(key, { signal });
+      const labels = master && textOfBytes(master.value);
+      if (labels === undefined) return false;
       const lock = await backend.lock(`${IDENTITY_LOCKS_PREFIX}${labels}`, { signal });
       try {
         const users = await backend.listPrefix(identityValuePrefix(labels), { signal });
@@ -59,12 +60,20 @@ export function identityCollection(backend: KvstoreBackend, range: IdentityRange
   };
 }
 
-/** Keys of locks that are never given back, though their lease is kept alive: a client that hangs. */
+/**
+ * Keys of locks that are never given back, though their lease is kept alive: a client that hangs. Only who holds a lock, the
+ * oldest key of its path: those behind it wait, and have their time once they hold it.
+ */
 export function lockCollection(backend: KvstoreBackend, prefix: string = IDENTITY_LOCKS_PREFIX): Collection {
   return {
     list: async (signal) => {
-      const locks = await backend.listPrefix(prefix, { signal });
-      return new Map(locks.map(({ key, modRevision }) => [key, modRevision]));
+      const holders = new Map<string, KeyValue>();
+      for (const lock of await backend.listPrefix(prefix, { signal })) {
+        const path = lock.key.slice(0, lock.key.lastIndexOf('/'));
+        const holder = holders.get(path);
+        if (holder === undefined || lock.createRevision < holder.createRevision) holders.set(path, lock);
+      }
+      return new Map([...holders.values()].map(({ key, modRevision }) => [key, modRevision]));
     },
     remove: (key, modRevision, signal) => backend.delete(key, { ifModRevision: modRevision, signal }),
   };

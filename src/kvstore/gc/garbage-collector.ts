@@ -14,6 +14,10 @@ export interface GarbageCollectorOptions {
   readonly removalsPerSecond?: number | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
+  /** Asked before each removal; where it says no, the round ends. Default: always. */
+  readonly mayDelete?: (() => boolean) | undefined;
+  /** Receives what was removed, and the number of the round. */
+  readonly onRemoved?: ((key: string, modRevision: number, round: number) => void) | undefined;
   /** Receives the failures of rounds and removals. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
@@ -22,7 +26,7 @@ export interface GarbageCollectorOptions {
 export interface GarbageCollectorStatus {
   readonly rounds: number;
   readonly removed: number;
-  /** Stale for the first time in the last round. */
+  /** Found in the last round, and to be removed if the next one still finds it. */
   readonly stale: number;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
@@ -31,11 +35,11 @@ export interface GarbageCollectorStatus {
 const REMOVALS_PER_SECOND = 20;
 
 /** What a round of collection makes of a listing. */
-export interface StaleRound {
-  /** Keys to delete, each only while it still has this mod revision. */
-  readonly remove: ReadonlyMap<string, number>;
+export interface StaleRound<R> {
+  /** Keys to delete, each only while it still has this revision. */
+  readonly remove: ReadonlyMap<string, R>;
   /** What to hand to the next round. */
-  readonly stale: ReadonlyMap<string, number>;
+  readonly stale: ReadonlyMap<string, R>;
 }
 
 /**
@@ -44,14 +48,14 @@ export interface StaleRound {
  * collectors of one round delete what is in use. Pure.
  *
  * @param before `stale` of the round before; empty at first
- * @param staleNow mod revision by key
+ * @param staleNow revision by key: what changes whenever the key is written
  */
-export function staleRound(
-  before: ReadonlyMap<string, number>,
-  staleNow: ReadonlyMap<string, number>,
-): StaleRound {
-  const remove = new Map<string, number>();
-  const stale = new Map<string, number>();
+export function staleRound<R extends number | string>(
+  before: ReadonlyMap<string, R>,
+  staleNow: ReadonlyMap<string, R>,
+): StaleRound<R> {
+  const remove = new Map<string, R>();
+  const stale = new Map<string, R>();
   for (const [key, modRevision] of staleNow) {
     (before.get(key) === modRevision ? remove : stale).set(key, modRevision);
   }
@@ -62,7 +66,7 @@ export function staleRound(
 export class GarbageCollector {
   readonly #options: GarbageCollectorOptions;
   readonly #tasks: Supervisor;
-  #stale: ReadonlyMap<string, number> = new Map();
+  #stale: Map<string, number> = new Map();
   #rounds = 0;
   #removed = 0;
 
@@ -77,26 +81,39 @@ export class GarbageCollector {
     return { rounds: this.#rounds, removed: this.#removed, stale: this.#stale.size, failures, lastFailure };
   }
 
-  /** A round every interval until the signal fires. A round that fails counts as none. */
+  /** A round every interval until the signal fires; the time that one takes is part of it. A round that fails counts as none. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, intervalMs } = this.#options;
     while (!signal.aborted) {
+      const begun = clock.now();
       await this.#tasks.run('collection', (until) => this.round(until), { signal }).catch(() => {}); // it is counted
-      await sleep(clock, intervalMs, signal);
+      await sleep(clock, Math.max(0, begun + intervalMs - clock.now()), signal);
     }
   }
 
-  /** One round. */
+  /** One round. What could not be removed stays marked: the next one tries again. */
   async round(signal: AbortSignal): Promise<void> {
-    const { collection, clock, removalsPerSecond = REMOVALS_PER_SECOND } = this.#options;
+    const {
+      collection,
+      clock,
+      removalsPerSecond = REMOVALS_PER_SECOND,
+      mayDelete,
+      onRemoved,
+    } = this.#options;
     const { remove, stale } = staleRound(this.#stale, await collection.list(signal));
-    this.#stale = stale;
+    this.#stale = new Map([...stale, ...remove]);
     this.#rounds++;
     for (const [key, modRevision] of remove) {
-      if (signal.aborted) return;
+      if (signal.aborted || mayDelete?.() === false) return;
       const removal = (until: AbortSignal): Promise<boolean> => collection.remove(key, modRevision, until);
-      const isRemoved = await this.#tasks.run(`removal of ${key}`, removal, { signal }).catch(() => false);
-      if (isRemoved) this.#removed++;
+      const isRemoved = await this.#tasks
+        .run(`removal of ${key}`, removal, { signal })
+        .catch(() => undefined);
+      if (isRemoved !== undefined) this.#stale.delete(key);
+      if (isRemoved === true) {
+        this.#removed++;
+        onRemoved?.(key, modRevision, this.#rounds);
+      }
       await sleep(clock, 1000 / removalsPerSecond, signal);
     }
   }
