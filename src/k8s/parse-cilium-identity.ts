@@ -6,7 +6,7 @@ import { type ObjectFields, readClusterScopedName, readTime } from './parse-obje
 const MOST_LABELS = 1024;
 
 /** Its presence marks an identity that is about to be deleted (K 46). */
-const HEARTBEAT = 'io.cilium.heartbeat';
+export const IDENTITY_HEARTBEAT = 'io.cilium.heartbeat';
 
 /** What a CiliumIdentity says (K 44). */
 export interface CiliumIdentitySays {
@@ -45,6 +45,6 @@ export function readCiliumIdentity(fields: ObjectFields): CiliumIdentitySays | u
   const labels = said.names.flatMap((label) => readLabel(said, label) ?? []);
   if (said.size === 0) fields.reject('security-labels', 'missing-field', 'an identity is its labels');
   if (said.size === 0 || labels.length < said.size) return undefined;
-  const marked = metadata.map('annotations').value(HEARTBEAT) !== undefined;
+  const marked = metadata.map('annotations').value(IDENTITY_HEARTBEAT) !== undefined;
   return { id, labels: sortLabels(labels), createdAt: readTime(metadata, 'creationTimestamp'), marked };
 }

@@ -1,0 +1,164 @@
+import type { Clock } from '../../base/clock.ts';
+import type { ObjectReader } from '../../k8s/client/object-reader.ts';
+import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
+import { CILIUM_ENDPOINTS, CILIUM_NODES, pods } from '../../k8s/feed/kinds.ts';
+import type { KubernetesObject } from '../../k8s/resource.ts';
+import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
+import { field, items, timeAt } from './field.ts';
+import type { Observed } from './observed-kind.ts';
+import { collect, placeOf } from './reaper.ts';
+import type { Collector, Tally } from './rounds.ts';
+import { UnsafeSettingError } from './unsafe-setting.ts';
+
+/** What an {@link EndpointCollector} works with. */
+export interface EndpointCollectorOptions {
+  readonly endpoints: Observed;
+  readonly pods: Observed;
+  readonly nodes: Observed;
+  readonly reader: ObjectReader;
+  readonly writer: ObjectWriter;
+  readonly clock: Pick<Clock, 'wallTime'>;
+  /** Between two rounds. */
+  readonly intervalMs: number;
+}
+
+/** `cilium-endpoint-gc-interval`. */
+export const ENDPOINT_GC_INTERVAL_MS: number = 5 * 60_000;
+
+/** Who may own an endpoint, by name. */
+export interface EndpointOwners {
+  pod(namespace: string, name: string): KubernetesObject | undefined;
+  node(name: string): KubernetesObject | undefined;
+}
+
+const PODS = pods(undefined);
+const FINISHED: ReadonlySet<unknown> = new Set(['Succeeded', 'Failed']);
+
+function texts(list: readonly unknown[], ...names: readonly string[]): readonly unknown[] {
+  return list.flatMap((item) => names.map((name) => field(item, name))).filter((text) => text !== undefined);
+}
+
+/** Whether an endpoint has an address of this pod: it stands for it, whoever it was made for. */
+function standsFor(endpoint: KubernetesObject, pod: KubernetesObject): boolean {
+  const own = new Set(texts(items(endpoint, 'status', 'networking', 'addressing'), 'ipv4', 'ipv6'));
+  const addresses = [field(pod, 'status', 'podIP'), ...texts(items(pod, 'status', 'podIPs'), 'ip')];
+  return addresses.some((address) => address !== undefined && own.has(address));
+}
+
+function whyNoPod(
+  endpoint: KubernetesObject,
+  owners: EndpointOwners,
+  name: string,
+  uid?: unknown,
+): string | undefined {
+  const { namespace = '' } = endpoint.metadata;
+  const pod = owners.pod(namespace, name);
+  if (pod === undefined) return `there is no pod ${namespace}/${name}`;
+  const phase = field(pod, 'status', 'phase');
+  if (FINISHED.has(phase)) return `pod ${namespace}/${name} is ${String(phase)}`;
+  if (uid === undefined || uid === pod.metadata.uid || standsFor(endpoint, pod)) return undefined;
+  return `pod ${namespace}/${name} has another life, ${pod.metadata.uid} and not ${String(uid)}`;
+}
+
+/**
+ * Why an endpoint is not needed any more; `undefined`: it is (OPERATOR 26, 28). One owner that exists is enough; an owner of
+ * a kind that is not known keeps it. Pure.
+ */
+export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): string | undefined {
+  const references = items(endpoint, 'metadata', 'ownerReferences');
+  if (references.length === 0) return whyNoPod(endpoint, owners, endpoint.metadata.name);
+  let why: string | undefined;
+  for (const owner of references) {
+    const [kind, name, uid] = ['kind', 'name', 'uid'].map((part) => field(owner, part));
+    if (kind === 'Pod') why = whyNoPod(endpoint, owners, String(name), uid);
+    else if (kind !== 'CiliumNode') return undefined;
+    else why = owners.node(String(name)) === undefined ? `there is no CiliumNode ${String(name)}` : undefined;
+    if (why === undefined) return undefined;
+  }
+  return why;
+}
+
+/** One life of an endpoint, at one version: who writes it is alive. */
+function lifeOf({ metadata: { uid, resourceVersion } }: KubernetesObject): string {
+  return `${uid} ${resourceVersion}`;
+}
+
+/**
+ * Deletes CiliumEndpoints of pods that are gone (OPERATOR 25 to 29). One goes that is older than an interval, was stale and
+ * unchanged in two rounds, and whose pod a read of etcd does not show: pods that are created again, endpoints that are seen
+ * before their pod, and what an agent still writes are left alone.
+ */
+export class EndpointCollector implements Collector {
+  readonly name = 'endpoint-gc';
+  readonly needs: Collector['needs'];
+  readonly #options: EndpointCollectorOptions;
+  #marked = new Map<string, string>();
+
+  constructor(options: EndpointCollectorOptions) {
+    const { endpoints, pods: followed, nodes, intervalMs } = options;
+    if (intervalMs <= 0)
+      throw new UnsafeSettingError(
+        'cilium-endpoint-gc-interval',
+        String(intervalMs),
+        'upstream deletes all CiliumEndpoints then; switch the duty off instead',
+      );
+    this.#options = options;
+    this.needs = [endpoints, followed, nodes];
+  }
+
+  async round(tally: Tally, signal: AbortSignal): Promise<void> {
+    const { endpoints, clock, intervalMs } = this.#options;
+    const stale = new Map<string, string>();
+    for (const [key, endpoint] of endpoints.objects) {
+      const ageMs = clock.wallTime() - (timeAt(endpoint, 'metadata', 'creationTimestamp') ?? 0);
+      const isYoung = ageMs >= 0 && ageMs < intervalMs;
+      if (!isYoung && whyStale(endpoint, this.#observed()) !== undefined) stale.set(key, lifeOf(endpoint));
+    }
+    const { remove } = staleRound(this.#marked, stale);
+    this.#marked = stale; // what cannot be deleted now is tried in the next round
+    tally.marked(stale.size);
+    for (const key of remove.keys()) {
+      const endpoint = endpoints.objects.get(key);
+      if (endpoint !== undefined) await this.#remove(endpoint, tally, signal);
+      if (signal.aborted) return;
+    }
+  }
+
+  async #remove(endpoint: KubernetesObject, tally: Tally, signal: AbortSignal): Promise<void> {
+    const { writer } = this.#options;
+    const why = whyStale(endpoint, await this.#read(endpoint, signal));
+    if (why === undefined) return;
+    const { uid, resourceVersion } = endpoint.metadata;
+    const place = placeOf(CILIUM_ENDPOINTS, endpoint);
+    const seen = `${why}, in rounds ${tally.round - 1} and ${tally.round}`;
+    await collect(writer, { verb: 'delete', place, uid, resourceVersion }, seen, tally, signal);
+  }
+
+  #observed(): EndpointOwners {
+    const { pods: followed, nodes } = this.#options;
+    return {
+      pod: (namespace, name) => followed.objects.get(`${namespace}/${name}`),
+      node: (name) => nodes.objects.get(`/${name}`),
+    };
+  }
+
+  /** The owners of one endpoint as etcd has them. */
+  async #read(endpoint: KubernetesObject, signal: AbortSignal): Promise<EndpointOwners> {
+    const { reader } = this.#options;
+    const { namespace = '', name: ownName } = endpoint.metadata;
+    const read = new Map<string, KubernetesObject>();
+    const references = items(endpoint, 'metadata', 'ownerReferences');
+    const owners = references.length === 0 ? [{ kind: 'Pod', name: ownName }] : references;
+    for (const owner of owners) {
+      const isPod = field(owner, 'kind') === 'Pod';
+      const name = String(field(owner, 'name'));
+      const place = isPod ? { kind: PODS, namespace, name } : { kind: CILIUM_NODES, name };
+      const object = await reader.get(place, signal);
+      if (object !== undefined) read.set(`${isPod ? 'Pod' : 'CiliumNode'} ${name}`, object);
+    }
+    return {
+      pod: (_namespace, name) => read.get(`Pod ${name}`),
+      node: (name) => read.get(`CiliumNode ${name}`),
+    };
+  }
+}

@@ -1,0 +1,69 @@
+import type { ObjectReader } from '../../k8s/client/object-reader.ts';
+import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
+import { CILIUM_NODES } from '../../k8s/feed/kinds.ts';
+import type { KubernetesObject } from '../../k8s/resource.ts';
+import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
+import { items } from './field.ts';
+import type { Observed } from './observed-kind.ts';
+import { collect, placeOf } from './reaper.ts';
+import type { Collector, Tally } from './rounds.ts';
+
+/** What a {@link NodeCollector} works with. */
+export interface NodeCollectorOptions {
+  readonly ciliumNodes: Observed;
+  readonly nodes: Observed;
+  readonly reader: ObjectReader;
+  readonly writer: ObjectWriter;
+}
+
+/** `nodes-gc-interval`. */
+export const NODE_GC_INTERVAL_MS: number = 5 * 60_000;
+
+const NODES = { group: '', version: 'v1', plural: 'nodes' };
+
+/** CiliumNodes that nobody owns and whose Node is not there: uid by key (OPERATOR 30). Pure. */
+export function staleNodes(
+  ciliumNodes: ReadonlyMap<string, KubernetesObject>,
+  nodes: ReadonlyMap<string, KubernetesObject>,
+): ReadonlyMap<string, string> {
+  const stale = new Map<string, string>();
+  for (const [key, { metadata }] of ciliumNodes) {
+    const isOwned = items(metadata, 'ownerReferences').length > 0;
+    if (!isOwned && !nodes.has(key)) stale.set(key, metadata.uid);
+  }
+  return stale;
+}
+
+/**
+ * Deletes CiliumNodes without a Node: those that had none in two rounds, without a break, and have none in etcd either.
+ * Where a Node returns, the mark is gone; what an agent has written since it was seen stays.
+ */
+export class NodeCollector implements Collector {
+  readonly name = 'node-gc';
+  readonly needs: Collector['needs'];
+  readonly #options: NodeCollectorOptions;
+  #marked: ReadonlyMap<string, string> = new Map();
+
+  constructor(options: NodeCollectorOptions) {
+    this.#options = options;
+    this.needs = [options.ciliumNodes, options.nodes];
+  }
+
+  async round(tally: Tally, signal: AbortSignal): Promise<void> {
+    const { ciliumNodes, nodes, reader, writer } = this.#options;
+    const stale = staleNodes(ciliumNodes.objects, nodes.objects);
+    const { remove } = staleRound(this.#marked, stale);
+    this.#marked = stale; // what cannot be deleted now is tried in the next round
+    tally.marked(stale.size);
+    for (const [key, uid] of remove) {
+      const ciliumNode = ciliumNodes.objects.get(key);
+      if (ciliumNode === undefined) continue;
+      const { name, resourceVersion } = ciliumNode.metadata;
+      if ((await reader.get({ kind: NODES, name }, signal)) !== undefined) continue;
+      const why = `there is no Node ${name}, in rounds ${tally.round - 1} and ${tally.round}`;
+      const place = placeOf(CILIUM_NODES, ciliumNode);
+      await collect(writer, { verb: 'delete', place, uid, resourceVersion }, why, tally, signal);
+      if (signal.aborted) return;
+    }
+  }
+}

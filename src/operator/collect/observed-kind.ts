@@ -1,0 +1,120 @@
+import type { Failure } from '../../base/failure.ts';
+import { resourceName } from '../../k8s/client/resource-path.ts';
+import type {
+  FollowedResource,
+  KubernetesObject,
+  ResourceEvent,
+  ResourceKind,
+  ResourceSource,
+} from '../../k8s/resource.ts';
+
+/** `namespace/name`; `/name` of what is in no namespace. */
+export function objectKey({ metadata: { namespace = '', name } }: KubernetesObject): string {
+  return `${namespace}/${name}`;
+}
+
+/**
+ * All objects of a kind as an API server tells of them, shared by the collectors: followed while one of them runs. It may be
+ * behind. What is here is good enough to suspect somebody; who is to be deleted is asked for once more.
+ */
+export class ObservedKind {
+  readonly kind: ResourceKind;
+  readonly #source: ResourceSource;
+  readonly #trim: ((object: KubernetesObject) => KubernetesObject) | undefined;
+  readonly #objects = new Map<string, KubernetesObject>();
+  readonly #listeners = new Set<(events: readonly ResourceEvent[]) => void>();
+  #users = 0;
+  #following: { readonly resource: FollowedResource; readonly over: AbortController } | undefined;
+
+  constructor(
+    source: ResourceSource,
+    kind: ResourceKind,
+    trim?: (object: KubernetesObject) => KubernetesObject,
+  ) {
+    this.#source = source;
+    this.kind = kind;
+    this.#trim = trim;
+  }
+
+  /** By {@link objectKey}. */
+  get objects(): ReadonlyMap<string, KubernetesObject> {
+    return this.#objects;
+  }
+
+  /** Whether the server does not serve the kind: there is no CRD. */
+  get missing(): boolean {
+    return this.#following?.resource.status().state === 'missing';
+  }
+
+  /** Follows it until the signals of all users have fired. */
+  use(signal: AbortSignal): void {
+    if (signal.aborted) return;
+    this.#users++;
+    this.#follow();
+    const leave = (): void => {
+      if (--this.#users === 0) this.#end();
+    };
+    signal.addEventListener('abort', leave, { once: true });
+  }
+
+  /** Calls back with what arrives, until the signal fires. */
+  listen(listener: (events: readonly ResourceEvent[]) => void, signal: AbortSignal): void {
+    this.#listeners.add(listener);
+    signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true });
+  }
+
+  /**
+   * Why what is here does not have to be all there is: a sentence without its end. `undefined`: the list was complete, and the
+   * watch lives (OPERATOR 24).
+   */
+  blocked(): string | undefined {
+    const name = resourceName(this.kind);
+    if (this.#following === undefined) return `${name} is not followed`;
+    const { state, listed, lastFailure } = this.#following.resource.status();
+    if (state === 'missing') return `the server does not serve ${name}: its CRD is not installed`;
+    if (state === 'forbidden') return `${name}: ${said(lastFailure)}`;
+    if (!listed)
+      return `${name} is not listed yet${lastFailure === undefined ? '' : `: ${said(lastFailure)}`}`;
+    return state === 'watching' ? undefined : `${name} is not watched: ${said(lastFailure)}`;
+  }
+
+  #follow(): void {
+    if (this.#following !== undefined) return;
+    const over = new AbortController();
+    const sink = {
+      apply: (events: readonly ResourceEvent[]): void => this.#apply(events),
+      onListed: (): void => {},
+    };
+    const options = { signal: over.signal, trim: this.#trim };
+    this.#following = { resource: this.#source.follow(this.kind, sink, options), over };
+  }
+
+  #end(): void {
+    this.#following?.over.abort();
+    this.#following = undefined;
+    this.#objects.clear();
+  }
+
+  #apply(events: readonly ResourceEvent[]): void {
+    for (const { type, object } of events) {
+      if (type === 'put') this.#objects.set(objectKey(object), object);
+      else this.#objects.delete(objectKey(object));
+    }
+    for (const listener of this.#listeners) listener(events);
+  }
+}
+
+function said(failure: Failure | undefined): string {
+  return failure?.message ?? 'the watch begins anew';
+}
+
+/** What a collector sees of a kind. */
+export type Observed = Pick<ObservedKind, 'objects' | 'missing' | 'blocked' | 'use'>;
+
+/** A kind that need not be served: without a CRD there are none of it. */
+export function optional(kind: Observed): Pick<Observed, 'blocked' | 'use'> {
+  return {
+    use: (signal) => kind.use(signal),
+    blocked: () => (kind.missing ? undefined : kind.blocked()),
+  };
+}

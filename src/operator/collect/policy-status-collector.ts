@@ -1,0 +1,122 @@
+import type { Clock } from '../../base/clock.ts';
+import type { ObjectReader } from '../../k8s/client/object-reader.ts';
+import { type ObjectWriter, type PatchOperation, pointer } from '../../k8s/client/object-writer.ts';
+import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
+import type { KvstoreBackend } from '../../kvstore/backend.ts';
+import { resourcePrefix } from '../../kvstore/codec/keys.ts';
+import { isObject } from '../../net/fields.ts';
+import { field } from './field.ts';
+import { collect, placeOf } from './reaper.ts';
+import { type Collector, NotReadyError, type Tally } from './rounds.ts';
+
+/** What a {@link PolicyStatusCollector} works with. */
+export interface PolicyStatusCollectorOptions {
+  /** CiliumNetworkPolicies or CiliumClusterwideNetworkPolicies. */
+  readonly policies: ResourceKind;
+  readonly reader: ObjectReader;
+  readonly writer: ObjectWriter;
+  readonly backend: Pick<KvstoreBackend, 'listPrefix'>;
+  readonly cluster: string;
+  readonly clock: Pick<Clock, 'wallTime'>;
+  /** An entry stays that was written less long ago. Default 2 min. */
+  readonly minAgeMs?: number | undefined;
+}
+
+/** `cnp-node-status-gc-interval`. */
+export const POLICY_STATUS_GC_INTERVAL_MS: number = 2 * 60_000;
+const MIN_AGE_MS = 2 * 60_000;
+/** A status may have an entry for each of 5,000 nodes. */
+const PAGE_SIZE = 10;
+/** Two operations for each entry, 10,000 at most in a patch. */
+const ENTRIES_PER_PATCH = 5000;
+
+/** The entries of a policy's status whose node is not there and that nobody has written for a while: `lastUpdated` by node. Pure. */
+export function staleEntries(
+  policy: KubernetesObject,
+  nodes: ReadonlySet<string>,
+  wallNow: number,
+  minAgeMs: number,
+): ReadonlyMap<string, string> {
+  const stale = new Map<string, string>();
+  const entries = field(policy, 'status', 'nodes');
+  for (const [node, entry] of Object.entries(isObject(entries) ? entries : {})) {
+    const lastUpdated = field(entry, 'lastUpdated');
+    if (nodes.has(node) || typeof lastUpdated !== 'string') continue;
+    if (Date.parse(lastUpdated) <= wallNow - minAgeMs) stale.set(node, lastUpdated);
+  }
+  return stale;
+}
+
+/** Removes entries of a status, each only as it was seen: in as many patches as it takes. Pure. */
+export function removalPatches(entries: ReadonlyMap<string, string>): readonly (readonly PatchOperation[])[] {
+  const all = [...entries];
+  const patches: PatchOperation[][] = [];
+  for (let from = 0; from < all.length; from += ENTRIES_PER_PATCH)
+    patches.push(
+      all.slice(from, from + ENTRIES_PER_PATCH).flatMap(([node, lastUpdated]): readonly PatchOperation[] => [
+        { op: 'test', path: pointer('status', 'nodes', node, 'lastUpdated'), value: lastUpdated },
+        { op: 'remove', path: pointer('status', 'nodes', node) },
+      ]),
+    );
+  return patches;
+}
+
+/**
+ * Removes what nodes that are gone have said of policies (OPERATOR 31, 32), for agents of 1.8. A node is gone that has no key
+ * in two rounds; a kvstore without any node of the cluster is one that was just made, and says nothing.
+ */
+export class PolicyStatusCollector implements Collector {
+  readonly name: string;
+  readonly needs: Collector['needs'] = [];
+  readonly #options: PolicyStatusCollectorOptions;
+  /** The nodes of the round before. */
+  #nodes: ReadonlySet<string> | undefined;
+
+  constructor(options: PolicyStatusCollectorOptions) {
+    this.#options = options;
+    this.name = `${options.policies.plural}-status-gc`;
+  }
+
+  async round(tally: Tally, signal: AbortSignal): Promise<void> {
+    const { policies, reader, clock, minAgeMs = MIN_AGE_MS } = this.#options;
+    const nodes = await this.#listNodes(signal);
+    const recent = new Set([...nodes, ...(this.#nodes ?? [])]);
+    const isFirst = this.#nodes === undefined;
+    this.#nodes = nodes;
+    let marked = 0;
+    for await (const page of reader.list(policies, signal, PAGE_SIZE)) {
+      for (const policy of page) {
+        const stale = staleEntries(policy, recent, clock.wallTime(), minAgeMs);
+        marked += stale.size;
+        if (!isFirst) await this.#remove(policy, stale, tally, signal);
+        if (signal.aborted) return;
+      }
+    }
+    tally.marked(marked);
+  }
+
+  async #listNodes(signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const { backend, cluster } = this.#options;
+    const prefix = resourcePrefix('nodes', cluster);
+    const keys = await backend.listPrefix(prefix, { signal });
+    if (keys.length > 0) return new Set(keys.map(({ key }) => key.slice(prefix.length)));
+    throw new NotReadyError(`the kvstore has no node of cluster ${cluster} yet`);
+  }
+
+  async #remove(
+    policy: KubernetesObject,
+    stale: ReadonlyMap<string, string>,
+    tally: Tally,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { policies, writer } = this.#options;
+    const place = placeOf(policies, policy);
+    const rounds = `in rounds ${tally.round - 1} and ${tally.round}`;
+    const why = `${stale.size} nodes of its status are not in the kvstore, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
+    for (const operations of removalPatches(stale)) {
+      const write = { verb: 'patch', place, part: 'status', operations } as const;
+      if ((await collect(writer, write, why, tally, signal)) === 'done')
+        for (let removed = 0; removed < operations.length; removed += 2) tally.deleted();
+    }
+  }
+}

@@ -1,0 +1,63 @@
+import {
+  type ObjectPlace,
+  type ObjectWrite,
+  type ObjectWriter,
+  type WriteOutcome,
+  writeText,
+} from '../../k8s/client/object-writer.ts';
+import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
+import type { Tally } from './rounds.ts';
+
+/** A write that ends the round: it was refused, or failed. */
+export class CollectError extends Error {
+  override readonly name = 'CollectError';
+  readonly code: string;
+
+  constructor(code: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** Where an object is. */
+export function placeOf(
+  kind: ResourceKind,
+  { metadata: { namespace, name } }: KubernetesObject,
+): ObjectPlace {
+  return { kind, namespace, name };
+}
+
+/**
+ * Makes a write of a collector and tells of it. A conflict is left to the next round, an object that is gone is fine; what is
+ * refused or fails ends the round (OPERATOR 22, 23).
+ */
+export async function collect(
+  writer: ObjectWriter,
+  write: ObjectWrite,
+  why: string,
+  tally: Tally,
+  signal: AbortSignal,
+): Promise<WriteOutcome['outcome']> {
+  const answer = await writer.write(write, why, signal);
+  const { outcome } = answer;
+  const what = writeText(write);
+  if (!signal.aborted) tally.done({ what, why, outcome });
+  switch (outcome) {
+    case 'done':
+      if (write.verb === 'delete') tally.deleted();
+      break;
+    case 'conflict':
+      tally.conflict();
+      break;
+    case 'not-leader':
+      throw new CollectError(outcome, `cannot ${what}: this operator does not hold the lease`);
+    case 'failed':
+      throw new CollectError(answer.error.code, `cannot ${what}: ${answer.error.message}`, {
+        cause: answer.error,
+      });
+    case 'refused':
+    case 'invalid':
+      throw new CollectError(outcome, `cannot ${what}: ${answer.message}`);
+  }
+  return outcome;
+}

@@ -1,0 +1,160 @@
+import type { Clock } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
+import { CallbackGuard } from '../../base/guard.ts';
+import { sleep } from '../../base/sleep.ts';
+import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Observed } from './observed-kind.ts';
+
+/** Something that a collector has done, or would have: what, why, and how it came out. */
+export interface Deed {
+  readonly duty: string;
+  /** `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
+  readonly what: string;
+  /** A sentence without its end, with the rounds that saw it. */
+  readonly why: string;
+  /** `done`, `conflict`, `not-found`, `dry-run` … */
+  readonly outcome: string;
+}
+
+/** What a round reports. */
+export interface Tally {
+  /** Of this round, counted from 1. */
+  readonly round: number;
+  /** How many are marked now. */
+  marked(count: number): void;
+  deleted(): void;
+  conflict(): void;
+  done(deed: Omit<Deed, 'duty'>): void;
+}
+
+/** What works in rounds. */
+export interface Collector {
+  readonly name: string;
+  /** What it must know completely before a round. */
+  readonly needs: readonly Pick<Observed, 'blocked' | 'use'>[];
+  /** One round; rejects where it could not be finished. Never beside itself. */
+  round(tally: Tally, signal: AbortSignal): Promise<void>;
+}
+
+/** Options of {@link RoundsDuty}. */
+export interface RoundsOptions {
+  readonly clock: Clock;
+  /** Between the beginnings of two rounds. */
+  readonly intervalMs: number;
+  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
+  readonly onDeed?: ((deed: Deed) => void) | undefined;
+}
+
+/** What is awaited is looked for again so soon. */
+const LOOK_MS = 5000;
+
+/** A round that cannot begin: what it needs to know is not known completely. */
+export class NotReadyError extends Error {
+  override readonly name = 'NotReadyError';
+  readonly code = 'not-ready';
+}
+
+/**
+ * Runs the rounds of a collector, one after the other. A round that fails is counted, and the next one comes; one that lacks
+ * something it must know does not begin. What is marked is forgotten when the duty ends: whoever begins marks anew.
+ */
+export class RoundsDuty implements Duty {
+  readonly name: string;
+  readonly #collector: Collector;
+  readonly #options: RoundsOptions;
+  readonly #guard = new CallbackGuard();
+  #state: DutyState = 'waiting';
+  #rounds = 0;
+  #marked = 0;
+  #deleted = 0;
+  #conflicts = 0;
+  #failures = 0;
+  #lastFailure: Failure | undefined;
+  #lastRoundMs: number | undefined;
+  #nextRoundMs: number | undefined;
+
+  constructor(collector: Collector, options: RoundsOptions) {
+    this.name = collector.name;
+    this.#collector = collector;
+    this.#options = options;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, intervalMs } = this.#options;
+    for (const kind of this.#collector.needs) kind.use(signal);
+    this.#state = 'waiting';
+    while (!signal.aborted) {
+      const begun = clock.now();
+      const isReady = await this.#round(signal);
+      const waitMs = isReady ? begun + intervalMs - clock.now() : Math.min(LOOK_MS, intervalMs);
+      this.#nextRoundMs = clock.wallTime() + Math.max(0, waitMs);
+      await sleep(clock, Math.max(0, waitMs), signal);
+    }
+    this.#state = 'ended';
+    this.#nextRoundMs = undefined;
+  }
+
+  status(): DutyStatus {
+    return {
+      name: this.name,
+      state: this.#state,
+      failures: this.#failures,
+      lastFailure: this.#lastFailure,
+      rounds: {
+        rounds: this.#rounds,
+        marked: this.#marked,
+        deleted: this.#deleted,
+        conflicts: this.#conflicts,
+        lastRoundMs: this.#lastRoundMs,
+        nextRoundMs: this.#nextRoundMs,
+      },
+    };
+  }
+
+  /** False if there was none, for something is not known. */
+  async #round(signal: AbortSignal): Promise<boolean> {
+    const { clock } = this.#options;
+    const why = this.#collector.needs.map((kind) => kind.blocked()).find((said) => said !== undefined);
+    if (why !== undefined) {
+      this.#state = 'waiting';
+      if (this.#lastFailure?.message !== why) this.#failed(new NotReadyError(why));
+      return false;
+    }
+    this.#state = 'running';
+    this.#lastRoundMs = clock.wallTime();
+    try {
+      await this.#collector.round(this.#tally(), signal);
+      this.#rounds++;
+    } catch (error) {
+      if (!signal.aborted) this.#failed(error);
+    }
+    return true;
+  }
+
+  #failed(error: unknown): void {
+    const { clock, onFailure } = this.#options;
+    // What is only not listed yet is no failure.
+    if (!(error instanceof NotReadyError)) this.#failures++;
+    this.#lastFailure = failureOf(error, clock);
+    this.#guard.call(onFailure, error, this.name);
+  }
+
+  #tally(): Tally {
+    const { onDeed } = this.#options;
+    return {
+      round: this.#rounds + 1,
+      marked: (count) => {
+        this.#marked = count;
+      },
+      deleted: () => {
+        this.#deleted++;
+      },
+      conflict: () => {
+        this.#conflicts++;
+      },
+      done: (deed) => {
+        this.#guard.call(onDeed, { ...deed, duty: this.name });
+      },
+    };
+  }
+}

@@ -1,0 +1,87 @@
+import type { Clock } from '../../base/clock.ts';
+import type { ObjectReader } from '../../k8s/client/object-reader.ts';
+import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
+import { CILIUM_ENDPOINTS, pods } from '../../k8s/feed/kinds.ts';
+import type { KubernetesObject } from '../../k8s/resource.ts';
+import { field, timeAt } from './field.ts';
+import { type Observed, objectKey } from './observed-kind.ts';
+import { collect, placeOf } from './reaper.ts';
+import type { Collector, Tally } from './rounds.ts';
+
+/** What an {@link UnmanagedDnsCollector} works with. */
+export interface UnmanagedDnsCollectorOptions {
+  /** Those of the selector that are to be managed: `k8s-app=kube-dns`. */
+  readonly pods: Observed;
+  readonly endpoints: Observed;
+  readonly reader: ObjectReader;
+  readonly writer: ObjectWriter;
+  readonly clock: Pick<Clock, 'now' | 'wallTime'>;
+}
+
+/** `unmanaged-pod-watcher-interval`. */
+export const UNMANAGED_DNS_INTERVAL_MS = 15_000;
+/** `pod-restart-selector`. */
+export const UNMANAGED_DNS_SELECTOR = 'k8s-app=kube-dns';
+
+const STARTED_MS = 30_000;
+const RESTARTED_MS = 5 * 60_000;
+
+/**
+ * Pods that run without an endpoint, as they were there before Cilium was: one that started over 30 s ago and whose name was
+ * not restarted in the last 5 min (OPERATOR 33). The oldest names first. Pure.
+ *
+ * @param restarted when a name was restarted last, on the same clock as `now`
+ */
+export function unmanagedPods(
+  candidates: Iterable<KubernetesObject>,
+  endpoints: ReadonlyMap<string, unknown>,
+  restarted: ReadonlyMap<string, number>,
+  now: number,
+  wallNow: number,
+): readonly KubernetesObject[] {
+  return [...candidates].filter((pod) => {
+    const key = objectKey(pod);
+    const startedAt = timeAt(pod, 'status', 'startTime');
+    return (
+      field(pod, 'status', 'phase') === 'Running' &&
+      field(pod, 'spec', 'hostNetwork') !== true &&
+      !endpoints.has(key) &&
+      startedAt !== undefined &&
+      wallNow - startedAt > STARTED_MS &&
+      now - (restarted.get(key) ?? Number.NEGATIVE_INFINITY) >= RESTARTED_MS
+    );
+  });
+}
+
+/** Restarts such pods, one a round, so that an endpoint is made for them. */
+export class UnmanagedDnsCollector implements Collector {
+  readonly name = 'unmanaged-kube-dns';
+  readonly needs: Collector['needs'];
+  readonly #options: UnmanagedDnsCollectorOptions;
+  readonly #restarted = new Map<string, number>();
+
+  constructor(options: UnmanagedDnsCollectorOptions) {
+    this.#options = options;
+    this.needs = [options.pods, options.endpoints];
+  }
+
+  async round(tally: Tally, signal: AbortSignal): Promise<void> {
+    const { pods: followed, endpoints, reader, writer, clock } = this.#options;
+    const now = clock.now();
+    for (const [key, at] of this.#restarted) if (now - at >= RESTARTED_MS) this.#restarted.delete(key);
+    const candidates = followed.objects.values();
+    const unmanaged = unmanagedPods(candidates, endpoints.objects, this.#restarted, now, clock.wallTime());
+    tally.marked(unmanaged.length);
+    for (const pod of unmanaged) {
+      const { uid } = pod.metadata;
+      const endpoint = placeOf(CILIUM_ENDPOINTS, pod);
+      if ((await reader.get(endpoint, signal)) !== undefined) continue;
+      const why = `it runs without a CiliumEndpoint, in round ${tally.round}`;
+      const place = placeOf(pods(undefined), pod);
+      const outcome = await collect(writer, { verb: 'delete', place, uid }, why, tally, signal);
+      if (outcome !== 'done' && outcome !== 'dry-run') continue;
+      this.#restarted.set(objectKey(pod), now);
+      return;
+    }
+  }
+}

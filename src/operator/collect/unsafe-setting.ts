@@ -1,0 +1,14 @@
+/** A setting with which a collector would delete what is in use. */
+export class UnsafeSettingError extends Error {
+  override readonly name = 'UnsafeSettingError';
+  readonly code = 'unsafe-setting';
+  /** As upstream's flag: `identity-gc-interval`. */
+  readonly field: string;
+  readonly value: string;
+
+  constructor(field: string, value: string, why: string) {
+    super(`${field} is ${value}: ${why}`);
+    this.field = field;
+    this.value = value;
+  }
+}

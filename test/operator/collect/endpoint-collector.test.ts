@@ -1,0 +1,270 @@
+import { describe, expect, it } from 'vitest';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import { EndpointCollector, whyStale } from '../../../src/operator/collect/endpoint-collector.ts';
+import { UnsafeSettingError } from '../../../src/operator/collect/unsafe-setting.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { explore } from '../support/explore.ts';
+import { Fate, type Happening, round, TinyCluster } from '../support/tiny-cluster.ts';
+
+const INTERVAL = 300_000;
+const ENDPOINTS = { group: 'cilium.io', version: 'v2', plural: 'ciliumendpoints' };
+const KEY = 'shop/web-0';
+/** Which life of the pod an agent has written the endpoint for: only the model looks at it. */
+const FOR = 'writtenFor';
+
+/** A StatefulSet's pod, the agent that writes its endpoint, and an operator. */
+class World {
+  readonly clock = new ManualClock();
+  readonly cluster = new TinyCluster();
+  readonly inUseDeleted: string[] = [];
+  readonly fate: Fate;
+  crashed = false;
+  #ips = 0;
+
+  constructor(choose: (options: number) => number, most: number) {
+    const { cluster } = this;
+    const living = (): boolean => this.isAlive(cluster.get1('pods', KEY));
+    const endpoint = (): KubernetesObject | undefined => cluster.get1('ciliumendpoints', KEY);
+    const happenings: readonly Happening[] = [
+      { name: 'pod made', can: () => cluster.get1('pods', KEY) === undefined, happen: () => this.makePod() },
+      {
+        ...{ name: 'pod finished', can: living },
+        happen: () => void cluster.put('pods', KEY, { status: { phase: 'Succeeded' } }),
+      },
+      {
+        name: 'pod gone',
+        can: () => cluster.get1('pods', KEY) !== undefined,
+        happen: () => cluster.drop('pods', KEY),
+      },
+      { name: 'agent writes', can: living, happen: () => this.write() },
+      {
+        ...{ name: 'endpoint gone', can: () => endpoint() !== undefined && !living() },
+        happen: () => cluster.drop('ciliumendpoints', KEY),
+      },
+      {
+        ...{ name: 'operator crashed', can: () => !this.crashed },
+        happen: () => {
+          this.crashed = true;
+        },
+      },
+      { name: 'pods seen', can: () => true, happen: () => cluster.see('pods') },
+      { name: 'endpoints seen', can: () => true, happen: () => cluster.see('ciliumendpoints') },
+    ];
+    this.fate = new Fate(choose, happenings, most);
+    cluster.before = () => this.fate.turn();
+    cluster.onDelete = (object) => {
+      const pod = cluster.get1('pods', KEY);
+      if (this.isAlive(pod) && pod?.metadata.uid === object[FOR])
+        this.inUseDeleted.push(this.fate.log.join(', '));
+    };
+  }
+
+  isAlive(pod: KubernetesObject | undefined): boolean {
+    return pod !== undefined && (pod['status'] as { phase: string }).phase === 'Running';
+  }
+
+  makePod(): void {
+    const podIP = `10.0.0.${++this.#ips}`;
+    this.cluster.put('pods', KEY, { status: { phase: 'Running', podIP, podIPs: [{ ip: podIP }] } });
+  }
+
+  /** As an agent does: makes it with its pod as the owner, or writes what is there of its name. */
+  write(owned = true): void {
+    const pod = this.cluster.get1('pods', KEY);
+    if (pod === undefined) throw new Error('there is no pod to write for');
+    const { uid } = pod.metadata;
+    const { podIP } = pod['status'] as { podIP: string };
+    const owner = [{ kind: 'Pod', name: 'web-0', uid }];
+    const isNew = this.cluster.get1('ciliumendpoints', KEY) === undefined;
+    this.cluster.put('ciliumendpoints', KEY, {
+      ...(isNew
+        ? { metadata: { creationTimestamp: this.time(), ...(owned ? { ownerReferences: owner } : {}) } }
+        : {}),
+      status: { networking: { addressing: [{ ipv4: podIP }] } },
+      [FOR]: uid,
+    });
+  }
+
+  time(): string {
+    return new Date(this.clock.wallTime()).toISOString();
+  }
+
+  collector(): EndpointCollector {
+    const { cluster, clock } = this;
+    const [endpoints, pods, nodes] = ['ciliumendpoints', 'pods', 'ciliumnodes'].map((kind) =>
+      cluster.observed(kind),
+    );
+    if (endpoints === undefined || pods === undefined || nodes === undefined) throw new Error('three kinds');
+    return new EndpointCollector({
+      ...{ endpoints, pods, nodes, clock, intervalMs: INTERVAL },
+      ...{ reader: cluster, writer: cluster },
+    });
+  }
+}
+
+type Round = (number: number) => Promise<void>;
+interface Rule {
+  /** A round of a new operator's. */
+  begin(world: World): Round;
+}
+
+const ours: Rule = {
+  begin: (world) => {
+    const collector = world.collector();
+    return (number) => round(collector, number);
+  },
+};
+
+/** What it does in one look at what it has seen: `isStale` is told of the pod of that name, if it has seen one. */
+function upstream(isStale: (pod: KubernetesObject | undefined) => boolean, withUid: boolean): Rule {
+  return {
+    begin: ({ cluster }) => {
+      const [seen, pods] = [cluster.observed('ciliumendpoints'), cluster.observed('pods')];
+      return async () => {
+        for (const [key, endpoint] of [...seen.objects]) {
+          if (!isStale(pods.objects.get(key))) continue;
+          const { name, uid } = endpoint.metadata;
+          const place = { kind: ENDPOINTS, namespace: 'shop', name };
+          await cluster.write({ verb: 'delete', place, uid: withUid ? uid : '' });
+        }
+      };
+    },
+  };
+}
+const finished = (pod: KubernetesObject | undefined): boolean =>
+  pod === undefined || (pod['status'] as { phase: string }).phase !== 'Running';
+
+/** `running`: a pod and its endpoint. `gone`: the pod is no more, and was seen to go. `empty`: neither is there yet. */
+type Start = 'running' | 'gone' | 'empty';
+
+/** Every history with so many happenings; what went wrong first, if anything did. */
+async function histories(
+  rule: Rule,
+  start: Start,
+  owned: boolean,
+  most: number,
+): Promise<{ ways: number; first: string | undefined }> {
+  let first: string | undefined;
+  const ways = await explore(async (choose) => {
+    const world = new World(choose, most);
+    let next = rule.begin(world);
+    if (start !== 'empty') {
+      world.makePod();
+      world.write(owned);
+    }
+    if (start === 'gone') world.cluster.drop('pods', KEY);
+    world.cluster.see('pods', 'ciliumendpoints');
+    for (let number = 1; number <= 2; number++) {
+      world.clock.advance(INTERVAL);
+      world.fate.turn();
+      if (world.crashed) next = rule.begin(world);
+      world.crashed = false;
+      await next(number);
+    }
+    first ??= world.inUseDeleted[0];
+    // From here on nothing happens, and everything is seen: what nobody uses is gone two rounds later.
+    world.cluster.before = () => {};
+    for (let number = 3; number <= 5; number++) {
+      world.cluster.see('pods', 'ciliumendpoints');
+      world.clock.advance(INTERVAL);
+      await next(number);
+    }
+    first ??= world.inUseDeleted[0];
+    const isLeft = world.cluster.get1('ciliumendpoints', KEY) !== undefined;
+    const isUsable = world.isAlive(world.cluster.get1('pods', KEY));
+    if (isLeft && !isUsable) first ??= `left over: ${world.fate.log.join(', ')}`;
+  });
+  return { ways, first };
+}
+
+const STARTS: readonly Start[] = ['running', 'gone', 'empty'];
+
+describe('the collector of endpoints, in every small history', () => {
+  it.each(STARTS.flatMap((start) => [true, false].map((owned) => [start, owned] as const)))(
+    'deletes nothing in use, and leaves nothing unused (%s at first, with owners: %s)',
+    async (start, owned) => {
+      const { ways, first } = await histories(ours, start, owned, 3);
+      expect(first).toBeUndefined();
+      expect(ways).toBeGreaterThan(200);
+    },
+  );
+
+  it('waits until an endpoint is an interval old and a round has marked it, and marks one anew that was written', async () => {
+    const world = new World(() => 0, 0);
+    const { cluster, clock } = world;
+    const next = ours.begin(world);
+    world.makePod();
+    world.write();
+    cluster.drop('pods', KEY);
+    const isThere: boolean[] = [];
+    for (const [number, { wait, writes }] of [
+      { wait: INTERVAL - 1, writes: false },
+      ...[true, false, false].map((writes) => ({ wait: INTERVAL, writes })),
+    ].entries()) {
+      clock.advance(wait);
+      cluster.see('pods', 'ciliumendpoints');
+      await next(number + 1);
+      isThere.push(cluster.get1('ciliumendpoints', KEY) !== undefined);
+      if (writes) cluster.put('ciliumendpoints', KEY);
+    }
+    // Too young, marked, another version marked, gone.
+    expect(isThere).toEqual([true, true, true, false]);
+  });
+
+  it('would delete what is in use by the rule of 1.8: by name, in one look, a pod that was made again (#27123)', async () => {
+    const { first } = await histories(upstream(finished, false), 'gone', false, 3);
+    expect(first).toMatch(/pod made, agent writes/);
+  });
+
+  it('would delete what is in use by the rule of 1.17: an endpoint that is seen before its pod (#42413, #43577)', async () => {
+    const { first } = await histories(upstream(finished, true), 'empty', true, 3);
+    expect(first).toBe('pod made, agent writes, endpoints seen');
+  });
+});
+
+describe('an endpoint', () => {
+  const endpoint = (owners: readonly object[], ip = '10.0.0.1'): KubernetesObject => ({
+    metadata: { namespace: 'shop', name: 'a', uid: 'u', resourceVersion: '1', ownerReferences: owners },
+    status: { networking: { addressing: [{ ipv4: ip }] } },
+  });
+  const pod = (uid: string, phase: string, ip = '10.0.0.2'): KubernetesObject => ({
+    metadata: { namespace: 'shop', name: 'a', uid, resourceVersion: '1' },
+    status: { phase, podIP: ip },
+  });
+  const why = (
+    one: KubernetesObject,
+    pods: readonly KubernetesObject[],
+    nodes: readonly string[] = [],
+  ): unknown =>
+    whyStale(one, {
+      pod: (_namespace, name) => pods.find(({ metadata }) => metadata.name === name),
+      node: (name) => (nodes.includes(name) ? pod('n', '') : undefined),
+    });
+  const owner = { kind: 'Pod', name: 'a', uid: 'p1' };
+
+  it('is kept by one owner that exists, by an owner of another kind, and by a pod that has its address (#42877)', () => {
+    expect(why(endpoint([owner]), [])).toBe('there is no pod shop/a');
+    expect(why(endpoint([owner]), [pod('p1', 'Pending')])).toBeUndefined();
+    expect(why(endpoint([owner]), [pod('p1', 'Failed')])).toBe('pod shop/a is Failed');
+    expect(why(endpoint([owner]), [pod('p2', 'Running')])).toBe('pod shop/a has another life, p2 and not p1');
+    expect(why(endpoint([owner]), [pod('p2', 'Running', '10.0.0.1')])).toBeUndefined();
+    const node = { kind: 'CiliumNode', name: 'n1' };
+    expect(why(endpoint([node]), [])).toBe('there is no CiliumNode n1');
+    expect(why(endpoint([owner, node]), [], ['n1'])).toBeUndefined();
+    expect(why(endpoint([{ kind: 'Workload', name: 'w' }]), [])).toBeUndefined();
+    expect(why(endpoint([]), [pod('any', 'Unknown')])).toBeUndefined();
+    expect(why(endpoint([]), [])).toBe('there is no pod shop/a');
+  });
+
+  it('is not collected by a collector without an interval, which would delete all of them', () => {
+    const { cluster, clock } = new World(() => 0, 0);
+    const kind = cluster.observed('any');
+    const make = (): unknown =>
+      new EndpointCollector({
+        ...{ endpoints: kind, pods: kind, nodes: kind, clock, intervalMs: 0 },
+        ...{ reader: cluster, writer: cluster },
+      });
+    expect(make).toThrow(UnsafeSettingError);
+    expect(make).toThrow(/^cilium-endpoint-gc-interval is 0: /);
+  });
+});

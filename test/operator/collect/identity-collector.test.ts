@@ -1,0 +1,239 @@
+import { describe, expect, it } from 'vitest';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import {
+  IdentityCollector,
+  identityRound,
+  type Life,
+} from '../../../src/operator/collect/identity-collector.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { type Choose, explore } from '../support/explore.ts';
+import { Fate, type Happening, round, TinyCluster } from '../support/tiny-cluster.ts';
+
+const ROUND = 15 * 60_000;
+const TIMEOUT = 2 * ROUND;
+const IDENTITIES = { group: 'cilium.io', version: 'v2', plural: 'ciliumidentities' };
+const MARK = 'io.cilium.heartbeat';
+const KEY = '/1001';
+
+function annotations(identity: KubernetesObject | undefined): Readonly<Record<string, string>> {
+  return (identity?.metadata['annotations'] ?? {}) as Readonly<Record<string, string>>;
+}
+
+/**
+ * An identity; an agent that sees it late, takes a mark off what it uses, and writes its endpoint some time later; a slice that
+ * names it in the endpoint's place; an operator whose view of endpoints may stay behind for ever.
+ */
+class World {
+  readonly clock = new ManualClock();
+  readonly cluster = new TinyCluster();
+  readonly inUseDeleted: string[] = [];
+  readonly fate: Fate;
+  crashed = false;
+  /** What the agent knows of the identity: as of the last round at the oldest. */
+  agentSees: KubernetesObject | undefined;
+  claimed = false;
+
+  constructor(choose: Choose, most: number) {
+    const { cluster } = this;
+    const has = (plural: string, key: string): boolean => cluster.get1(plural, key) !== undefined;
+    const happenings: readonly Happening[] = [
+      {
+        name: 'agent uses it',
+        can: () => !this.claimed && this.agentSees !== undefined,
+        happen: () => this.claim(),
+      },
+      { name: 'agent looks', can: () => true, happen: () => this.look() },
+      { name: 'endpoint made', can: () => this.claimed, happen: () => this.name('ciliumendpoints') },
+      { name: 'slice made', can: () => this.claimed, happen: () => this.name('ciliumendpointslices') },
+      {
+        ...{ name: 'endpoint gone', can: () => has('ciliumendpoints', 'shop/a') },
+        happen: () => cluster.drop('ciliumendpoints', 'shop/a'),
+      },
+      {
+        ...{ name: 'operator crashed', can: () => !this.crashed },
+        happen: () => {
+          this.crashed = true;
+        },
+      },
+      {
+        name: 'endpoints seen',
+        can: () => true,
+        happen: () => cluster.see('ciliumendpoints', 'ciliumendpointslices'),
+      },
+    ];
+    this.fate = new Fate(choose, happenings, most);
+    cluster.before = () => this.fate.turn();
+    cluster.onDelete = () => {
+      const isNamed = has('ciliumendpoints', 'shop/a') || has('ciliumendpointslices', '/ces-1');
+      if (isNamed) this.inUseDeleted.push(this.fate.log.join(', '));
+    };
+  }
+
+  look(): void {
+    this.agentSees = this.cluster.get1('ciliumidentities', KEY);
+  }
+
+  /** It uses what it sees; a mark it takes off first, at the version that it saw. */
+  claim(): void {
+    const seen = this.agentSees;
+    const now = this.cluster.get1('ciliumidentities', KEY);
+    if (annotations(seen)[MARK] !== undefined) {
+      if (now === undefined || now.metadata.resourceVersion !== seen?.metadata.resourceVersion) return;
+      this.cluster.put('ciliumidentities', KEY, { metadata: { annotations: {} } });
+    }
+    this.claimed = true;
+  }
+
+  /** One that is gone meanwhile is made again, as agents do. */
+  name(plural: 'ciliumendpoints' | 'ciliumendpointslices'): void {
+    this.claimed = false;
+    if (this.cluster.get1('ciliumidentities', KEY) === undefined) this.cluster.put('ciliumidentities', KEY);
+    if (plural === 'ciliumendpoints')
+      this.cluster.put(plural, 'shop/a', { status: { identity: { id: 1001 } } });
+    else this.cluster.put(plural, '/ces-1', { endpoints: [{ name: 'a', id: 1001 }] });
+  }
+
+  /** What takes less than a round has happened when the next begins. */
+  passRound(): void {
+    this.clock.advance(ROUND);
+    this.look();
+    if (this.claimed) this.name('ciliumendpoints');
+    this.cluster.see('ciliumidentities');
+    this.fate.turn();
+  }
+
+  collector(isCollected = true): IdentityCollector {
+    const { cluster, clock } = this;
+    return new IdentityCollector({
+      identities: cluster.observed('ciliumidentities'),
+      endpoints: cluster.observed('ciliumendpoints'),
+      slices: cluster.observed('ciliumendpointslices'),
+      ...{ reader: cluster, writer: cluster, clock, timeoutMs: TIMEOUT },
+      endpointsAreCollected: isCollected,
+    });
+  }
+}
+
+type Begin = (world: World) => (number: number) => Promise<void>;
+
+const ours: Begin = (world) => {
+  const collector = world.collector();
+  return (number) => round(collector, number);
+};
+
+/** What upstream does with what it has seen, whether that is all there is or not. */
+function upstream(withMark: boolean): Begin {
+  return ({ cluster, clock }) => {
+    const identities = cluster.observed('ciliumidentities');
+    const named = [cluster.observed('ciliumendpoints'), cluster.observed('ciliumendpointslices')];
+    let lives: ReadonlyMap<string, Life> = new Map();
+    return async () => {
+      const names = new Set(named.flatMap(({ objects }) => (objects.size > 0 ? ['1001'] : [])));
+      const result = identityRound(lives, identities.objects.values(), names, clock.now(), TIMEOUT);
+      ({ lives } = result);
+      for (const name of withMark ? result.remove : [...result.mark, ...result.remove]) {
+        const { uid = '', version = '' } = lives.get(name) ?? {};
+        const place = { kind: IDENTITIES, name };
+        await cluster.write({ verb: 'delete', place, uid, resourceVersion: version });
+      }
+      for (const name of withMark ? result.mark : []) {
+        const { metadata } = identities.objects.get(`/${name}`) ?? cluster.put('none', '/none');
+        cluster.put('ciliumidentities', `/${name}`, {
+          metadata: { ...metadata, annotations: { [MARK]: 'now' } },
+        });
+      }
+    };
+  };
+}
+
+async function histories(begin: Begin, most: number): Promise<{ ways: number; first: string | undefined }> {
+  let first: string | undefined;
+  const ways = await explore(async (choose) => {
+    const world = new World(choose, most);
+    const { cluster } = world;
+    let next = begin(world);
+    cluster.put('ciliumidentities', KEY);
+    cluster.see('ciliumidentities', 'ciliumendpoints', 'ciliumendpointslices');
+    world.look();
+    // First seen in 1, marked in 3, seen marked in 4, deleted in 6.
+    for (let number = 1; number <= 6; number++) {
+      world.passRound();
+      if (world.crashed) next = begin(world);
+      world.crashed = false;
+      await next(number);
+    }
+    first ??= world.inUseDeleted[0];
+    cluster.before = () => {};
+    world.fate.log.push('at rest');
+    for (let number = 7; number <= 13; number++) {
+      world.clock.advance(ROUND);
+      if (world.claimed) world.name('ciliumendpoints');
+      cluster.see('ciliumidentities', 'ciliumendpoints', 'ciliumendpointslices');
+      await next(number);
+    }
+    first ??= world.inUseDeleted[0];
+    const isNamed = ['ciliumendpoints shop/a', 'ciliumendpointslices /ces-1'].some((key) =>
+      cluster.objects.has(key),
+    );
+    const isThere = cluster.get1('ciliumidentities', KEY) !== undefined;
+    if (isNamed && !isThere) first ??= `missing: ${world.fate.log.join(', ')}`;
+    if (!isNamed && isThere) first ??= `left over: ${world.fate.log.join(', ')}`;
+  });
+  return { ways, first };
+}
+
+describe('the collector of CiliumIdentities', () => {
+  it('deletes nothing in use, and leaves nothing unused, in every small history', async () => {
+    const { ways, first } = await histories(ours, 3);
+    expect(first).toBeUndefined();
+    expect(ways).toBeGreaterThan(2000);
+  }, 60_000);
+
+  it('would delete what is in use by the rule of 1.8: no mark, and a view that is behind (#23970, #26514)', async () => {
+    expect((await histories(upstream(false), 3)).first).toBeDefined();
+  });
+
+  it('would delete what is in use by the rule of 1.17, too, from a view that is behind (#28339)', async () => {
+    expect((await histories(upstream(true), 3)).first).toMatch(/endpoint made|slice made|uses/);
+  });
+
+  it('deletes nothing in its first half hour, and marks before it deletes', async () => {
+    const world = new World(() => 0, 0);
+    const { cluster } = world;
+    const collector = world.collector();
+    cluster.put('ciliumidentities', KEY, { 'security-labels': { 'k8s:app': 'web' } });
+    const states: string[] = [];
+    for (let number = 1; number <= 6; number++) {
+      world.passRound();
+      await round(collector, number);
+      const identity = cluster.get1('ciliumidentities', KEY);
+      states.push(identity === undefined ? 'gone' : (annotations(identity)[MARK] ?? 'there'));
+    }
+    expect(states).toEqual([
+      'there',
+      'there',
+      '1970-01-01T00:45:00.000Z',
+      ...new Array(2).fill(states[2]),
+      'gone',
+    ]);
+  });
+
+  it('does not mark what somebody has written since it was seen', async () => {
+    const world = new World(() => 0, 0);
+    const { cluster } = world;
+    const collector = world.collector();
+    cluster.put('ciliumidentities', KEY);
+    for (let number = 1; number <= 3; number++) {
+      world.passRound();
+      if (number === 3) cluster.before = () => void cluster.put('ciliumidentities', KEY);
+      await round(collector, number);
+    }
+    expect(annotations(cluster.get1('ciliumidentities', KEY))).toEqual({});
+  });
+
+  it('does not collect without a collector of endpoints, whose leftovers would keep all', () => {
+    expect(() => new World(() => 0, 0).collector(false)).toThrow(
+      /^cilium-endpoint-gc-interval is 0: identities/,
+    );
+  });
+});

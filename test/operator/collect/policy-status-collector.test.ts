@@ -1,0 +1,122 @@
+import { describe, expect, it } from 'vitest';
+import { pointer } from '../../../src/k8s/client/object-writer.ts';
+import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import { jsonPatch } from '../../../src/k8s/memory/json-patch.ts';
+import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { nodeKey } from '../../../src/kvstore/codec/keys.ts';
+import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
+import {
+  PolicyStatusCollector,
+  removalPatches,
+  staleEntries,
+} from '../../../src/operator/collect/policy-status-collector.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { ApiUser } from '../../k8s/support/api-user.ts';
+import { advance } from '../../kvstore/support/settle.ts';
+import { round } from '../support/tiny-cluster.ts';
+
+const POLICIES = { group: 'cilium.io', version: 'v2', plural: 'ciliumnetworkpolicies' };
+const OLD = '1970-01-01T00:00:00Z';
+const NOW = 10 * 60_000;
+const MIN_AGE = 2 * 60_000;
+
+function policy(nodes: readonly string[], lastUpdated = OLD): KubernetesObject {
+  const entries = Object.fromEntries(nodes.map((name) => [name, { lastUpdated, ok: true }]));
+  return { metadata: { name: 'p', uid: 'u', resourceVersion: '1' }, status: { nodes: entries } };
+}
+
+describe('the collector of policy status', () => {
+  it('takes what nodes have said that are gone, unless it was said a moment ago', () => {
+    const stale = (one: KubernetesObject): readonly string[] => [
+      ...staleEntries(one, new Set(['n1']), NOW, MIN_AGE).keys(),
+    ];
+    expect(stale(policy(['n1', 'gone', '__proto__x']))).toEqual(['gone', '__proto__x']);
+    expect(stale(policy(['gone'], '1970-01-01T00:08:00Z'))).toEqual(['gone']);
+    expect(stale(policy(['gone'], '1970-01-01T00:08:01Z'))).toEqual([]);
+    expect(stale(policy(['gone'], 'no time'))).toEqual([]);
+    expect(stale({ ...policy([]), status: { nodes: ['x'] } })).toEqual([]);
+    expect(stale({ ...policy([]), status: null })).toEqual([]);
+  });
+
+  it('escapes names, which upstream does not: one such name kept all that were gone', () => {
+    const nodes = ['a/b', 'a~b', 'n2'];
+    const one = policy([...nodes, 'n1']);
+    const entries = new Map(nodes.map((name) => [name, OLD]));
+    const [patch] = removalPatches(entries);
+    expect(jsonPatch(one, patch)).toEqual(policy(['n1']));
+    const upstream = nodes.map((name) => ({ op: 'remove', path: `/status/nodes/${name}` }));
+    expect(() => jsonPatch(one, upstream)).toThrow();
+    expect(pointer('status', 'nodes', '~1')).toBe('/status/nodes/~01');
+  });
+
+  it('makes as many patches as it takes, each of 10,000 operations at most, where upstream repeats the second for ever', () => {
+    const nodes = Array.from({ length: 12_000 }, (_, i) => `n${i}`);
+    const patches = removalPatches(new Map(nodes.map((name) => [name, OLD])));
+    expect(patches.map((one) => one.length)).toEqual([10_000, 10_000, 4000]);
+    let left: unknown = policy(nodes);
+    for (const patch of patches) left = jsonPatch(left, patch);
+    expect(left).toEqual(policy([]));
+    // Upstream (1.8.11): the index of the remaining part is not moved on.
+    const upstream = (all: readonly string[], most: number): number => {
+      let remaining = all.length;
+      let chunks = 0;
+      for (const start = 0; remaining > most && chunks < 100; chunks++)
+        remaining = all.slice(start + most).length;
+      return chunks;
+    };
+    expect(upstream(nodes, 5000)).toBe(100);
+  });
+
+  it('asks the kvstore twice, believes no empty one, and leaves to a live writer what it writes', async () => {
+    const clock = new ManualClock();
+    clock.advance(NOW);
+    const api = new MemoryApiServer({ clock });
+    const transport = new MemoryApiTransport(api);
+    const client = new KubernetesClient(transport, { clock });
+    const backend = new MemoryBackend({ clock });
+    const user = new ApiUser(transport, POLICIES, 'shop');
+    const set = async (nodes: object): Promise<void> => {
+      const contentType = 'application/merge-patch+json';
+      await user.ask({
+        method: 'PATCH',
+        path: `${user.path('p')}/status`,
+        body: { status: { nodes } },
+        contentType,
+      });
+    };
+    const collector = new PolicyStatusCollector({
+      ...{ policies: POLICIES, reader: client.reader(), writer: client.writer(), backend, clock },
+      cluster: 'atlantic',
+    });
+    const names = async (): Promise<readonly string[]> => {
+      const { body } = await user.ask({ path: user.path('p') });
+      return Object.keys((body as ReturnType<typeof policy> & { status: { nodes: object } }).status.nodes);
+    };
+    await user.create('p');
+    await set({ n1: { lastUpdated: OLD }, 'gone/1': { lastUpdated: OLD }, late: { lastUpdated: OLD } });
+    await expect(round(collector)).rejects.toThrow('the kvstore has no node of cluster atlantic yet');
+    await backend.update(nodeKey('atlantic', 'n1'), bytesOfText('{}'));
+    await backend.update(nodeKey('atlantic-eu', 'gone/1'), bytesOfText('{}'));
+    await round(collector, 1);
+    expect(await names()).toEqual(['n1', 'gone/1', 'late']);
+    await backend.update(nodeKey('atlantic', 'late'), bytesOfText('{}'));
+    await round(collector, 2);
+    expect(await names()).toEqual(['n1', 'late']);
+    // Written between list and patch: the test of the patch fails.
+    await backend.delete(nodeKey('atlantic', 'late'));
+    await round(collector, 3);
+    api.faults.order({ do: 'hang' }, { matches: ({ method }) => method === 'PATCH' });
+    const hung = round(collector, 4).catch((error: Error) => error.message);
+    await advance(clock, 1000);
+    await set({ late: { lastUpdated: '1970-01-01T01:00:00Z' } });
+    await advance(clock, 60_000);
+    expect(await hung).toBe(
+      'cannot patch ciliumnetworkpolicies.cilium.io/v2/status shop/p: not over after 30 s',
+    );
+    expect(await names()).toEqual(['n1', 'late']);
+    await Promise.all([client.close(), backend.close()]);
+  });
+});

@@ -1,0 +1,55 @@
+import { expect, it } from 'vitest';
+import { UnmanagedDnsCollector } from '../../../src/operator/collect/unmanaged-dns-collector.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { round, TinyCluster } from '../support/tiny-cluster.ts';
+
+it('restarts pods that run without an endpoint: one a round, none that is young, on the host network, or was restarted', async () => {
+  const clock = new ManualClock();
+  const cluster = new TinyCluster();
+  const collector = new UnmanagedDnsCollector({
+    ...{ pods: cluster.observed('pods'), endpoints: cluster.observed('ciliumendpoints') },
+    ...{ reader: cluster, writer: cluster, clock },
+  });
+  const deleted: string[] = [];
+  cluster.onDelete = (_object, key) => deleted.push(key.slice('kube-system/'.length));
+  const add = (
+    name: string,
+    spec: object,
+    phase = 'Running',
+    startTime: string | undefined = time(0),
+  ): void => {
+    cluster.put('pods', `kube-system/${name}`, { spec, status: { phase, startTime } });
+  };
+  const time = (ms: number): string => new Date(ms).toISOString();
+  add('a', {});
+  add('b', {});
+  add('host', { hostNetwork: true });
+  add('pending', {}, 'Pending');
+  add('managed', {});
+  add('seen-late', {});
+  add('young', {}, 'Running', time(15_000));
+  cluster.put('pods', 'kube-system/never-started', { spec: {}, status: { phase: 'Running' } });
+  cluster.put('ciliumendpoints', 'kube-system/managed');
+  cluster.see('pods', 'ciliumendpoints');
+  cluster.put('ciliumendpoints', 'kube-system/seen-late');
+  let number = 0;
+  const next = async (ms: number): Promise<void> => {
+    clock.advance(ms);
+    await round(collector, ++number);
+    cluster.see('pods');
+  };
+  await next(30_000);
+  expect(deleted).toEqual([]);
+  await next(1000);
+  await next(0);
+  await next(0);
+  expect(deleted).toEqual(['a', 'b']);
+  add('a', {}, 'Running', time(0));
+  cluster.see('pods');
+  await next(15_000);
+  expect(deleted).toEqual(['a', 'b', 'young']);
+  await next(284_999);
+  expect(deleted).toHaveLength(3);
+  await next(1);
+  expect(deleted).toEqual(['a', 'b', 'young', 'a']);
+});

@@ -1,0 +1,148 @@
+import type { ObjectReader } from '../../../src/k8s/client/object-reader.ts';
+import type {
+  ObjectPlace,
+  ObjectWrite,
+  ObjectWriter,
+  WriteOutcome,
+} from '../../../src/k8s/client/object-writer.ts';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import type { Observed } from '../../../src/operator/collect/observed-kind.ts';
+import type { Collector, Tally } from '../../../src/operator/collect/rounds.ts';
+import type { Choose } from './explore.ts';
+
+/** Something that may happen; it is offered while it can. */
+export interface Happening {
+  readonly name: string;
+  can(): boolean;
+  happen(): void;
+}
+
+const CONFLICT: WriteOutcome = { outcome: 'conflict', message: 'another version or life' };
+const GONE: WriteOutcome = { outcome: 'not-found', message: 'there is none' };
+
+/** Objects of a few kinds, by `plural namespace/name`, with versions and lives; what a collector sees of them may be old. */
+export class TinyCluster implements ObjectReader, ObjectWriter {
+  readonly objects: Map<string, KubernetesObject> = new Map();
+  readonly #seen = new Map<string, Map<string, KubernetesObject>>();
+  #clock = 0;
+  /** Called before each request of the collector takes effect. */
+  before: () => void = () => {};
+  /** Called with what a collector has deleted, right before it goes. */
+  onDelete: (object: KubernetesObject, key: string) => void = () => {};
+
+  put(
+    plural: string,
+    key: string,
+    content: Readonly<Record<string, unknown>> & { readonly metadata?: object } = {},
+  ): KubernetesObject {
+    const [namespace = '', name = ''] = key.split('/');
+    const known = this.objects.get(`${plural} ${key}`);
+    const version = String(++this.#clock);
+    const object: KubernetesObject = {
+      ...known,
+      ...content,
+      metadata: {
+        ...known?.metadata,
+        ...content.metadata,
+        ...{ name, uid: known?.metadata.uid ?? `life-${version}`, resourceVersion: version },
+        ...(namespace === '' ? {} : { namespace }),
+      },
+    };
+    this.objects.set(`${plural} ${key}`, object);
+    return object;
+  }
+
+  get1(plural: string, key: string): KubernetesObject | undefined {
+    return this.objects.get(`${plural} ${key}`);
+  }
+
+  drop(plural: string, key: string): void {
+    this.objects.delete(`${plural} ${key}`);
+  }
+
+  /** What a collector sees of a kind: as it was when {@link see} was called last. */
+  observed(plural: string): Observed {
+    const objects = this.#seen.get(plural) ?? new Map<string, KubernetesObject>();
+    this.#seen.set(plural, objects);
+    return { objects, missing: false, blocked: () => undefined, use: () => {} };
+  }
+
+  see(...plurals: readonly string[]): void {
+    for (const plural of plurals) {
+      const seen = this.#seen.get(plural);
+      seen?.clear();
+      for (const [key, object] of this.objects)
+        if (key.startsWith(`${plural} `)) seen?.set(key.slice(plural.length + 1), object);
+    }
+  }
+
+  async get({ kind, namespace = '', name }: ObjectPlace): Promise<KubernetesObject | undefined> {
+    this.before();
+    return this.get1(kind.plural, `${namespace}/${name}`);
+  }
+
+  async *list(kind: { readonly plural: string }): AsyncGenerator<readonly KubernetesObject[], void, void> {
+    this.before();
+    yield [...this.objects].filter(([key]) => key.startsWith(`${kind.plural} `)).map(([, object]) => object);
+  }
+
+  async write(write: ObjectWrite): Promise<WriteOutcome> {
+    this.before();
+    if (write.verb === 'create') throw new Error('no collector creates here');
+    const { kind, namespace = '', name } = write.place;
+    const key = `${namespace}/${name}`;
+    const known = this.get1(kind.plural, key);
+    if (known === undefined) return GONE;
+    const { uid, resourceVersion } = known.metadata;
+    if (write.verb === 'update') {
+      const given = write.object.metadata;
+      if (given.uid !== uid || given.resourceVersion !== resourceVersion) return CONFLICT;
+      return { outcome: 'done', object: this.put(kind.plural, key, write.object) };
+    }
+    if (write.verb === 'patch') throw new Error('no collector patches here');
+    if ((write.uid || uid) !== uid || (write.resourceVersion ?? resourceVersion) !== resourceVersion)
+      return CONFLICT;
+    this.onDelete(known, key);
+    this.drop(kind.plural, key);
+    return { outcome: 'done', object: undefined };
+  }
+}
+
+/** Lets a few of the happenings happen, one after the other, as `choose` says. */
+export class Fate {
+  readonly #choose: Choose;
+  readonly #happenings: readonly Happening[];
+  #left: number;
+  readonly log: string[] = [];
+
+  constructor(choose: Choose, happenings: readonly Happening[], most: number) {
+    this.#choose = choose;
+    this.#happenings = happenings;
+    this.#left = most;
+  }
+
+  turn(): void {
+    while (this.#left > 0) {
+      const possible = this.#happenings.filter((one) => one.can());
+      const chosen = possible[this.#choose(possible.length + 1) - 1];
+      if (chosen === undefined) return;
+      this.#left--;
+      this.log.push(chosen.name);
+      chosen.happen();
+    }
+  }
+}
+
+const { signal: never } = new AbortController();
+
+/** One round of a collector. */
+export async function round(collector: Pick<Collector, 'round'>, number = 1): Promise<void> {
+  const tally: Tally = {
+    round: number,
+    marked: () => {},
+    deleted: () => {},
+    conflict: () => {},
+    done: () => {},
+  };
+  await collector.round(tally, never);
+}
