@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { NAMESPACES } from '../src/k8s/feed/kinds.ts';
 import { KubernetesClient } from '../src/k8s/kubernetes-client.ts';
-import type { KubernetesObject } from '../src/k8s/resource.ts';
+import { identified } from '../src/k8s/resource.ts';
 import { EtcdTransport } from '../src/kvstore/etcd/etcd-transport.ts';
 import { NO_LEASE } from '../src/kvstore/transport.ts';
 import { RealApiServer } from '../test/apiserver/support/real-apiserver.ts';
@@ -69,13 +69,6 @@ interface Round {
   readonly lags: readonly number[];
 }
 
-/** Who an object is, and no more. */
-function identified({
-  metadata: { name, namespace, uid, resourceVersion },
-}: KubernetesObject): KubernetesObject {
-  return { metadata: { name, uid, resourceVersion, ...(namespace === undefined ? {} : { namespace }) } };
-}
-
 /** A kube-apiserver with objects. */
 class Cluster {
   readonly server: RealApiServer;
@@ -110,7 +103,7 @@ class Cluster {
   async warm(counts: Readonly<Record<keyof typeof KINDS, number>>): Promise<void> {
     const client = new KubernetesClient(this.server.access);
     const sink = { apply: () => {}, onListed: () => {} };
-    const followed = Object.values(KINDS).map((kind) => client.follow(kind, sink, { trim: identified }));
+    const followed = Object.values(KINDS).map((kind) => client.follow(kind, sink, { keep: identified }));
     await until('it has read everything', () =>
       Object.values(counts).every((count, i) => (followed[i]?.status().objects ?? 0) >= count),
     );

@@ -50,3 +50,4 @@ export type {
   ResourceState,
   ResourceStatus,
 } from './k8s/resource.ts';
+export { identified } from './k8s/resource.ts';

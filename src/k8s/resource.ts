@@ -19,10 +19,18 @@ export interface KubernetesObject {
   readonly [field: string]: unknown;
 }
 
+/** Who an object is, and no more: what a reflector may keep of it for a sink that remembers by itself what objects said. */
+export function identified({
+  metadata: { name, namespace, uid, resourceVersion },
+}: KubernetesObject): KubernetesObject {
+  const who = { name, uid, resourceVersion };
+  return { metadata: namespace === undefined ? who : { ...who, namespace } };
+}
+
 /** What became of one object: it is new or another now, or it is gone. */
 export type ResourceEvent =
   | { readonly type: 'put'; readonly object: KubernetesObject }
-  /** With the last state that is known, which may be older than the last that was (K 6). */
+  /** With what was kept of the last state that is known, which may be older than the last that was (K 6). */
   | { readonly type: 'delete'; readonly object: KubernetesObject };
 
 /** Which objects of an API server are followed. */
@@ -101,10 +109,10 @@ export interface FollowOptions {
   /** Ends it; nothing is handed over afterwards. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * What is kept of an object, handed out and held in memory: called once for each that arrives, and may change it.
-   * Its name, namespace, uid and resourceVersion must stay. Default: everything.
+   * What is kept in memory of an object that is handed out, to be handed out again when it is gone: called once for each,
+   * before that. Its name, namespace, uid and resourceVersion must stay. Default: everything; see {@link identified}.
    */
-  readonly trim?: ((object: KubernetesObject) => KubernetesObject) | undefined;
+  readonly keep?: ((object: KubernetesObject) => KubernetesObject) | undefined;
   readonly onState?: ((state: ResourceState) => void) | undefined;
 }
 

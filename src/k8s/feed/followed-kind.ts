@@ -1,15 +1,15 @@
 import type { Clock } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import type {
-  FollowedResource,
-  ResourceKind,
-  ResourceSink,
-  ResourceSource,
-  ResourceState,
-  ResourceStatus,
+import {
+  type FollowedResource,
+  identified,
+  type ResourceKind,
+  type ResourceSink,
+  type ResourceSource,
+  type ResourceState,
+  type ResourceStatus,
 } from '../resource.ts';
 import type { AnyFeed } from './object-feed.ts';
-import { TRIMS } from './trim.ts';
 
 /** What {@link FollowedKind} takes from its surroundings. */
 export interface FollowedKindOptions {
@@ -102,7 +102,8 @@ export class FollowedKind {
     const onState = (state: ResourceState): void => {
       if (!signal.aborted) this.#change(state);
     };
-    this.#resource = source.follow(kind, observed, { signal, trim: TRIMS.get(kind.plural), onState });
+    // What an object said is known here: of one that goes its name is enough.
+    this.#resource = source.follow(kind, observed, { signal, keep: identified, onState });
     onChange();
   }
 

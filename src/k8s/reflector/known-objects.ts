@@ -36,14 +36,15 @@ export interface Anchor {
  */
 export class KnownObjects {
   readonly #objects = new Map<string, KubernetesObject>();
-  readonly #trim: (object: KubernetesObject) => KubernetesObject;
+  readonly #keep: (object: KubernetesObject) => KubernetesObject;
   /** Names that the list under way has not said yet. */
   #unlisted = new Set<string>();
   #version = '';
   #anchor: Anchor | undefined;
 
-  constructor(trim: (object: KubernetesObject) => KubernetesObject = (object) => object) {
-    this.#trim = trim;
+  /** @param keep what is kept of an object */
+  constructor(keep: (object: KubernetesObject) => KubernetesObject = (object) => object) {
+    this.#keep = keep;
   }
 
   get size(): number {
@@ -113,14 +114,13 @@ export class KnownObjects {
     this.#version = this.#anchor?.version ?? this.#version;
   }
 
-  #put(arrived: KubernetesObject): readonly ResourceEvent[] {
-    const key = keyOf(arrived.metadata);
+  #put(object: KubernetesObject): readonly ResourceEvent[] {
+    const key = keyOf(object.metadata);
     const known = this.#objects.get(key);
-    const { uid, resourceVersion } = arrived.metadata;
+    const { uid, resourceVersion } = object.metadata;
     const isSame = known?.metadata.uid === uid;
     if (isSame && known?.metadata.resourceVersion === resourceVersion) return [];
-    const object = this.#trim(arrived);
-    this.#objects.set(key, object);
+    this.#objects.set(key, this.#keep(object));
     const put: ResourceEvent = { type: 'put', object };
     return known === undefined || isSame ? [put] : [{ type: 'delete', object: known }, put];
   }

@@ -26,7 +26,8 @@ export class ListScanner {
   #shell = '';
   #depth = 0;
   #inString = false;
-  #escaped = false;
+  /** Bytes to come that are escaped: one, or none. */
+  #skip = 0;
   #inItems = false;
 
   /** @param largestItem bytes; a larger item is left out, and counted. */
@@ -47,40 +48,53 @@ export class ListScanner {
   /** The texts of the items that end in these bytes. */
   feed(bytes: Uint8Array): readonly string[] {
     const items: string[] = [];
+    const { length } = bytes;
     let from = 0; // of what has not been kept
-    for (let i = 0; i < bytes.length; i++) {
+    let inString = this.#inString;
+    let i = this.#skip;
+    for (; i < length; i++) {
       const byte = bytes[i] ?? 0;
-      if (this.#inString) {
-        if (this.#escaped) this.#escaped = false;
-        else if (byte === BACKSLASH) this.#escaped = true;
-        else if (byte === QUOTE) this.#inString = false;
-      } else if (byte === QUOTE) this.#inString = true;
-      // [ and { are 5B and 7B, ] and } are 5D and 7D.
-      else if ((byte | 0x20) === 0x7b) {
-        if (++this.#depth === ITEMS_DEPTH && byte === 0x5b) {
-          this.#keepShell(bytes, from, i);
-          this.#inItems = ITEMS.test(this.#shell);
-          from = i;
-        } else if (this.#inItems && this.#depth === ITEMS_DEPTH + 1) {
-          this.#keepShell(bytes, from, i);
-          from = i;
-        }
-      } else if ((byte | 0x20) === 0x7d) {
-        this.#depth--;
-        if (!this.#inItems) continue;
-        if (this.#depth === ITEMS_DEPTH) {
-          const text = this.#item.end(bytes, from, i + 1);
-          if (text !== undefined) items.push(text);
-          from = i + 1;
-        } else if (this.#depth < ITEMS_DEPTH) this.#inItems = false;
-      } else if (byte === COMMA && this.#inItems && this.#depth === ITEMS_DEPTH) {
+      if (inString) {
+        if (byte === QUOTE) inString = false;
+        else if (byte === BACKSLASH) i++; // the next one means nothing
+      } else if (byte === QUOTE) inString = true;
+      else if (byte === COMMA) {
+        if (this.#depth !== ITEMS_DEPTH || !this.#inItems) continue;
         this.#keepShell(bytes, from, i);
+        from = i + 1;
+      } else if ((byte | 0x20) === 0x7b) {
+        // [ and { are 5B and 7B, ] and } are 5D and 7D.
+        if (this.#opens(byte, bytes, from, i)) from = i;
+      } else if ((byte | 0x20) === 0x7d) {
+        if (!this.#closes()) continue;
+        const text = this.#item.end(bytes, from, i + 1);
+        if (text !== undefined) items.push(text);
         from = i + 1;
       }
     }
-    if (this.#inItems && this.#depth > ITEMS_DEPTH) this.#item.keep(bytes, from, bytes.length);
-    else this.#keepShell(bytes, from, bytes.length);
+    this.#inString = inString;
+    this.#skip = i - length;
+    if (this.#inItems && this.#depth > ITEMS_DEPTH) this.#item.keep(bytes, from, length);
+    else this.#keepShell(bytes, from, length);
     return items;
+  }
+
+  /** Whether the items, or one of them, begins with this bracket. */
+  #opens(bracket: number, bytes: Uint8Array, from: number, at: number): boolean {
+    const depth = ++this.#depth;
+    const isItem = this.#inItems && depth === ITEMS_DEPTH + 1;
+    const isList = depth === ITEMS_DEPTH && bracket === 0x5b;
+    if (!isItem && !isList) return false;
+    this.#keepShell(bytes, from, at);
+    if (isList) this.#inItems = ITEMS.test(this.#shell);
+    return true;
+  }
+
+  /** Whether an item ends with this bracket. */
+  #closes(): boolean {
+    const depth = --this.#depth;
+    if (this.#inItems && depth < ITEMS_DEPTH) this.#inItems = false;
+    return this.#inItems && depth === ITEMS_DEPTH;
   }
 
   #keepShell(bytes: Uint8Array, from: number, to: number): void {

@@ -96,7 +96,7 @@ export class Reflector implements FollowedResource {
     this.#context = context;
     this.#options = options;
     this.#guard = new CallbackGuard(context.onFault);
-    this.#known = new KnownObjects((object) => this.#trim(object));
+    this.#known = new KnownObjects((object) => this.#keep(object));
     const { state, effect } = beginReflector();
     this.#state = state;
     this.stopped = this.#run(effect);
@@ -389,10 +389,10 @@ export class Reflector implements FollowedResource {
     this.#heardAt = this.#context.clock.now();
   }
 
-  /** All of an object that cannot be trimmed. */
-  #trim(object: KubernetesObject): KubernetesObject {
+  /** All of an object where the callback fails. */
+  #keep(object: KubernetesObject): KubernetesObject {
     try {
-      return this.#options.trim?.(object) ?? object;
+      return this.#options.keep?.(object) ?? object;
     } catch (error) {
       this.#guard.report(error);
       return object;

@@ -2,7 +2,7 @@ import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
-import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import { identified } from '../../../src/k8s/resource.ts';
 
 const COUNT = 100_000;
 
@@ -52,13 +52,7 @@ it('a list of 100,000 objects is never in memory as a whole', async () => {
     },
     onListed: (): void => {},
   };
-  // Of 750 bytes some 100 are kept.
-  const trim = ({
-    metadata: { name, namespace = '', uid, resourceVersion },
-  }: KubernetesObject): KubernetesObject => ({
-    metadata: { name, namespace, uid, resourceVersion },
-  });
-  const followed = client.follow({ group: '', version: 'v1', plural: 'pods' }, sink, { trim });
+  const followed = client.follow({ group: '', version: 'v1', plural: 'pods' }, sink, { keep: identified });
   await followed.waitForListed();
   await client.close();
   expect(puts).toBe(COUNT);

@@ -101,13 +101,12 @@ class FakeFollower implements FollowedResource {
   }
 
   #hand(events: readonly ResourceEvent[]): void {
+    const { keep = (object) => object } = this.#options;
     for (const { type, object } of events) {
-      if (type === 'put') this.#known.set(keyOf(object), object);
+      if (type === 'put') this.#known.set(keyOf(object), keep(object));
       else this.#known.delete(keyOf(object));
     }
-    const { trim = (object) => object } = this.#options;
-    const trimmed = events.map(({ type, object }) => ({ type, object: trim(object) }));
-    if (events.length > 0) this.#sink.apply(trimmed);
+    if (events.length > 0) this.#sink.apply(events);
   }
 
   status(): ReturnType<FollowedResource['status']> {
