@@ -41,6 +41,7 @@ export interface FollowerFigures {
   readonly follower: FollowerName;
   readonly syncMs: number;
   readonly syncCpuMs: number;
+  readonly heldP99: number;
   readonly p99: number;
   readonly max: number;
   /** Resident at most while it synced, and alive afterwards. */
@@ -210,6 +211,7 @@ function figures(follower: FollowerName, rounds: readonly Round[], burst: number
     follower,
     syncMs: middle(({ synced }) => synced.ms),
     syncCpuMs: middle(({ synced }) => synced.cpuMs),
+    heldP99: middle(({ synced }) => synced.heldP99),
     p99: middle(({ synced }) => synced.delay.p99),
     max: middle(({ synced }) => synced.delay.max),
     peakMB: middle(({ synced }) => synced.peakMB),
@@ -229,11 +231,22 @@ const NAMES: Readonly<Record<FollowerName, string>> = {
 };
 
 function render({ endpoints, services, burst, figures: all }: KubernetesBenchReport): string {
-  const head = ['', 'sync', 'CPU', 'loop p99 / max', 'peak', 'alive', 'events/s', 'CPU', 'loop p99'];
+  const head = [
+    '',
+    'sync',
+    'CPU',
+    'loop p99 / max',
+    'own work p99',
+    'peak',
+    'alive',
+    'events/s',
+    'CPU',
+    'loop p99',
+  ];
   const ms = (value: number): string => `${Math.round(value)} ms`;
   const rows = all.map((one) => [
     NAMES[one.follower],
-    ...[ms(one.syncMs), ms(one.syncCpuMs), `${one.p99} / ${ms(one.max)}`],
+    ...[ms(one.syncMs), ms(one.syncCpuMs), `${one.p99} / ${ms(one.max)}`, ms(one.heldP99)],
     ...[`${Math.round(one.peakMB)} MB`, `${Math.round(one.liveMB)} MB`],
     ...[short(one.burstPerSecond), ms(one.burstCpuMs), ms(one.burstP99)],
     ...[`${one.changeP50} / ${ms(one.changeP99)}`],
@@ -244,7 +257,7 @@ function render({ endpoints, services, burst, figures: all }: KubernetesBenchRep
   return [
     `${endpoints} CiliumEndpoints, ${services} services and slices, a kube-apiserver 1.20.2 on this machine; ${ROUNDS} rounds\n`,
     textTable([...head, 'a change, p50 / p99'], rows),
-    `Events are ${burst} changes, as fast as etcd takes them. Loop p99 < ${BUDGET.p99} ms: ${verdict((feed?.p99 ?? 0) < BUDGET.p99)};`,
+    `Events are ${burst} changes, as fast as etcd takes them. Own work between two turns of the loop, p99 < ${BUDGET.p99} ms: ${verdict((feed?.heldP99 ?? 0) < BUDGET.p99)};`,
     `peak ≤ ${BUDGET.memory} × that of the informers: ${verdict(isSmall)}.\n`,
   ].join('\n');
 }

@@ -1,5 +1,6 @@
 import { delayDuring } from '../loop-delay.ts';
 import { liveBytes } from '../meter.ts';
+import { threadMs } from '../thread-clock.ts';
 import type { Follow } from './following.ts';
 import type { FollowerName, FollowerReport, FollowerTask, Part } from './protocol.ts';
 
@@ -17,10 +18,20 @@ function say(report: FollowerReport): void {
 
 async function part(work: () => Promise<void>): Promise<Part> {
   const before = process.cpuUsage();
+  const held: number[] = [];
+  let last = threadMs();
+  const look = setInterval(() => {
+    const now = threadMs();
+    held.push(now - last);
+    last = now;
+  }, 1);
   const delayed = await delayDuring(work);
+  clearInterval(look);
+  held.sort((a, b) => a - b);
   const { user, system } = process.cpuUsage(before);
   const { maxRSS } = process.resourceUsage();
-  return { ...delayed, cpuMs: Math.round((user + system) / 1000), peakMB: maxRSS / 1024 };
+  const heldP99 = held[Math.floor(held.length * 0.99)] ?? 0;
+  return { ...delayed, heldP99, cpuMs: Math.round((user + system) / 1000), peakMB: maxRSS / 1024 };
 }
 
 const task: FollowerTask = JSON.parse(process.argv[2] ?? '');

@@ -27,7 +27,9 @@ export interface FollowerTask {
 
 /** What a follower has needed for one part of its work. */
 export interface Part extends Delayed {
-  /** Of its process, so far. */
+  /** How much its thread worked between two looks at the loop, 99th percentile: a delay, however busy the machine is. */
+  readonly heldP99: number;
+  /** Of its process. */
   readonly cpuMs: number;
   /** The most that was resident so far. */
   readonly peakMB: number;
