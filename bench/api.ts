@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { ApiServer } from '../src/api/api-server.ts';
 import { createApp } from '../src/api/app.ts';
 import { ChangeFeed } from '../src/api/change-feed.ts';
-import { AgentMetrics } from '../src/api/metrics.ts';
+import { AgentMetrics } from '../src/api/metrics/agent-metrics.ts';
 import type { ReadModel } from '../src/api/read-model.ts';
 import type { StatusDocument } from '../src/api/status-document.ts';
 import type { RejectionStatus } from '../src/base/rejection.ts';

@@ -4,7 +4,7 @@ import type { ApiApp } from '../api/api-context.ts';
 import { ApiServer, type TCPOptions } from '../api/api-server.ts';
 import { createApp } from '../api/app.ts';
 import { ChangeFeed } from '../api/change-feed.ts';
-import { AgentMetrics } from '../api/metrics.ts';
+import { AgentMetrics } from '../api/metrics/agent-metrics.ts';
 import { type PageFile, pagePath } from '../api/page-routes.ts';
 import type { ProblemDocument } from '../api/problem.ts';
 import type { Clock } from '../base/clock.ts';

@@ -53,12 +53,16 @@ export const askClustermesh: Question = async (ask) => {
 /** A line for each kind of Kubernetes object, and what is wrong with it. */
 function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly string[] {
   if (kubernetes === undefined) return [];
-  const rows = kubernetes.kinds.map(({ name, state, complete, objects, lastFailure = '' }) => {
+  const rows = kubernetes.kinds.map((kind) => {
+    const { name, state, complete, objects, rejected, lists, lagMs, lastFailure = '' } = kind;
     const isWhole = complete || state === 'resting' || state === 'missing';
     const why = state === 'watching' || state === 'resting' ? '' : lastFailure;
-    return [name, state, `${objects}`, [isWhole ? '' : 'not complete', why].filter(Boolean).join(': ')];
+    const said = lagMs === undefined || state === 'resting' ? '-' : `${Math.round(lagMs / 1000)} s ago`;
+    const counts = [objects, rejected, Math.max(0, lists - 1)].map(String);
+    return [name, state, ...counts, said, [isWhole ? '' : 'not complete', why].filter(Boolean).join(': ')];
   });
-  const table = alignColumns([['KIND', 'STATE', 'OBJECTS', ''], ...rows.map((row) => row.map(printable))]);
+  const head = ['KIND', 'STATE', 'OBJECTS', 'REJECTED', 'RELISTS', 'HEARD', ''];
+  const table = alignColumns([head, ...rows.map((row) => row.map(printable))]);
   return ['', `Kubernetes at ${printable(kubernetes.server)}:`, ...table];
 }
 

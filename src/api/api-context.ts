@@ -3,7 +3,7 @@ import type { OpenAPIHono } from '@hono/zod-openapi';
 import type { Clock } from '../base/clock.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import type { AgentMetrics } from './metrics.ts';
+import type { AgentMetrics } from './metrics/agent-metrics.ts';
 import type { ReadModel } from './read-model.ts';
 
 /** What the routes of the API need. */

@@ -17,6 +17,10 @@ const NEW: ClusterFigures = {
   ...{ name: 'baltic', firstSyncMs: undefined, lastSyncMs: undefined, kvstore: undefined, watches: [] },
 };
 
+const QUIET_KIND = {
+  ...{ complete: false, objects: 0, rejected: 0, events: 0, lists: 0, bookmarks: 0, failures: 0 },
+};
+
 describe('/metrics', () => {
   it('counts what the engines hold, by source, family and outcome', async () => {
     const { app } = testApp();
@@ -103,6 +107,41 @@ describe('/metrics', () => {
       'dpcache_cluster_first_sync_duration_seconds{cluster="baltic"} 1.5',
       'dpcache_cluster_last_sync_duration_seconds{cluster="baltic"} 0.25',
     ]);
+  });
+
+  it('says of each kind of Kubernetes objects how it is followed, and nothing without Kubernetes', async () => {
+    const { app, model } = testApp();
+    expect(series(await metrics(app)).filter((line) => line.includes('kubernetes'))).toEqual([]);
+    const pods = {
+      ...QUIET_KIND,
+      complete: true,
+      objects: 7,
+      lagMs: 1500,
+      lists: 2,
+      failures: 3,
+      rejected: 4,
+    };
+    const kinds = [
+      { ...pods, name: 'pods', state: 'watching', events: 9 },
+      { ...QUIET_KIND, name: 'services', state: 'forbidden' },
+      { ...QUIET_KIND, name: 'ciliumnodes', state: 'resting' },
+      { ...QUIET_KIND, name: 'ciliumendpoints', state: 'missing' },
+    ] as const;
+    const handover = { nodes: 'resting', ip: 'following', identities: 'following' } as const;
+    model.kubernetes = { server: 'memory', synced: false, handover, kinds };
+    const text = series(await metrics(app)).map((line) => line.replace('dpcache_kubernetes_', ''));
+    const of = (name: string): readonly string[] => text.filter((line) => line.startsWith(name));
+    expect(of('synced')).toEqual(['synced{kind="pods"} 1', 'synced{kind="services"} 0']);
+    expect(of('watching')).toEqual(['watching{kind="pods"} 1', 'watching{kind="services"} 0']);
+    expect(of('lag_seconds')).toEqual(['lag_seconds{kind="pods"} 1.5']);
+    for (const line of [
+      'objects{kind="pods"} 7',
+      'events_total{kind="pods"} 9',
+      'lists_total{kind="pods"} 2',
+      'failures_total{kind="pods"} 3',
+      'rejections_total{kind="pods"} 4',
+    ])
+      expect(text).toContain(line);
   });
 
   it('measures the calls of node handlers, those of the same name together, whatever the name', async () => {

@@ -1,5 +1,5 @@
 import type { ClusterFigures, KnownIdentity, ReadModel } from '../../../src/api/read-model.ts';
-import type { StatusDocument } from '../../../src/api/status-document.ts';
+import type { KubernetesDocument, StatusDocument } from '../../../src/api/status-document.ts';
 import type { RejectionStatus } from '../../../src/base/rejection.ts';
 import type { Labels } from '../../../src/identity/labels.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
@@ -46,6 +46,9 @@ export class TestModel implements ReadModel {
     return { total: 0, byReason: {}, recent: [] };
   }
 
+  /** Left out of the status where there is none. */
+  kubernetes: KubernetesDocument | undefined;
+
   status(): StatusDocument {
     const { prefixes, revision } = { prefixes: this.ipcache.size, revision: this.ipcache.revision };
     return {
@@ -62,6 +65,7 @@ export class TestModel implements ReadModel {
       nodes: { nodes: this.nodes.size, overruled: 0, heldBack: [] },
       services: { announced: 0, backends: 0, contested: 0, unknown: 0, listenerFaults: 0 },
       rejected: { total: 0, byReason: {}, recent: [] },
+      kubernetes: this.kubernetes,
     };
   }
 

@@ -1,0 +1,90 @@
+import type { ReadModel } from '../read-model.ts';
+import { type Description, known, one, type Readings } from './description.ts';
+
+/** How each cluster stands. */
+export function clusterDescriptions(model: Readings): readonly Description[] {
+  const clusters = function* (
+    value: (cluster: ReturnType<ReadModel['status']>['clusters'][number]) => number,
+  ) {
+    for (const cluster of model.status().clusters)
+      yield { value: value(cluster), labels: { cluster: cluster.name } };
+  };
+  return [
+    {
+      name: 'dpcache_cluster_ready',
+      help: 'Whether what is known of a cluster is complete and follows its kvstore.',
+      type: 'gauge',
+      labels: ['cluster'],
+      samples: () => clusters(({ ready }) => Number(ready)),
+    },
+    {
+      name: 'dpcache_cluster_connected',
+      help: 'Whether the kvstore of a cluster answers.',
+      type: 'gauge',
+      labels: ['cluster'],
+      samples: () => clusters(({ connected }) => Number(connected)),
+    },
+    {
+      name: 'dpcache_cluster_stale_since_timestamp_seconds',
+      help: 'While stale state of a cluster is served: of when it is.',
+      type: 'gauge',
+      labels: ['cluster'],
+      *samples() {
+        for (const { name, knownAt } of model.status().clusters)
+          if (knownAt !== undefined) yield { value: Date.parse(knownAt) / 1000, labels: { cluster: name } };
+      },
+    },
+    {
+      name: 'dpcache_cluster_failures_total',
+      help: 'Failures of requests to the kvstore of a cluster.',
+      type: 'counter',
+      labels: ['cluster'],
+      samples: () => clusters(({ failures }) => failures),
+    },
+    {
+      name: 'dpcache_cluster_rejections_total',
+      help: 'Values of a cluster that were rejected.',
+      type: 'counter',
+      labels: ['cluster'],
+      samples: () => clusters(({ rejected }) => rejected),
+    },
+    {
+      name: 'dpcache_cluster_keys',
+      help: 'Keys that are held of a cluster, by resource.',
+      type: 'gauge',
+      labels: ['cluster', 'resource'],
+      *samples() {
+        for (const { name, keys } of model.status().clusters)
+          for (const [resource, value] of Object.entries(keys))
+            yield { value, labels: { cluster: name, resource } };
+      },
+    },
+    {
+      name: 'dpcache_sync_duration_seconds',
+      help: 'How long the first sync took.',
+      type: 'gauge',
+      samples: () => {
+        const { syncedMs } = model.status();
+        return syncedMs === undefined ? [] : one(syncedMs / 1000);
+      },
+    },
+  ];
+}
+
+/** How long the syncs of each cluster took. */
+export function syncDescriptions({ figures }: Pick<Readings, 'figures'>): readonly Description[] {
+  const inSeconds = (ms: number | undefined): number | undefined => (ms === undefined ? ms : ms / 1000);
+  const labels = ['cluster'];
+  return [
+    {
+      ...{ name: 'dpcache_cluster_first_sync_duration_seconds', type: 'gauge', labels },
+      help: 'How long it took until everything of a cluster was complete for the first time.',
+      samples: () => known(figures(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
+    },
+    {
+      ...{ name: 'dpcache_cluster_last_sync_duration_seconds', type: 'gauge', labels },
+      help: 'How long it took until everything of a cluster was complete when it was last followed anew.',
+      samples: () => known(figures(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
+    },
+  ];
+}

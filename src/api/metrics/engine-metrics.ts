@@ -1,0 +1,128 @@
+import { byLabel, type Description, one, type Readings } from './description.ts';
+
+/** What the IPCache holds. */
+export function ipcacheDescriptions({ ipcache }: Readings): readonly Description[] {
+  return [
+    {
+      name: 'dpcache_ipcache_entries',
+      help: 'Keys of the IPCache by family, those that are hidden by an endpoint included.',
+      type: 'gauge',
+      labels: ['family', 'form'],
+      *samples() {
+        const { ipv4, ipv6 } = ipcache.status();
+        for (const [family, { endpoints, cidrs }] of [
+          ['ipv4', ipv4],
+          ['ipv6', ipv6],
+        ] as const) {
+          yield { value: endpoints, labels: { family, form: 'endpoint' } };
+          yield { value: Object.values(cidrs).reduce((a, b) => a + b, 0), labels: { family, form: 'cidr' } };
+        }
+      },
+    },
+    {
+      name: 'dpcache_ipcache_entries_by_source',
+      help: 'Effective entries of the IPCache by the source of their claim.',
+      type: 'gauge',
+      labels: ['source'],
+      samples: () => byLabel('source', ipcache.status().entriesBySource),
+    },
+    {
+      name: 'dpcache_ipcache_overruled_claims',
+      help: 'Claims that are kept while a stronger one is effective.',
+      type: 'gauge',
+      samples: () => one(ipcache.status().overruledClaims),
+    },
+    {
+      name: 'dpcache_ipcache_waiting_keys',
+      help: 'Keys whose claims wait for room.',
+      type: 'gauge',
+      samples: () => one(ipcache.status().waiting),
+    },
+    {
+      name: 'dpcache_ipcache_bytes',
+      help: 'Memory of tables and rows.',
+      type: 'gauge',
+      samples: () => one(ipcache.status().bytes),
+    },
+    {
+      name: 'dpcache_ipcache_outcomes_total',
+      help: 'What became of writes.',
+      type: 'counter',
+      labels: ['outcome'],
+      samples: () => byLabel('outcome', ipcache.status().outcomes),
+    },
+    {
+      name: 'dpcache_ipcache_listeners',
+      help: 'Listeners of the IPCache.',
+      type: 'gauge',
+      samples: () => one(ipcache.status().listeners),
+    },
+  ];
+}
+
+/** What the other engines hold, and how their listeners and handlers do. */
+export function engineDescriptions({ ipcache, services, nodes }: Readings): readonly Description[] {
+  return [
+    {
+      name: 'dpcache_listener_faults_total',
+      help: 'Calls of listeners that have thrown.',
+      type: 'counter',
+      labels: ['engine'],
+      samples: () => [
+        { value: ipcache.status().listenerFaults, labels: { engine: 'ipcache' } },
+        { value: services.status().listenerFaults, labels: { engine: 'servicecache' } },
+        { value: nodes.status().callbackFaults, labels: { engine: 'nodemanager' } },
+      ],
+    },
+    {
+      name: 'dpcache_services',
+      help: 'Services by state: announced, or known only from endpoints or other clusters.',
+      type: 'gauge',
+      labels: ['state'],
+      samples: () => {
+        const { announced, unknown } = services.status();
+        return byLabel('state', { announced, unknown });
+      },
+    },
+    {
+      name: 'dpcache_service_backends',
+      help: 'Effective backends of all services.',
+      type: 'gauge',
+      samples: () => one(services.status().backends),
+    },
+    {
+      name: 'dpcache_nodes',
+      help: 'Nodes by source.',
+      type: 'gauge',
+      labels: ['source'],
+      samples: () => byLabel('source', nodes.status().nodesBySource),
+    },
+    {
+      name: 'dpcache_node_outcomes_total',
+      help: 'What became of writes to the node manager.',
+      type: 'counter',
+      labels: ['outcome'],
+      samples: () => byLabel('outcome', nodes.status().outcomes),
+    },
+    {
+      name: 'dpcache_node_handler_pending',
+      help: 'Nodes of which a handler is not up to date.',
+      type: 'gauge',
+      labels: ['handler'],
+      samples: () =>
+        nodes
+          .status()
+          .handlers.map(({ name = '', pending }) => ({ value: pending, labels: { handler: name } })),
+    },
+    {
+      name: 'dpcache_node_handler_faults_total',
+      help: 'Calls of a node handler that have failed.',
+      type: 'counter',
+      labels: ['handler'],
+      samples: () =>
+        nodes
+          .status()
+          .handlers.map(({ name = '', faults }) => ({ value: faults, labels: { handler: name } })),
+    },
+  ];
+}

@@ -1,0 +1,59 @@
+import type { KindDocument } from '../status-document.ts';
+import type { Description, Readings, Sample } from './description.ts';
+
+/** How each kind of an API server's objects is followed. None without Kubernetes. */
+export function kubernetesDescriptions(model: Pick<Readings, 'status'>): readonly Description[] {
+  const samples = (read: (kind: KindDocument) => number | undefined) => (): readonly Sample[] =>
+    (model.status().kubernetes?.kinds ?? []).flatMap((kind) => {
+      const value = read(kind);
+      return value === undefined ? [] : { value, labels: { kind: kind.name } };
+    });
+  const labels = ['kind'];
+  return [
+    {
+      ...{ name: 'dpcache_kubernetes_synced', type: 'gauge', labels },
+      help: 'Whether all objects of a kind have been applied or refused; kinds that nobody asks for are left out.',
+      samples: samples(({ state, complete }) => (isFollowed(state) ? Number(complete) : undefined)),
+    },
+    {
+      ...{ name: 'dpcache_kubernetes_watching', type: 'gauge', labels },
+      help: 'Whether the API server is telling the changes of a kind now.',
+      samples: samples(({ state }) => (isFollowed(state) ? Number(state === 'watching') : undefined)),
+    },
+    {
+      ...{ name: 'dpcache_kubernetes_objects', type: 'gauge', labels },
+      help: 'Objects of a kind that say something.',
+      samples: samples(({ objects }) => objects),
+    },
+    {
+      ...{ name: 'dpcache_kubernetes_lag_seconds', type: 'gauge', labels },
+      help: 'Since the API server said anything of a kind: what is known may be so old.',
+      samples: samples(({ lagMs }) => (lagMs === undefined ? undefined : lagMs / 1000)),
+    },
+    {
+      ...{ name: 'dpcache_kubernetes_events_total', type: 'counter', labels },
+      help: 'Puts and deletes of objects of a kind that were handed over.',
+      samples: samples(({ events }) => events),
+    },
+    {
+      ...{ name: 'dpcache_kubernetes_lists_total', type: 'counter', labels },
+      help: 'Lists of a kind that were completed: all but the first are relists.',
+      samples: samples(({ lists }) => lists),
+    },
+    {
+      ...{ name: 'dpcache_kubernetes_failures_total', type: 'counter', labels },
+      help: 'Lists and watches of a kind that failed, each of which was tried again.',
+      samples: samples(({ failures }) => failures),
+    },
+    {
+      ...{ name: 'dpcache_kubernetes_rejections_total', type: 'counter', labels },
+      help: 'Objects of a kind, and fields of them, that were refused.',
+      samples: samples(({ rejected }) => rejected),
+    },
+  ];
+}
+
+/** A kind that is missing has no CRD; one that rests is said by a kvstore. */
+function isFollowed(state: KindDocument['state']): boolean {
+  return state !== 'resting' && state !== 'missing' && state !== 'stopped';
+}

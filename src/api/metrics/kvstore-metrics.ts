@@ -1,0 +1,55 @@
+import type { WatchFigures } from '../read-model.ts';
+import { type Description, known, type Readings, type Sample } from './description.ts';
+
+/** How the client of each cluster's kvstore does. */
+export function kvstoreDescriptions({ figures }: Pick<Readings, 'figures'>): readonly Description[] {
+  const sums = (read: (watch: WatchFigures) => number): readonly Sample[] =>
+    figures().map(({ name, watches }) => ({
+      value: watches.reduce((sum, watch) => sum + read(watch), 0),
+      labels: { cluster: name },
+    }));
+  const labels = ['cluster'];
+  return [
+    {
+      ...{ name: 'dpcache_kvstore_queue_bytes', type: 'gauge', labels },
+      help: 'What has arrived from a kvstore and is not in the engines yet.',
+      samples: () => sums(({ queuedBytes }) => queuedBytes),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_listings_total', type: 'counter', labels },
+      help: 'Lists that were begun, of all resources.',
+      samples: () => sums(({ listings }) => listings),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_streams_total', type: 'counter', labels },
+      help: 'Streams that were followed, of all resources: what is more than one each are reconnects.',
+      samples: () => sums(({ resumptions }) => resumptions),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_watch_failures_total', type: 'counter', labels },
+      help: 'Failures of watches, each of which was tried again.',
+      samples: () => sums(({ failures }) => failures),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_requests_total', type: 'counter', labels: ['cluster', 'outcome'] },
+      help: 'Requests to a kvstore, by outcome: ok, or the code of the error.',
+      samples: () =>
+        figures().flatMap(({ name, kvstore }) =>
+          Object.entries(kvstore?.requests ?? {}).map(([outcome, value = 0]) => ({
+            value,
+            labels: { cluster: name, outcome },
+          })),
+        ),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_leases', type: 'gauge', labels },
+      help: 'Leases that are held in a kvstore.',
+      samples: () => known(figures(), ({ kvstore }) => kvstore?.leases),
+    },
+    {
+      ...{ name: 'dpcache_kvstore_leases_lost_total', type: 'counter', labels },
+      help: 'Leases in a kvstore that were lost while keys were bound to them.',
+      samples: () => known(figures(), ({ kvstore }) => kvstore?.leasesLost),
+    },
+  ];
+}
