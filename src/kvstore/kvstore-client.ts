@@ -103,6 +103,8 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #watches = new Set<ListAndWatch>();
   readonly #reconnects = new Reconnects();
   readonly #closed = new AbortController();
+  /** When the store was last found to be another one. */
+  #divergedAt = Number.NEGATIVE_INFINITY;
 
   /** @internal */
   constructor(options: KvstoreClientOptions) {
@@ -233,7 +235,7 @@ export class KvstoreClient implements KvstoreBackend {
       onState,
       reconnects: this.#reconnects,
       limits: this.#options.watchLimits,
-      onDiverged: () => this.#diverged(),
+      onDiverged: (followedUntil) => this.#diverged(followedUntil),
       onBegin: () => this.#watches.add(watch),
       onEnd: () => this.#watches.delete(watch),
     });
@@ -277,8 +279,13 @@ export class KvstoreClient implements KvstoreBackend {
     await this.#supervisor.stop();
   }
 
-  /** A watch has found another store, or another past: what is bound to leases is put again under new ones. */
-  #diverged(): void {
+  /**
+   * The store that was followed until then is another one now, or has another past: what is bound to leases is put again
+   * under new ones. Many watches find the same restore, some of them late.
+   */
+  #diverged(followedUntil: number): void {
+    if (followedUntil < this.#divergedAt) return;
+    this.#divergedAt = this.#options.clock.now();
     for (const keeper of this.#keepers) keeper.loseAll();
     this.#locks.loseAll();
   }

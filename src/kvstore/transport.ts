@@ -19,7 +19,7 @@ export interface KeyValue {
   readonly value: Uint8Array;
   /** Revision of the write that created the key. */
   readonly createRevision: number;
-  /** Revision of its last write. Revisions are below 2⁵³: etcd would need 28 million years at 10,000 writes/s. */
+  /** Revision of its last write. Revisions are below 2⁵³: etcd would need 28,000 years at 10,000 writes/s. */
   readonly modRevision: number;
 }
 

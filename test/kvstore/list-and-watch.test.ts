@@ -335,7 +335,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     progress();
     expect(recorder.status().nextRevision).toBe(nextRevision + 5);
     link.cut();
-    await advance(clock, 1000);
+    await advance(clock, 500);
     expect(starts).toEqual([0, nextRevision]);
     expect(recorder.status()).toMatchObject({ state: 'watching', listings: 1 });
   });

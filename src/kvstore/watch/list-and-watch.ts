@@ -33,8 +33,11 @@ export interface ListAndWatchOptions {
   readonly onState?: ((state: WatchState) => void) | undefined;
   /** Shared with the other watches of the client. Default: it tries by itself. */
   readonly reconnects?: Reconnects | undefined;
-  /** Called when the store turns out to be another one, or another past of the same. */
-  readonly onDiverged?: (() => void) | undefined;
+  /**
+   * Called when the store turns out to be another one, or another past of the same; with the time up to which the watch had
+   * followed the one before.
+   */
+  readonly onDiverged?: ((followedUntil: number) => void) | undefined;
   /** Called when the watch begins to be read, and once more when it has ended; never if it is not read. */
   readonly onBegin?: (() => void) | undefined;
   readonly onEnd?: (() => void) | undefined;
@@ -51,6 +54,10 @@ const RIGHTS_MS = 10 * 60_000;
 const RIGHTS_AGAIN_MS = 60_000;
 // Watch events lost by the server's own bugs (etcd #17555, #18089, #19179) are found after so long.
 const RECONCILE_MS = 30 * 60_000;
+// After a stream has broken, all values are read again soon: the store may have been restored, and have put the same keys
+// at the same revisions. How soon depends on what it costs: reading them takes no more than a fiftieth of the time.
+const REREAD_MS = 1000;
+const REREAD_SHARE = 1 / 50;
 
 /**
  * The list-and-watch driver: everything that has to be right under faults, over any transport. See `Watch` for what it
@@ -78,7 +85,13 @@ export class ListAndWatch implements Watch {
   readonly #guard = new CallbackGuard();
   /** The stream cannot go on from the cursor although that stands for an event: its history has been compacted. */
   #mustSync = false;
-  #reconcile = false;
+  /** When all keys are to be compared next, and whether with their values: a stream has broken since they were read. */
+  #compareAt: number;
+  #isDoubtful = false;
+  /** How long it has taken to bring everything up to date, at most. */
+  #syncMs = 0;
+  /** Until when the store was followed of which the keys are known. */
+  #followedUntil: number;
   #seen = 0;
   #state: WatchState = 'listing';
   /** The session whose stream is followed. */
@@ -104,6 +117,8 @@ export class ListAndWatch implements Watch {
     this.#queue = new ReaderQueue(this.#limits);
     this.#cursor = new Cursor(options.prefix, this.#queue.events);
     this.#size = new PageSize(this.#limits);
+    this.#followedUntil = options.clock.now();
+    this.#compareAt = this.#later(RECONCILE_MS);
   }
 
   status(): WatchStatus {
@@ -189,19 +204,20 @@ export class ListAndWatch implements Watch {
   }
 
   async #session(): Promise<void> {
-    const { transport, prefix, clock, random } = this.#options;
-    const resume = this.#cursor.canResume && !this.#mustSync && !this.#reconcile;
+    const { transport, prefix, clock } = this.#options;
+    const isDue = clock.now() >= this.#compareAt;
+    const resume = this.#cursor.canResume && !this.#mustSync && !isDue;
     const request = { prefix, startRevision: resume ? this.#cursor.next : 0 };
     const session = new WatchSession({ transport, request, clock, signal: this.#ended.signal });
     try {
-      if (!(await (resume ? this.#resume(session) : this.#sync(session)))) return;
+      if (!(await (resume ? this.#resume(session) : this.#sync(session, isDue)))) return;
       this.#resumptions++;
       this.#succeeded();
       this.#enter('watching');
       this.#following = session;
       this.#rightsShownAt = clock.now();
       await session.follow({
-        lifetimeMs: RECONCILE_MS * (0.5 + random()),
+        lifetimeMs: this.#compareAt - clock.now(),
         onEvents: (events) => this.#received(events),
         onProgress: (header) => this.#progressed(header),
         onAlive: () => {
@@ -211,8 +227,9 @@ export class ListAndWatch implements Watch {
         isFull: () => this.#queue.isFull,
         room: () => this.#queue.room(),
       });
-      this.#reconcile = true;
+      this.#compareAt = Math.min(this.#compareAt, clock.now());
     } finally {
+      if (this.#following !== undefined) this.#followedUntil = clock.now();
       this.#following = undefined;
       session.close();
     }
@@ -224,8 +241,11 @@ export class ListAndWatch implements Watch {
   }
 
   async #diverged(): Promise<void> {
-    this.#guard.call(this.#options.onDiverged);
-    if (this.#options.endOnDivergence === true) return this.#end('diverged');
+    const { onDiverged, endOnDivergence, clock } = this.#options;
+    this.#guard.call(onDiverged, this.#followedUntil);
+    if (endOnDivergence === true) return this.#end('diverged');
+    this.#followedUntil = clock.now();
+    this.#seen = 0;
     let steps = 0;
     for (const _step of this.#cursor.diverge())
       if (++steps % this.#limits.sliceKeys === 0) await this.#turn();
@@ -233,6 +253,7 @@ export class ListAndWatch implements Watch {
 
   async #failed(error: KvstoreError): Promise<void> {
     const { clock, random, reconnects } = this.#options;
+    if (this.#cursor.known.size > 0) this.#doubt();
     this.#failures++;
     this.#failuresInRow++;
     this.#lastFailure = failureOf(error, clock);
@@ -249,6 +270,22 @@ export class ListAndWatch implements Watch {
 
   #succeeded(): void {
     this.#failuresInRow = 0;
+  }
+
+  /** The values that are known may be of another history. */
+  #doubt(): void {
+    this.#isDoubtful = true;
+    this.#compareAt = Math.min(this.#compareAt, this.#rereadAt());
+  }
+
+  #rereadAt(): number {
+    return this.#later(Math.min(RECONCILE_MS, Math.max(REREAD_MS, this.#syncMs / REREAD_SHARE)));
+  }
+
+  /** In about so long: spread, so that many watches do not keep step. */
+  #later(ms: number): number {
+    const { clock, random } = this.#options;
+    return clock.now() + ms * (0.5 + random());
   }
 
   // ── Bringing up to date ────────────────────────────────────────────────────────────────────────────────
@@ -285,14 +322,26 @@ export class ListAndWatch implements Watch {
     }
   }
 
-  async #sync(session: WatchSession): Promise<boolean> {
+  async #sync(session: WatchSession, isDue: boolean): Promise<boolean> {
+    const { clock } = this.#options;
     const opened = await this.#opened(session);
     if (this.#state !== 'watching') this.#enter('listing');
     this.#mustSync = true; // and not by the stream alone, should this fail
-    const revision = await sync(this.#reads(session), this.#reconcile);
+    if (isDue) this.#compareAt = this.#rereadAt(); // should this fail: what is followed in between is worth more
+    const comparison = isDue ? (this.#isDoubtful ? 'values' : 'revisions') : 'count';
+    const begun = clock.now();
+    let revision: number;
+    try {
+      revision = await sync(this.#reads(session), comparison);
+    } finally {
+      this.#syncMs = Math.max(this.#syncMs, clock.now() - begun);
+    }
     if (revision < opened.revision) throw new KvstoreError('unavailable', 'another server has answered');
     this.#mustSync = false;
-    this.#reconcile = false;
+    if (isDue) {
+      this.#isDoubtful = false;
+      this.#compareAt = this.#later(RECONCILE_MS);
+    }
     this.#seen = this.#cursor.next;
     if (!this.#listed) {
       this.#listed = true;

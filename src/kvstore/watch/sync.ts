@@ -25,6 +25,12 @@ export interface SyncOptions {
   onListing(): void;
 }
 
+/**
+ * What is compared of the keys that are known: how many they are, as far as that proves enough; their revisions; or their
+ * values too, which is to deliver each of them again.
+ */
+export type Comparison = 'count' | 'revisions' | 'values';
+
 /** The stream cannot go on from the cursor: what was written since has to be read. */
 export class CannotResumeError extends KvstoreError {
   constructor(why: string) {
@@ -88,11 +94,9 @@ function isSame(kv: KeyValue | undefined, { modRevision, value }: Anchor): boole
  * What is shown as it was put proves the history up to there (`trusted`); up to there equal mod revisions stand for equal
  * values. Then only what was written later is read, and the keys are compared, unless there are provably as many as
  * before. What cannot be proven equal is listed anew, with values.
- *
- * @param thorough compare the keys in any case
  */
-export function sync(options: SyncOptions, thorough: boolean): Promise<number> {
-  return new Sync(options).run(thorough);
+export function sync(options: SyncOptions, comparison: Comparison): Promise<number> {
+  return new Sync(options).run(comparison);
 }
 
 class Sync {
@@ -108,13 +112,13 @@ class Sync {
     this.#cursor = options.cursor;
   }
 
-  async run(thorough: boolean): Promise<number> {
+  async run(comparison: Comparison): Promise<number> {
     const cursor = this.#cursor;
     const trusted = await this.#trusted();
-    const isUpToDate = !cursor.isEmpty && trusted > 0 && (await this.#update(trusted, thorough));
+    const isUpToDate = !cursor.isEmpty && trusted > 0 && (await this.#update(trusted, comparison));
     if (isUpToDate) cursor.cover(cursor.covered.end, this.#revision);
     else if (!cursor.isEmpty) await this.#steps(cursor.beginListing());
-    if (!cursor.isComplete) await this.#list(trusted);
+    if (!cursor.isComplete) await this.#list(comparison === 'values' ? 0 : trusted);
     cursor.known.lastDeletes.restart(this.#revision); // what was deleted unseen before is not known
     return this.#revision;
   }
@@ -147,23 +151,25 @@ class Sync {
   }
 
   /** Reads what was written later than `trusted` in the covered range. False if that is too much, or not enough. */
-  async #update(trusted: number, thorough: boolean): Promise<boolean> {
+  async #update(trusted: number, comparison: Comparison): Promise<boolean> {
     const cursor = this.#cursor;
     const { known, covered } = cursor;
     // Then nothing in the prefix can have been written in between that was not seen: the keys are those that were known.
-    const isExact = trusted === cursor.next - 1 && this.#showsLatest && !thorough;
+    const isExact = trusted === cursor.next - 1 && this.#showsLatest && comparison === 'count';
     const delta = await this.#delta(trusted);
     if (delta === undefined) return false;
     await this.#takeIn(delta.kvs, trusted);
     if (isExact && delta.count === known.confirmed) return true;
     const seen = new Set<string>();
-    for await (const { kvs } of this.#pages(covered, { keysOnly: true })) {
+    const keysOnly = comparison !== 'values';
+    for await (const { kvs } of this.#pages(covered, { keysOnly })) {
       for (const kv of kvs) {
         if (known.revisionOf(kv.key) !== kv.modRevision)
           throw new DivergedError(`${kv.key} is not as it was seen`);
         seen.add(kv.key);
       }
-      await this.#options.turn();
+      if (keysOnly) await this.#options.turn();
+      else await this.#takeIn(kvs, 0);
     }
     await this.#drop(known.confirmedKeys(), seen);
     return true;

@@ -1,0 +1,88 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { NO_LEASE } from '../../src/kvstore/transport.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyMemory } from './support/faulty-memory.ts';
+import { advance, settle } from './support/settle.ts';
+import { WatchRecorder } from './support/watch-recorder.ts';
+
+const P = 'p/';
+
+describe('a store that is restored from a backup', () => {
+  let clock: ManualClock;
+  let server: MemoryServer;
+  let backend: FaultyMemory;
+  const recorders: WatchRecorder[] = [];
+  const put = (...texts: readonly string[]): void => {
+    for (const text of texts) {
+      const [key = '', value = ''] = text.split('=');
+      server.txn({ compare: [], writes: [{ op: 'put', key, value: bytesOfText(value), lease: NO_LEASE }] });
+    }
+  };
+  const follow = async (prefix: string): Promise<WatchRecorder> => {
+    const recorder = new WatchRecorder(backend.watch(prefix), { mayGoBack: true });
+    recorders.push(recorder);
+    await settle(4);
+    return recorder;
+  };
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    server = new MemoryServer({ clock });
+    backend = new FaultyMemory({ server, clock });
+  });
+
+  afterEach(async () => {
+    await backend.close();
+    for (const recorder of recorders.splice(0)) {
+      await recorder.done;
+      expect(recorder.breaches).toEqual([]);
+    }
+  });
+
+  it.each<readonly [what: string, followed: readonly string[], again: readonly string[]]>([
+    ['another key before them', ['a=1', 'b=1'], ['a=1', 'c=1']],
+    ['another value before them, at the same revision', ['a=1', 'b=1'], ['a=1', 'b=2']],
+  ])(
+    'and has put the last three keys as before, and %s, is found within seconds (regression: in half an hour, or never)',
+    async (_, followed, again) => {
+      const last = ['x=1', 'y=1', 'z=1'];
+      const backup = server.snapshot();
+      put(...[...followed, ...last].map((text) => P + text));
+      const recorder = await follow(P);
+      put(`${P}later=1`);
+      await settle();
+      server.restore(backup);
+      put(...[...again, ...last, 'later=1'].map((text) => P + text));
+      await advance(clock, 5000);
+      const content = [...recorder.content].map(([key, value]) => `${key.slice(P.length)}=${value}`);
+      expect(content.sort()).toEqual([...again, ...last, 'later=1'].sort());
+      expect(recorder.status().state).toBe('watching');
+    },
+  );
+
+  it('costs the client its leases once, however many watches find it, and when (regression: once for each)', async () => {
+    const lost: string[] = [];
+    backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+    const backup = server.snapshot();
+    put('p/a=1', 'q/a=1');
+    await follow(P);
+    await follow('q/');
+    await backend.update('k', bytesOfText('1'), { leased: true });
+    backend.link.stallWatch('q/');
+    server.restore(backup);
+    await advance(clock, 1000);
+    expect(lost).toEqual(['k']);
+    await backend.update('k', bytesOfText('1'), { leased: true });
+    backend.link.unstallWatch('q/');
+    await advance(clock, 60_000);
+    expect([lost, backend.status().watches.map(({ state }) => state)]).toEqual([
+      ['k'],
+      ['watching', 'watching'],
+    ]);
+    server.restore(backup);
+    await advance(clock, 60_000);
+    expect(lost).toEqual(['k', 'k']);
+  });
+});
