@@ -9,6 +9,7 @@ import {
 } from '../../src/identity/numeric-identity.ts';
 import { RemoteIdentityCache } from '../../src/identity/remote-identity-cache.ts';
 import { IdentityAllocator } from '../../src/kvstore/allocator/identity-allocator.ts';
+import { MASTER_PREFIX } from '../../src/kvstore/allocator/identity-keys.ts';
 import { IdentityPool } from '../../src/kvstore/allocator/identity-pool.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { encodeIdentity } from '../../src/kvstore/codec/identity.ts';
@@ -23,6 +24,7 @@ import { identityCollection } from '../../src/kvstore/gc/collections.ts';
 import { GarbageCollector } from '../../src/kvstore/gc/garbage-collector.ts';
 import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { NO_LEASE } from '../../src/kvstore/transport.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
 import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
@@ -136,6 +138,31 @@ describe('the identity allocator', () => {
     await a.allocator.release(DB);
     expect(await b.allocator.allocate(DB)).toEqual({ id, isNew: false });
   });
+
+  it.each([
+    ['before', 0],
+    ['after', 500],
+  ])(
+    'gives labels the number that they have in a restored store, %s it is followed (regression: a second one)',
+    async (_, ms) => {
+      const putMaster = (id: number, of: Labels): unknown => {
+        const key = identityKey(id as NumericIdentity);
+        const value = encodeIdentity(of);
+        return server.txn({ compare: [], writes: [{ op: 'put', key, value, lease: NO_LEASE }] });
+      };
+      putMaster(RANGE.min + 7, DB);
+      const backup = server.snapshot();
+      for (let i = 0; i < 5; i++) putMaster(RANGE.min + 8, DB);
+      remove(identityKey((RANGE.min + 8) as NumericIdentity));
+      await settle();
+      server.restore(backup);
+      await advance(clock, ms);
+      b.backend.link.stallWatch(MASTER_PREFIX);
+      putMaster(RANGE.min + 9, WEB);
+      expect(await b.allocator.allocate(WEB)).toEqual({ id: RANGE.min + 9, isNew: false });
+      b.backend.link.unstallWatch(MASTER_PREFIX);
+    },
+  );
 
   it('writes a master key again that is deleted while it is in use (trap: identity GC)', async () => {
     const { id } = await a.allocator.allocate(WEB);

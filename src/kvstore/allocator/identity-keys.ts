@@ -40,7 +40,7 @@ export interface IdentityCall {
 export interface KnownMasters {
   /** The identity that the labels have, as far as is known. */
   readonly cached: NumericIdentity | undefined;
-  /** What was written up to this revision is known. */
+  /** What was written before this revision is known. Taken under the lock: a restore since then costs the lock. */
   readonly revision: number;
 }
 

@@ -170,9 +170,13 @@ export class WatchStore<T> {
     return this.#rejected.size;
   }
 
-  /** Everything that was written before this revision, on the backend of this run, has been applied. */
+  /**
+   * Everything that was written before this revision, on the backend of this run, has been applied. 0 while the prefix is not
+   * followed, and until the next batch after that: what is known may be of another history than the store's.
+   */
   get cursor(): number {
-    return this.#cursor;
+    const { state, nextRevision } = this.#watch?.status() ?? {};
+    return state === 'watching' && nextRevision !== undefined ? Math.min(this.#cursor, nextRevision) : 0;
   }
 
   status(): WatchStoreStatus {
@@ -192,13 +196,15 @@ export class WatchStore<T> {
     assert(this.#watch === undefined, 'the store is running already');
     const { backend, prefix, signal, endOnDivergence, onState } = run;
     this.#run++;
-    this.#cursor = 0;
     this.#rejected.clear();
     const { gate = OPEN_GATE, onApplied } = this.#options;
     const watch = backend.watch(prefix, {
       signal,
       endOnDivergence,
-      onState: onState && ((state) => onState(state, watch.status().lastFailure)),
+      onState: (state) => {
+        if (state !== 'watching') this.#cursor = 0;
+        onState?.(state, watch.status().lastFailure);
+      },
     });
     this.#watch = watch;
     try {
