@@ -188,7 +188,10 @@ export interface KvstoreBackend {
   get(key: string, options?: CallOptions): Promise<KeyValue | undefined>;
   /** As {@link get}, with what the answer says of the store. */
   read(key: string, options?: CallOptions): Promise<KeyRead>;
-  /** Every key that starts with `prefix`, ascending, all at one revision. End prefixes in `/`. */
+  /**
+   * Every key that starts with `prefix`, ascending, all at one revision. End prefixes in `/`. Fails with `unavailable` when the
+   * store is restored from a backup meanwhile.
+   */
   listPrefix(prefix: string, options?: ListOptions): Promise<readonly KeyValue[]>;
   /** Writes, whatever was there; gives the revision of the write. */
   update(key: string, value: Uint8Array, options?: WriteOptions): Promise<number>;

@@ -35,7 +35,7 @@ import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { LockKeeper } from './lock-keeper.ts';
 import { ObservedTransport } from './observed-transport.ts';
-import { sharedSignal } from './shared-signal.ts';
+import { sharedSignal, untilClosed } from './shared-signal.ts';
 import {
   type CallOptions,
   type Compare,
@@ -52,6 +52,7 @@ import { PageSize } from './watch/page-size.ts';
 import { listPages } from './watch/paged-list.ts';
 import { Reconnects } from './watch/reconnects.ts';
 import { WATCH_LIMITS, type WatchLimits } from './watch/watch-limits.ts';
+import { WatchSession } from './watch/watch-session.ts';
 import { guardedTxn, WriteFence } from './write-fence.ts';
 
 /** Options of {@link KvstoreClient}. */
@@ -140,15 +141,35 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async listPrefix(prefix: string, options: ListOptions = {}): Promise<readonly KeyValue[]> {
+    const range = prefixRange(prefix);
     const { minModRevision = 0, ...call } = options;
-    const all: KeyValue[] = [];
-    const pages = listPages({
-      ...{ prefix, range: prefixRange(prefix), revision: 0, minModRevision, clock: this.#options.clock },
-      size: new PageSize(WATCH_LIMITS),
-      read: (request) => this.#call(() => this.#transport.range(request, call), call),
-    });
-    for await (const { kvs } of pages) for (const kv of kvs) all.push(kv);
-    return all;
+    const limit = WATCH_LIMITS.firstPageKeys;
+    const first = this.#call(() => this.#transport.range({ ...range, limit, minModRevision }, call), call);
+    const page = await first.catch(noneIfTooLarge);
+    return page === undefined || page.more ? this.#listPages(prefix, minModRevision, call) : page.kvs;
+  }
+
+  /** In pages, read beside a stream, which a restore of the store ends: so they are of one history. */
+  async #listPages(prefix: string, minModRevision: number, call: CallOptions): Promise<readonly KeyValue[]> {
+    const { clock } = this.#options;
+    const signal = untilClosed(call.signal, this.#closed.signal);
+    const request = { prefix: `${prefix}\0`, startRevision: 0 }; // which nobody writes
+    const session = new WatchSession({ transport: this.#transport, request, clock, signal });
+    try {
+      await session.opened;
+      const all: KeyValue[] = [];
+      const pages = listPages({
+        ...{ prefix, range: prefixRange(prefix), revision: 0, minModRevision, clock },
+        size: new PageSize(WATCH_LIMITS),
+        read: (page) => this.#call(() => session.range(page, call.deadlineMs), call),
+      });
+      for await (const { kvs } of pages) for (const kv of kvs) all.push(kv);
+      return all;
+    } catch (thrown) {
+      throw this.#asFailure(thrown, call.signal);
+    } finally {
+      session.close();
+    }
   }
 
   async update(key: string, value: Uint8Array, options: WriteOptions = {}): Promise<number> {
@@ -404,6 +425,10 @@ checkArguments(KvstoreClient, {
   endpoints: { options: OPTIONS },
   close: { options: optional(OBJECT) },
 });
+
+function noneIfTooLarge(thrown: unknown): undefined {
+  if (asKvstoreError(thrown).code !== 'too-large') throw thrown;
+}
 
 function isHeld({ key, revision }: KvstoreLock): Compare {
   return { key, target: 'create-revision', equals: revision };

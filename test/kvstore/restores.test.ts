@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../../src/kvstore/transport.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -85,4 +85,27 @@ describe('a store that is restored from a backup', () => {
     await advance(clock, 60_000);
     expect(lost).toEqual(['k', 'k']);
   });
+
+  it.each([1, 2, 3])(
+    'before read %i of a listing is not listed as a mixture of both (regression: it was)',
+    async (number) => {
+      const keys = Array.from({ length: 600 }, (_, i) => `${P}${String(i).padStart(3, '0')}`);
+      const backup = server.snapshot();
+      put(...keys.map((key) => `${key}=old`));
+      let reads = 0;
+      backend.link.onRead = () => {
+        if (++reads !== number) return;
+        server.restore(backup);
+        put(...keys.map((key) => `${key}=new`));
+      };
+      const list = async (): Promise<string> => {
+        const kvs = await backend.listPrefix(P);
+        const values = new Set(kvs.map(({ value }) => textOfBytes(value)));
+        return `${kvs.length} ${[...values]}`;
+      };
+      if (number > 1) await expect(list()).rejects.toMatchObject({ code: 'unavailable' });
+      expect(await list()).toBe('600 new');
+      expect(server.streams).toBe(0);
+    },
+  );
 });

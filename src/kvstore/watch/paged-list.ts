@@ -61,7 +61,7 @@ class Pager {
     return { ...page, upTo: this.#from };
   }
 
-  /** Finds most replacements of the store. Only a stream that was open all the while proves that there was none. */
+  /** Finds most replacements of the store; that there was none proves only the stream beside which the pages are read. */
   #check({ revision, clusterID }: ResponseHeader): void {
     this.#revision ||= revision;
     this.#clusterID ??= clusterID;

@@ -76,10 +76,10 @@ export class WatchSession {
   }
 
   /** A read from the server of the stream; it fails with the stream. */
-  async range(request: RangeRequest): Promise<RangeResponse> {
+  async range(request: RangeRequest, deadlineMs?: number): Promise<RangeResponse> {
     const { signal } = this.#over;
     try {
-      return await this.#stream.range(request, { signal });
+      return await this.#stream.range(request, { signal, deadlineMs });
     } catch (error) {
       throw signal.aborted ? this.#reason : error;
     }
