@@ -54,9 +54,7 @@ const RIGHTS_MS = 10 * 60_000;
 const RIGHTS_AGAIN_MS = 60_000;
 // Watch events lost by the server's own bugs (etcd #17555, #18089, #19179) are found after so long.
 const RECONCILE_MS = 30 * 60_000;
-// After a stream has broken, all values are read again soon: the store may have been restored, and have put the same keys
-// at the same revisions. How soon depends on what it costs: reading them takes no more than a fiftieth of the time.
-const REREAD_MS = 1000;
+// Reading all values again after a stream has broken takes no more than this part of the time.
 const REREAD_SHARE = 1 / 50;
 
 /**
@@ -279,7 +277,7 @@ export class ListAndWatch implements Watch {
   }
 
   #rereadAt(): number {
-    return this.#later(Math.min(RECONCILE_MS, Math.max(REREAD_MS, this.#syncMs / REREAD_SHARE)));
+    return this.#later(Math.min(RECONCILE_MS, Math.max(this.#limits.rereadMs, this.#syncMs / REREAD_SHARE)));
   }
 
   /** In about so long: spread, so that many watches do not keep step. */

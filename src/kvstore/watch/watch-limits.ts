@@ -22,6 +22,11 @@ export interface WatchLimits {
   readonly deltaPages: number;
   /** etcd replays single writes at about 8,000 revisions/s: further behind, reading what was written is faster (ETCD.md). */
   readonly backlogRevisions: number;
+  /**
+   * After a stream has broken all values are read again, no sooner than after so long: the store may have been restored, and
+   * have put the same keys at the same revisions.
+   */
+  readonly rereadMs: number;
 }
 
 export const WATCH_LIMITS: WatchLimits = {
@@ -33,4 +38,5 @@ export const WATCH_LIMITS: WatchLimits = {
   sliceKeys: 512,
   deltaPages: 5,
   backlogRevisions: 20_000,
+  rereadMs: 1000,
 };

@@ -82,10 +82,14 @@ function operation([n, put]: readonly [number, boolean], same: boolean): WriteOp
   return { op: 'put', key, value, lease: NO_LEASE };
 }
 
-/** So small that eight keys fill several pages, and a few events the queue. */
+/**
+ * So small that eight keys fill several pages, and a few events the queue. What was lost is not healed by reading everything
+ * again before it is looked at.
+ */
 const SMALL: WatchLimits = {
   ...{ batchEvents: 3, highWaterBytes: 400, lowWaterBytes: 200, sliceKeys: 1 },
   ...{ firstPageKeys: 1, pageKeys: 2, deltaPages: 2, backlogRevisions: 8 },
+  rereadMs: 3_600_000,
 };
 
 class World {
