@@ -35,6 +35,7 @@ import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { LockKeeper } from './lock-keeper.ts';
 import { ObservedTransport } from './observed-transport.ts';
+import { OwnWrites } from './own-writes.ts';
 import { sharedSignal, untilClosed } from './shared-signal.ts';
 import {
   type CallOptions,
@@ -46,6 +47,7 @@ import {
   type Transport,
   type TxnRequest,
   type TxnResponse,
+  type WriteOperation,
 } from './transport.ts';
 import { ListAndWatch } from './watch/list-and-watch.ts';
 import { PageSize } from './watch/page-size.ts';
@@ -104,6 +106,8 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #watches = new Set<ListAndWatch>();
   readonly #reconnects = new Reconnects();
   readonly #closed = new AbortController();
+  readonly #ownWrites = new OwnWrites();
+  #isComparing = false;
   /** When the store was last found to be another one. */
   #divergedAt = Number.NEGATIVE_INFINITY;
 
@@ -124,7 +128,11 @@ export class KvstoreClient implements KvstoreBackend {
     const keeper = (name: string, ttlSeconds: number): LeaseKeeper =>
       new LeaseKeeper({
         ...{ transport, clock, random, supervisor, name, ttlSeconds },
-        onLost: (keys) => this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys),
+        onLost: (keys) => {
+          for (const key of keys) this.#ownWrites.forget(key);
+          this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys);
+        },
+        onKept: () => void this.#compareOwnWrites().catch(() => {}), // it is counted
       });
     this.#leases = keeper('leases', leaseSeconds);
     this.#firstLeases = keeper('first leases', Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART)));
@@ -153,7 +161,7 @@ export class KvstoreClient implements KvstoreBackend {
   async #listPages(prefix: string, minModRevision: number, call: CallOptions): Promise<readonly KeyValue[]> {
     const { clock } = this.#options;
     const signal = untilClosed(call.signal, this.#closed.signal);
-    const request = { prefix: `${prefix}\0`, startRevision: 0 }; // which nobody writes
+    const request = { prefix: `${prefix}\0`, startRevision: 0 }; // no key begins so
     const session = new WatchSession({ transport: this.#transport, request, clock, signal });
     try {
       await session.opened;
@@ -215,6 +223,8 @@ export class KvstoreClient implements KvstoreBackend {
 
   async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
     const { ifModRevision } = options;
+    const isOwn = this.#isBound(key);
+    this.#ownWrites.forget(key);
     const unbind = this.#unbinding(key);
     const { header, succeeded, deleted } = await this.#txn(
       {
@@ -224,11 +234,14 @@ export class KvstoreClient implements KvstoreBackend {
       options,
     );
     if (succeeded) unbind(header.revision);
+    if (succeeded && isOwn && !this.#isBound(key)) this.#ownWrites.deleted(key, header.revision);
     return deleted > 0;
   }
 
   async deletePrefix(prefix: string, options?: CallOptions): Promise<number> {
     const keepers = this.#keepers.map((keeper) => [keeper, keeper.bindingsBelow(prefix)] as const);
+    const own = keepers.flatMap(([, bindings]) => bindings.map(({ key }) => key));
+    for (const key of own) this.#ownWrites.forget(key);
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
     const { header, deleted } = await this.#call(
       () => this.#transport.txn({ compare: [], writes }, options),
@@ -236,6 +249,7 @@ export class KvstoreClient implements KvstoreBackend {
     );
     for (const [keeper, bindings] of keepers)
       for (const binding of bindings) keeper.unbind(binding, header.revision);
+    for (const key of own) if (!this.#isBound(key)) this.#ownWrites.deleted(key, header.revision);
     return deleted;
   }
 
@@ -300,6 +314,27 @@ export class KvstoreClient implements KvstoreBackend {
     await this.#supervisor.stop();
   }
 
+  /** Whether a key is bound to a lease. */
+  #isBound(key: string): boolean {
+    return this.#keepers.some((keeper) => keeper.bindingOf(key) !== undefined);
+  }
+
+  /** Keepalives do not show that a store was restored: it may know a lease, and not what was written under it since. */
+  async #compareOwnWrites(): Promise<void> {
+    if (this.#isComparing) return;
+    this.#isComparing = true;
+    const begun = this.#options.clock.now();
+    const { signal } = this.#closed;
+    const read = async (key: string): Promise<KeyValue | undefined> =>
+      (await this.#transport.range(keyRange(key), { signal })).kvs[0];
+    const compare = (): Promise<boolean> => this.#ownWrites.areShown(read);
+    try {
+      if (!(await this.#supervisor.run('own writes', compare, { signal }))) this.#diverged(begun);
+    } finally {
+      this.#isComparing = false;
+    }
+  }
+
   /**
    * The store that was followed until then is another one now, or has another past: what is bound to leases is put again
    * under new ones. Many watches find the same restore, some of them late.
@@ -307,6 +342,7 @@ export class KvstoreClient implements KvstoreBackend {
   #diverged(followedUntil: number): void {
     if (followedUntil < this.#divergedAt) return;
     this.#divergedAt = this.#options.clock.now();
+    this.#ownWrites.clear();
     for (const keeper of this.#keepers) keeper.loseAll();
     this.#locks.loseAll();
   }
@@ -333,7 +369,9 @@ export class KvstoreClient implements KvstoreBackend {
   async #writeUnleased(key: string, options: WriteOptions, request: TxnRequest): Promise<TxnResponse> {
     const unbind = this.#unbinding(key);
     const answer = await this.#txn(request, options);
-    if (hasWritten(request, answer)) unbind(answer.header.revision);
+    if (!hasWritten(request, answer)) return answer;
+    unbind(answer.header.revision);
+    this.#ownWrites.forget(key);
     return answer;
   }
 
@@ -356,6 +394,8 @@ export class KvstoreClient implements KvstoreBackend {
       if (isForeign) keeper.unbind(binding);
       else keeper.confirm(binding, answer.header.revision);
       if (hasWritten(leased, answer)) unbind(answer.header.revision);
+      for (const write of written(leased, answer))
+        if (write.op === 'put') this.#ownWrites.put(key, write.value, answer.header.revision);
       return answer;
     } catch (thrown) {
       keeper.confirm(binding);
@@ -434,6 +474,13 @@ function isHeld({ key, revision }: KvstoreLock): Compare {
   return { key, target: 'create-revision', equals: revision };
 }
 
-function hasWritten({ writes, otherwise = [] }: TxnRequest, { succeeded }: TxnResponse): boolean {
-  return (succeeded ? writes : otherwise).length > 0;
+function written(
+  { writes, otherwise = [] }: TxnRequest,
+  { succeeded }: TxnResponse,
+): readonly WriteOperation[] {
+  return succeeded ? writes : otherwise;
+}
+
+function hasWritten(request: TxnRequest, response: TxnResponse): boolean {
+  return written(request, response).length > 0;
 }

@@ -17,6 +17,8 @@ export interface LeaseKeeperOptions extends LeaseTerms {
   readonly supervisor: Supervisor;
   /** Receives the keys that were bound to a lease that was lost. */
   onLost(keys: readonly string[]): void;
+  /** Called when the server has answered for a lease. */
+  onKept?(): void;
 }
 
 /** That a key is bound to a lease. Each write under a lease makes a new one. */
@@ -230,11 +232,12 @@ export class LeaseKeeper {
   }
 
   async #ask(lease: HeldLease): Promise<void> {
-    const { transport, supervisor, name } = this.#options;
+    const { transport, supervisor, name, onKept } = this.#options;
     const { signal } = this.#closed;
     const keepAlive = (): Promise<unknown> => transport.keepLeaseAlive(lease.id, { signal });
     try {
       await lease.ask(() => supervisor.run(`${name}: keepalive`, keepAlive, { signal }));
+      onKept?.();
     } catch (error) {
       if (asKvstoreError(error).code === 'lease-not-found') this.markLost(lease.id);
     }

@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
+import { prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { SyncStore } from '../../src/kvstore/store/sync-store.ts';
 import { NO_LEASE } from '../../src/kvstore/transport.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
@@ -108,4 +110,83 @@ describe('a store that is restored from a backup', () => {
       expect(server.streams).toBe(0);
     },
   );
+
+  describe('is found by a client that only writes', () => {
+    let store: SyncStore;
+    let ended: AbortController;
+    let running: Promise<void>;
+    /** A third of a lease's life: until the next keepalive. */
+    const KEEPALIVE_MS = 5 * 60_000;
+    const content = (): string[] =>
+      server
+        .range(prefixRange(P))
+        .kvs.map(({ key, value }) => `${key.slice(P.length)}=${textOfBytes(value)}`);
+
+    beforeEach(async () => {
+      store = new SyncStore({ backend, prefix: P, clock, random: () => 0.5 });
+      ended = new AbortController();
+      for (const name of ['a', 'b', 'c']) store.upsert(name, bytesOfText('1'));
+      running = store.run(ended.signal);
+      await settle(6);
+    });
+
+    afterEach(async () => {
+      ended.abort();
+      await running;
+    });
+
+    it.each<readonly [lacks: string, write: () => void]>([
+      ['a put of a key', () => store.upsert('d', bytesOfText('1'))],
+      ['a put of another value', () => store.upsert('b', bytesOfText('2'))],
+      ['a delete', () => store.delete('b')],
+      [
+        'a put, and a delete of another key',
+        () => {
+          store.upsert('d', bytesOfText('1'));
+          store.upsert('e', bytesOfText('1'));
+          store.delete('e');
+        },
+      ],
+    ])('by what it lacks: %s (regression: never)', async (_, write) => {
+      const backup = server.snapshot();
+      write();
+      await settle(6);
+      const wanted = content();
+      server.restore(backup);
+      expect(content()).not.toEqual(wanted);
+      for (let i = 0; i < 20; i++) put('elsewhere=1'); // it has grown past what the client knows
+      await advance(clock, KEEPALIVE_MS + 1000);
+      await advance(clock, 20 * 60_000); // what is not wanted goes with its lease
+      expect(content()).toEqual(wanted);
+      expect(backend.status().leasesLost).toBe(1);
+    });
+
+    it('and by nothing else', async () => {
+      store.upsert('a', bytesOfText('2'));
+      store.delete('b');
+      await settle(6);
+      await advance(clock, KEEPALIVE_MS);
+      put(`${P}a=another client's`, `${P}b=another client's`);
+      await advance(clock, KEEPALIVE_MS);
+      store.delete('a');
+      await settle(6);
+      backend.link.down();
+      await advance(clock, KEEPALIVE_MS);
+      backend.link.up();
+      await advance(clock, KEEPALIVE_MS);
+      expect(backend.status()).toMatchObject({ leasesLost: 0, background: { failures: expect.any(Number) } });
+    });
+
+    it('which a delete under way is not', async () => {
+      const range = backend.link.range.bind(backend.link);
+      backend.link.range = async (request, options) => {
+        store.delete('c');
+        await settle(6);
+        return range(request, options);
+      };
+      await advance(clock, KEEPALIVE_MS + 1000);
+      expect(content()).toEqual(['a=1', 'b=1']);
+      expect(backend.status().leasesLost).toBe(0);
+    });
+  });
 });
