@@ -1,3 +1,4 @@
+import type { DatapathDocument } from '../api/datapath-document.ts';
 import type { ClusterFigures } from '../api/read-model.ts';
 import type {
   CheckpointDocument,
@@ -38,6 +39,7 @@ export interface StatusParts {
   readonly syncedMs: number | undefined;
   readonly configProblems: readonly string[];
   readonly checkpoint: CheckpointDocument | undefined;
+  readonly datapath: DatapathDocument | undefined;
   readonly kubernetes: KubernetesDocument | undefined;
 }
 
@@ -123,6 +125,7 @@ export function agentStatus({
   syncedMs,
   configProblems,
   checkpoint,
+  datapath,
   kubernetes,
 }: StatusParts): StatusDocument {
   const ipcache = engines.ipcache.status();
@@ -138,6 +141,7 @@ export function agentStatus({
     configProblems,
     ...(kubernetes && { kubernetes }),
     ...(checkpoint && { checkpoint }),
+    ...(datapath && { datapath }),
     ipcache: {
       prefixes: ipcache.entries - ipcache.shadowed,
       shadowed: ipcache.shadowed,

@@ -21,6 +21,7 @@ import {
 } from './agent-status.ts';
 
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
+import { DatapathKeeper } from './datapath-keeper.ts';
 import { FollowedManifests } from './followed-manifests.ts';
 import { KubernetesFollower } from './kubernetes-follower.ts';
 import type { Logger } from './log.ts';
@@ -72,6 +73,8 @@ export class Agent implements ReadModel, PlayStage {
   readonly #mesh: MeshFeed;
   readonly #startup: Startup;
   readonly #keeper: StateKeeper | undefined;
+  /** The kernel that it steers; undefined when it steers none. */
+  readonly datapath: DatapathKeeper | undefined;
   readonly #recordedKubernetes: RecordedKubernetes | undefined;
   readonly #kubernetes: KubernetesFollower | undefined;
   #report: ClusterReport | undefined;
@@ -119,6 +122,11 @@ export class Agent implements ReadModel, PlayStage {
         restoredIdentities: () => this.#keeper?.identities() ?? [],
       });
     }
+    if (options.datapath !== undefined)
+      this.datapath = new DatapathKeeper({
+        ...{ options: options.datapath, clock, random, log, engines: { ipcache, services, nodes } },
+        blockers: () => this.blockers(),
+      });
     if (options.stateDir === undefined) return;
     this.#keeper = new StateKeeper({
       ...{ path: options.stateDir, clusterName, clock, gate, log, onReject },
@@ -137,6 +145,7 @@ export class Agent implements ReadModel, PlayStage {
     using timeout = this.#timeout();
     const steps = [...first.map((step) => [step]), ...this.#stages(timeout.signal)];
     await this.#startup.start(steps, signal);
+    this.datapath?.firstSyncOver();
     return this.blockers();
   }
 
@@ -149,6 +158,7 @@ export class Agent implements ReadModel, PlayStage {
     return [
       [this.#engines()],
       ...(this.#keeper === undefined ? [] : [[this.#keeper.step()]]),
+      ...(this.datapath === undefined ? [] : [[this.datapath.step()]]),
       [mesh.recordedMesh()],
       [this.#firstManifests()],
       ...(this.#recordedKubernetes === undefined ? [] : [[this.#firstObjects(this.#recordedKubernetes)]]),
@@ -373,6 +383,7 @@ export class Agent implements ReadModel, PlayStage {
       syncedMs: this.#syncedMs,
       configProblems: this.#mesh.problems(),
       checkpoint: this.#keeper?.status(),
+      datapath: this.datapath?.status(),
       kubernetes: this.#kubernetes?.status(),
     });
   }

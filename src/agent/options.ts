@@ -1,4 +1,7 @@
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+
+import type { HostDatapathOptions } from '../datapath/linux/host-datapath.ts';
+
 import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 
@@ -63,6 +66,8 @@ export interface AgentOptions {
   readonly timeoutMs?: number | undefined;
   /** Folder of checkpoints: what the agent knew before it was restarted. Default: none. */
   readonly stateDir?: string | undefined;
+  /** Steer the kernel of this machine; default: not. */
+  readonly datapath?: HostDatapathOptions | undefined;
   /** Follow a Kubernetes API server; default: none. */
   readonly kubernetes?: KubernetesOptions | undefined;
   /** Recorded meshes, read in order; for kvstore `memory` only. */

@@ -4,6 +4,7 @@ import { HTTPException } from 'hono/http-exception';
 import { routePath } from 'hono/route';
 import { TurnGate } from '../base/turn-gate.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
+import { addDatapathRoutes } from './datapath-routes.ts';
 import { addEngineRoutes } from './engine-routes.ts';
 import { addIPRoutes } from './ip-routes.ts';
 import { addPageRoutes, type PageFile } from './page-routes.ts';
@@ -73,10 +74,11 @@ export function createApp(options: AppOptions): ApiApp {
   addIPRoutes(app, { ...options, gate });
   addEngineRoutes(app, { ...options, gate });
   addStatusRoutes(app, options);
+  addDatapathRoutes(app, options);
   if (options.page !== undefined) addPageRoutes(app, options.page);
   app.doc31('/openapi.json', {
     openapi: '3.1.0',
-    info: { title: 'datapath-cache', version: options.version, description: 'What is where: read-only.' },
+    info: { title: 'datapath-cache', version: options.version, description: 'What is where.' },
   });
   return app;
 }

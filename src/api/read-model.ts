@@ -4,6 +4,7 @@ import type { Labels } from '../identity/labels.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
+import type { DatapathStepDocument } from './datapath-document.ts';
 import type { StatusDocument } from './status-document.ts';
 
 /** How old something is that a checkpoint has said, and no source has said again. */
@@ -62,8 +63,18 @@ export interface ClusterFigures {
   readonly watches: readonly WatchFigures[];
 }
 
-/** What the API shows: the agent, as far as it can be asked. Reads only; each is synchronous. */
+/** A datapath that an agent steers, as far as it can be asked. */
+export interface DatapathModel {
+  /** Where the kernel differs from the caches now, in the order in which it would be written. */
+  diff(): Promise<readonly DatapathStepDocument[]>;
+  /** Makes it equal; resolves to what has differed. */
+  repair(): Promise<readonly DatapathStepDocument[]>;
+}
+
+/** What the API shows: the agent, as far as it can be asked. Reads only, but for repairs; each is synchronous. */
 export interface ReadModel extends Knowledge {
+  /** Undefined for an agent that steers none. */
+  readonly datapath?: DatapathModel | undefined;
   /** Every identity whose labels are known, in no order that is promised. */
   identities(): Iterable<KnownIdentity>;
   /** Of an identity whose labels are only restored. */

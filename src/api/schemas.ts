@@ -1,5 +1,6 @@
 import { z } from '@hono/zod-openapi';
 import { MESH_RESOURCES } from '../kvstore/codec/keys.ts';
+import type { DatapathDocument } from './datapath-document.ts';
 import type {
   BackendDocument,
   ClaimDocument,
@@ -284,6 +285,47 @@ const KUBERNETES: z.ZodType<KubernetesDocument> = z
   })
   .openapi('Kubernetes');
 
+const DATAPATH: z.ZodType<DatapathDocument> = z
+  .object({
+    kind: z.literal('linux'),
+    kernel: z.string(),
+    pinFolder: z.string(),
+    cgroup: z.string().optional(),
+    layout: z.string(),
+    dryRun: z.boolean(),
+    parts: z.array(
+      z.object({
+        name: z.string(),
+        state: z.enum(['runs', 'off', 'cannot run']),
+        missing: z.array(z.string()).openapi({ description: 'Why it cannot, and what to do about it' }),
+      }),
+    ),
+    tables: z.array(
+      z.object({
+        name: z.string(),
+        state: z.enum(['unread', 'holding', 'kept', 'degraded']),
+        desired: z.int().openapi({ description: 'Items that are to be there' }),
+        actual: z.int().openapi({ description: 'Items of ours that are there' }),
+        capacity: z.int().optional(),
+        pressure: z.number().optional().openapi({ description: '`actual` as a part of `capacity`' }),
+        pending: z.int().openapi({ description: 'Keys that wait for their turn' }),
+        held: z.int().openapi({ description: 'Keys found at the start that no cache has said' }),
+        noRoom: z.int().openapi({ description: 'Keys that there is no room for' }),
+        noRoomErrors: z.int(),
+        failing: z.int().openapi({ description: 'Keys that are tried again' }),
+        failures: z.array(z.object({ key: z.string(), reason: z.string(), attempts: z.int() })),
+        upserts: z.int(),
+        deletes: z.int(),
+        repairs: z.int().openapi({ description: 'Items that others had changed, put right' }),
+      }),
+    ),
+    waitsFor: z
+      .array(z.string())
+      .openapi({ description: 'What deletes of what was found at the start wait for' }),
+    failures: z.array(z.string()),
+  })
+  .openapi('Datapath');
+
 /** See {@link StatusDocument}. */
 export const STATUS: z.ZodType<StatusDocument> = z
   .object({
@@ -291,6 +333,7 @@ export const STATUS: z.ZodType<StatusDocument> = z
     kvstore: z.string(),
     kubernetes: KUBERNETES.optional().openapi({ description: 'With a Kubernetes API server' }),
     checkpoint: CHECKPOINT.optional().openapi({ description: 'With --state-dir' }),
+    datapath: DATAPATH.optional().openapi({ description: 'With --datapath' }),
     steps: z.array(STEP).openapi({ description: 'Of the start, in order' }),
     syncedMs: z
       .int()

@@ -1,4 +1,5 @@
 import type { MeshResource } from '../kvstore/codec/keys.ts';
+import type { DatapathDocument } from './datapath-document.ts';
 
 /** One cluster of the mesh, as plain data. */
 export interface ClusterDocument {
@@ -114,6 +115,8 @@ export interface StatusDocument {
   readonly kubernetes?: KubernetesDocument | undefined;
   /** With `--state-dir`. */
   readonly checkpoint?: CheckpointDocument | undefined;
+  /** With `--datapath`. */
+  readonly datapath?: DatapathDocument | undefined;
   readonly ipcache: {
     readonly prefixes: number;
     readonly shadowed: number;

@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { ReloadedSettings } from '../agent/reload.ts';
 import { addConfiguration, reloadConfiguration } from './configuration.ts';
+import { addDatapathOptions, type DatapathFlags, datapathOptions } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
 import {
@@ -11,7 +12,7 @@ import {
   serveOptions,
 } from './serve-options.ts';
 
-interface AgentFlags extends MeshFlags, ServeFlags, StateFlags {
+interface AgentFlags extends MeshFlags, ServeFlags, StateFlags, DatapathFlags {
   readonly once?: true;
   readonly output: 'text' | 'json';
   readonly play?: string;
@@ -52,12 +53,14 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
             return { logLevel, manifests, rateLimit, fixed };
           },
         };
-        await followMesh({ ...agentOptions(flags), stateDir }, { script, all, serve, reload }, context);
+        const options = { ...agentOptions(flags), stateDir, datapath: datapathOptions(flags) };
+        await followMesh(options, { script, all, serve, reload }, context);
         return EXIT.ok;
       }),
     );
   addServeOptions(command);
   addStateOptions(command);
+  addDatapathOptions(command);
   addMeshOptions(command);
   addConfiguration(command, io);
 }

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { Command, InvalidArgumentError } from 'commander';
 import { InputError } from '../agent/input-error.ts';
 import { showValue } from '../base/show-value.ts';
+import { addDatapathOptions, type DatapathFlags, datapathContradiction } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, contradiction, type MeshFlags, parsePath } from './mesh-options.ts';
 import { addServeOptions, addStateOptions, type ServeFlags, serveProblems } from './serve-options.ts';
@@ -13,7 +14,7 @@ export function agentSettings(): readonly Setting[] {
 }
 
 function agentCommand(): Command {
-  return addMeshOptions(addStateOptions(addServeOptions(new Command())));
+  return addMeshOptions(addDatapathOptions(addStateOptions(addServeOptions(new Command()))));
 }
 
 /** The file that is named, if one is. */
@@ -72,7 +73,9 @@ export function addConfiguration(command: Command, io: CommandIO): Command {
       applyEnvironment(command, own, io.env);
       const path = configPath(command, io.env);
       if (path !== undefined) await applyFile(command, own, path, known);
-      const why = options.has('kvstore') ? contradiction(command.opts()) : undefined;
+      const why =
+        (options.has('kvstore') ? contradiction(command.opts()) : undefined) ??
+        (options.has('datapath') ? datapathContradiction(command.opts()) : undefined);
       if (why === undefined) return;
       if (own.some(({ attribute }) => command.getOptionValueSource(attribute) === 'config'))
         throw new InputError(`--config ${path}: ${why}`);
@@ -123,9 +126,15 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
       run(async () => {
         const { readConfig } = await import('./config-file.ts');
         const { values, problems } = await readConfig(path, agentSettings());
-        const flags: MeshFlags & ServeFlags = { ...agentCommand().opts(), ...values };
+        const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };
         const all =
-          problems.length > 0 ? problems : [contradiction(flags) ?? [], await serveProblems(flags)].flat();
+          problems.length > 0
+            ? problems
+            : [
+                contradiction(flags) ?? [],
+                datapathContradiction(flags) ?? [],
+                await serveProblems(flags),
+              ].flat();
         for (const problem of all) io.stderr.write(`${path}: ${problem}\n`);
         if (all.length > 0) return EXIT.failed;
         io.stdout.write(`${path}: nothing is wrong with it\n`);

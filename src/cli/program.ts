@@ -4,6 +4,7 @@ import { version } from '../agent/version.ts';
 import { addAgentCommand } from './agent-command.ts';
 import { addCompletionCommand } from './completion-command.ts';
 import { addConfigCommand } from './configuration.ts';
+import { addDatapathCommands } from './datapath-command.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addMonitorCommand } from './monitor-command.ts';
 import { addQuestionCommands } from './question-commands.ts';
@@ -34,6 +35,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   addAgentCommand(program, io, run);
   addQuestionCommands(program, io, run);
   addMonitorCommand(program, io, run);
+  addDatapathCommands(program, io, run);
   addRecordCommand(program, io, run);
   addRestoreCommand(program, io, run);
   addConfigCommand(program, io, run);

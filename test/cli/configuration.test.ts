@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { parseConfig } from '../../src/cli/config-file.ts';
 import { addConfiguration, agentSettings } from '../../src/cli/configuration.ts';
+import { addDatapathOptions } from '../../src/cli/datapath-options.ts';
 import { addMeshOptions } from '../../src/cli/mesh-options.ts';
 import { addServeOptions, addStateOptions } from '../../src/cli/serve-options.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
@@ -26,7 +27,7 @@ async function optionsOf(
   const agent = program.command('agent').action(({ config: _, ...flags }: { config?: string }) => {
     found = flags;
   });
-  addConfiguration(addMeshOptions(addStateOptions(addServeOptions(agent))), io);
+  addConfiguration(addMeshOptions(addDatapathOptions(addStateOptions(addServeOptions(agent)))), io);
   const config = file === undefined ? [] : ['--config', join(temporaryFolder({ 'a.yaml': file }), 'a.yaml')];
   await program.parseAsync(['agent', ...words, ...config], { from: 'user' });
   return found;
@@ -42,6 +43,13 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'listen-client-ca': { flags: ['--listen-client-ca', '/ca'] },
   ui: { flags: ['--ui'], env: 'true' },
   'state-dir': { flags: ['--state-dir', '/s'] },
+  datapath: { flags: ['--datapath', 'linux'] },
+  'datapath-pins': { flags: ['--datapath', 'linux', '--datapath-pins', '/p'] },
+  'datapath-cgroup': { flags: ['--datapath', 'linux', '--datapath-cgroup', '/c'] },
+  'datapath-routing': { flags: ['--datapath', 'linux', '--datapath-routing', 'tunnel'] },
+  'datapath-layout': { flags: ['--datapath', 'linux', '--datapath-layout', '1.8'] },
+  'datapath-capacity': { flags: ['--datapath', 'linux', '--datapath-capacity', '1000'] },
+  'datapath-dry-run': { flags: ['--datapath', 'linux', '--datapath-dry-run'], env: 'true' },
   cluster: { flags: ['--cluster', 'atlantic'] },
   kvstore: { flags: ['--kvstore-config', '/e.yaml', '--kvstore', 'etcd'] },
   'kvstore-config': { flags: ['--kvstore', 'etcd', '--kvstore-config', '/e.yaml'], env: '/e.yaml' },
@@ -91,6 +99,12 @@ const CONTEXT: Readonly<Record<string, readonly string[]>> = {
   'kvstore-config': ['--kvstore', 'etcd'],
   'kvstore-opt': ['--clustermesh-config', '/m'],
   context: ['--kubeconfig', '/k'],
+  'datapath-pins': ['--datapath', 'linux'],
+  'datapath-cgroup': ['--datapath', 'linux'],
+  'datapath-routing': ['--datapath', 'linux'],
+  'datapath-layout': ['--datapath', 'linux'],
+  'datapath-capacity': ['--datapath', 'linux'],
+  'datapath-dry-run': ['--datapath', 'linux'],
 };
 
 describe('every option of an agent', () => {
@@ -156,6 +170,12 @@ describe('dpcache config check', () => {
   it.each([
     ['- a', 'a.yaml: ["a"]: it must be a map of settings\n'],
     ['cluster: a\ncluster: b', 'a.yaml: Map keys must be unique\n'],
+    ['datapath-capacity: 5', 'a.yaml: --datapath-capacity is for a datapath: add --datapath linux\n'],
+    ['datapath-pins: here', 'a.yaml: datapath-pins: "here": It must be an absolute path.\n'],
+    [
+      'datapath-routing: bgp',
+      'a.yaml: datapath-routing: "bgp": Allowed choices are auto, direct, tunnel, off.\n',
+    ],
     ['kvstore: etcd', 'a.yaml: --kvstore etcd: name its configuration with --kvstore-config <file>\n'],
     ['listen-token: a', 'a.yaml: --listen-…: say where with --listen <address>\n'],
     ['ui: true', 'a.yaml: --ui: the page is served over TCP: say where with --listen <address>\n'],

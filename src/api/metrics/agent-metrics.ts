@@ -3,6 +3,7 @@ import type { ChangeFeed } from '../change-feed.ts';
 import { type DelayHistogram, histogramLines } from '../delay-histogram.ts';
 import type { ReadModel } from '../read-model.ts';
 import { clusterDescriptions, syncDescriptions } from './cluster-metrics.ts';
+import { datapathDescriptions } from './datapath-metrics.ts';
 import { byLabel, type Description, one, type Readings } from './description.ts';
 import { engineDescriptions, ipcacheDescriptions } from './engine-metrics.ts';
 import { kubernetesDescriptions } from './kubernetes-metrics.ts';
@@ -133,6 +134,7 @@ function descriptions(model: Readings, feed: ChangeFeed): readonly Description[]
     ...kvstoreDescriptions(model),
     ...syncDescriptions(model),
     ...kubernetesDescriptions(model),
+    ...datapathDescriptions(model),
     {
       name: 'dpcache_rejections_total',
       help: 'Inputs that were rejected, by reason.',

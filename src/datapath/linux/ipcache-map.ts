@@ -33,6 +33,8 @@ export interface IPCacheMapOptions {
   readonly layout?: IPCacheLayout | undefined;
   /** By default as many as Cilium has: 512,000. */
   readonly maxEntries?: number | undefined;
+  /** False: where nothing is pinned a new map stays without a pin, and goes with this process. By default true. */
+  readonly isPinned?: boolean | undefined;
 }
 
 /** As many as Cilium has (`IPCacheMapMaxEntries`). */
@@ -57,11 +59,16 @@ export class IPCacheTable implements KernelTable<IPCacheItem>, Disposable {
   readonly #key: PrefixRegister = prefixRegister();
 
   /** Opens or creates the map. Throws `ForeignMapError` when something else is pinned there, and `SyscallError`. */
-  constructor(bpf: Bpf, { path, layout = '1.17', maxEntries = MAX_ENTRIES }: IPCacheMapOptions) {
+  constructor(
+    bpf: Bpf,
+    { path, layout = '1.17', maxEntries = MAX_ENTRIES, isPinned = true }: IPCacheMapOptions,
+  ) {
     this.#keyAt = KEY_AT[layout];
     this.#hasFlags = layout === '1.17';
-    const sizes = { keySize: KEY_BYTES, valueSize: VALUE_BYTES };
-    this.map = BpfMap.openOrCreate(bpf, { type: 'lpmTrie', ...sizes, maxEntries }, path, 'ipcache');
+    const shape = { type: 'lpmTrie', keySize: KEY_BYTES, valueSize: VALUE_BYTES, maxEntries } as const;
+    this.map = isPinned
+      ? BpfMap.openOrCreate(bpf, shape, path, 'ipcache')
+      : (BpfMap.open(bpf, shape, path) ?? BpfMap.create(bpf, shape, 'ipcache'));
   }
 
   get capacity(): number {

@@ -1,0 +1,79 @@
+import type { DatapathTableDocument } from '../datapath-document.ts';
+import type { Description, Readings, Sample } from './description.ts';
+
+/** What is measured of a datapath; nothing where there is none. */
+export function datapathDescriptions({ status }: Pick<Readings, 'status'>): readonly Description[] {
+  const tables = (read: (table: DatapathTableDocument) => number | undefined): readonly Sample[] =>
+    (status().datapath?.tables ?? []).flatMap((table) => {
+      const value = read(table);
+      return value === undefined ? [] : { value, labels: { table: table.name } };
+    });
+  const labels = ['table'];
+  return [
+    {
+      ...{ name: 'dpcache_datapath_desired_items', type: 'gauge', labels },
+      help: 'Items that are to be in a table of the kernel.',
+      samples: () => tables(({ desired }) => desired),
+    },
+    {
+      ...{ name: 'dpcache_datapath_items', type: 'gauge', labels },
+      help: 'Items of ours that are in a table of the kernel.',
+      samples: () => tables(({ actual }) => actual),
+    },
+    {
+      ...{ name: 'dpcache_datapath_capacity_items', type: 'gauge', labels },
+      help: 'Items that there is room for, where there is a limit.',
+      samples: () => tables(({ capacity }) => capacity),
+    },
+    {
+      ...{ name: 'dpcache_datapath_pressure_ratio', type: 'gauge', labels },
+      help: 'How full a table of the kernel is, 0 to 1.',
+      samples: () => tables(({ pressure }) => pressure),
+    },
+    {
+      ...{ name: 'dpcache_datapath_pending_keys', type: 'gauge', labels },
+      help: 'Keys that wait for their turn to be written.',
+      samples: () => tables(({ pending }) => pending),
+    },
+    {
+      ...{ name: 'dpcache_datapath_held_keys', type: 'gauge', labels },
+      help: 'Keys found at the start that no cache has said, kept until the caches are complete.',
+      samples: () => tables(({ held }) => held),
+    },
+    {
+      ...{ name: 'dpcache_datapath_failing_keys', type: 'gauge', labels },
+      help: 'Keys that the kernel has refused, and that are tried again.',
+      samples: () => tables(({ failing }) => failing),
+    },
+    {
+      ...{ name: 'dpcache_datapath_keys_without_room', type: 'gauge', labels },
+      help: 'Keys that there is no room for in a table of the kernel.',
+      samples: () => tables(({ noRoom }) => noRoom),
+    },
+    {
+      ...{ name: 'dpcache_datapath_writes_total', type: 'counter', labels: ['table', 'kind'] },
+      help: 'Items written to a table of the kernel.',
+      *samples() {
+        for (const { name, upserts, deletes } of status().datapath?.tables ?? []) {
+          yield { value: upserts, labels: { table: name, kind: 'upsert' } };
+          yield { value: deletes, labels: { table: name, kind: 'delete' } };
+        }
+      },
+    },
+    {
+      ...{ name: 'dpcache_datapath_repairs_total', type: 'counter', labels },
+      help: 'Items that others had changed in a table of the kernel, and that were put right.',
+      samples: () => tables(({ repairs }) => repairs),
+    },
+    {
+      name: 'dpcache_datapath_part_runs',
+      help: 'Whether a part of the datapath that was asked for can run.',
+      type: 'gauge',
+      labels: ['part'],
+      samples: () =>
+        (status().datapath?.parts ?? [])
+          .filter(({ state }) => state !== 'off')
+          .map(({ name, state }) => ({ value: Number(state === 'runs'), labels: { part: name } })),
+    },
+  ];
+}

@@ -1,0 +1,76 @@
+import { type Command, Option } from 'commander';
+import type { Answer, Question } from '../agent/answer.ts';
+import { InputError } from '../agent/input-error.ts';
+import { ApiError } from '../api/api-client.ts';
+import { addConfiguration } from './configuration.ts';
+import { addPinOptions, type DatapathFlags, DEFAULT_PIN_FOLDER } from './datapath-options.ts';
+import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
+import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
+
+interface KernelFlags extends SocketFlags, Pick<DatapathFlags, 'datapathPins' | 'datapathCgroup'> {
+  readonly output: 'text' | 'json';
+}
+
+const HELP = `
+Exit status of status: 1 when something that was asked for does not run, or the kernel refuses something; of diff: 1 when
+there is a difference.`;
+
+/** `dpcache datapath`. */
+export function addDatapathCommands(program: Command, io: CommandIO, run: RunAction): void {
+  const datapath = program
+    .command('datapath')
+    .description('what the kernel of this machine has of what the caches say')
+    .addHelpText('after', HELP);
+  const command = (name: string, description: string): Command => {
+    const one = datapath
+      .command(name)
+      .description(description)
+      .addOption(
+        new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']).default('text'),
+      );
+    return addConfiguration(addSocketOption(one), io);
+  };
+  const ask = async (flags: KernelFlags, question: Question): Promise<Answer> => {
+    const { askAgent } = await import('../agent/ask-agent.ts');
+    const view = { wide: false, width: io.stdout.columns };
+    return askAgent(socketPath(flags, io.env), (client) => question(client.ask, view), io.signal);
+  };
+  const show = ({ json, lines, found }: Answer, { output }: KernelFlags): ExitStatus => {
+    const text = output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n');
+    io.stdout.write(`${text}\n`);
+    return found ? EXIT.ok : EXIT.failed;
+  };
+  const answers = () => import('../agent/datapath-answers.ts');
+
+  addPinOptions(
+    command(
+      'status',
+      'what of it runs, what is missing for the rest, and how full the maps are; without an agent, what could run',
+    ),
+  ).action((flags: KernelFlags) =>
+    run(async () => {
+      const { askDatapathStatus, hostAnswer } = await answers();
+      try {
+        return show(await ask(flags, askDatapathStatus), flags);
+      } catch (error) {
+        if (!isUnserved(error)) throw error;
+        const { probeHost, readHost } = await import('../datapath/linux/probe.ts');
+        const { datapathPins: pinFolder = DEFAULT_PIN_FOLDER, datapathCgroup: cgroup } = flags;
+        const why = `No agent answers at ${socketPath(flags, io.env)}`;
+        return show(hostAnswer(probeHost(readHost(), { pinFolder, cgroup }), why), flags);
+      }
+    }),
+  );
+  command('diff', 'what the kernel has and the caches have not, and the other way round').action(
+    (flags: KernelFlags) => run(async () => show(await ask(flags, (await answers()).askDatapathDiff), flags)),
+  );
+  command('repair', 'make the kernel equal to the caches, whoever has changed it').action(
+    (flags: KernelFlags) =>
+      run(async () => show(await ask(flags, (await answers()).askDatapathRepair), flags)),
+  );
+}
+
+/** The socket is not served: there is no agent. */
+function isUnserved(error: unknown): boolean {
+  return error instanceof InputError && error.cause instanceof ApiError && error.cause.problem === undefined;
+}

@@ -1,0 +1,101 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { HostDatapathOptions } from '../datapath/linux/host-datapath.ts';
+
+/** Beside the folder of Cilium, which keeps its own in `/sys/fs/bpf/tc/globals`. */
+export const DEFAULT_PIN_FOLDER = '/sys/fs/bpf/dpcache';
+
+// The first of each is the default.
+const ROUTING = [
+  'auto',
+  'direct',
+  'tunnel',
+  'off',
+] as const satisfies readonly HostDatapathOptions['routing'][];
+const LAYOUTS = ['1.17', '1.8'] as const satisfies readonly HostDatapathOptions['layout'][];
+
+/** Options of a datapath, as commander hands them over; what is not said has its default. */
+export interface DatapathFlags {
+  readonly datapath?: 'linux';
+  readonly datapathPins?: string;
+  readonly datapathCgroup?: string;
+  readonly datapathRouting?: HostDatapathOptions['routing'];
+  readonly datapathLayout?: HostDatapathOptions['layout'];
+  readonly datapathCapacity?: number;
+  readonly datapathDryRun?: true;
+}
+
+/** An absolute path: what is pinned must be found again, wherever the next agent is started. */
+function parseAbsolute(path: string): string {
+  if (path.startsWith('/')) return path;
+  throw new InvalidArgumentError('It must be an absolute path.');
+}
+
+/** Upstream's limit of its maps (pkg/option, 1.17: `bpf-*-map-max`). */
+const MAX_CAPACITY = 16_777_216;
+
+function parseCapacity(text: string): number {
+  const capacity = /^[1-9]\d{0,7}$/.test(text) ? Number(text) : Number.NaN;
+  if (capacity <= MAX_CAPACITY) return capacity;
+  throw new InvalidArgumentError(`It must be a number from 1 to ${MAX_CAPACITY}.`);
+}
+
+/** Adds `--datapath-pins` and `--datapath-cgroup` to a command that looks at a kernel. */
+export function addPinOptions(command: Command): Command {
+  return command
+    .option(
+      '--datapath-pins <folder>',
+      `folder on a bpf file system for what outlives the agent (default: ${DEFAULT_PIN_FOLDER})`,
+      parseAbsolute,
+    )
+    .option(
+      '--datapath-cgroup <folder>',
+      'cgroup2 whose sockets are steered (default: the root of the one that is mounted)',
+      parseAbsolute,
+    );
+}
+
+/** Adds the options of {@link DatapathFlags}. */
+export function addDatapathOptions(command: Command): Command {
+  const choice = (flags: string, what: string, choices: readonly string[]): Option =>
+    new Option(flags, `${what} (default: ${choices[0]})`).choices(choices);
+  command
+    .optionsGroup('What it steers:')
+    .addOption(
+      new Option('--datapath <kind>', 'linux: the kernel of this machine has what the caches say')
+        .choices(['linux'])
+        .conflicts('once'),
+    );
+  return addPinOptions(command)
+    .addOption(choice('--datapath-routing <how>', 'how pods of other nodes are reached', ROUTING))
+    .addOption(choice('--datapath-layout <version>', 'maps as of this Cilium', LAYOUTS))
+    .option('--datapath-capacity <n>', 'most prefixes in the map (default: 512000)', parseCapacity)
+    .option('--datapath-dry-run', 'write nothing: dpcache datapath diff says what would be')
+    .optionsGroup('Options:');
+}
+
+/** Why the flags do not go together, if so. */
+export function datapathContradiction({ datapath, ...flags }: DatapathFlags): string | undefined {
+  if (datapath !== undefined) return undefined;
+  const said = Object.entries({
+    'datapath-pins': flags.datapathPins,
+    'datapath-cgroup': flags.datapathCgroup,
+    'datapath-routing': flags.datapathRouting,
+    'datapath-layout': flags.datapathLayout,
+    'datapath-capacity': flags.datapathCapacity,
+    'datapath-dry-run': flags.datapathDryRun,
+  }).find(([, value]) => value !== undefined);
+  return said && `--${said[0]} is for a datapath: add --datapath linux`;
+}
+
+/** The datapath that the flags ask for. */
+export function datapathOptions(flags: DatapathFlags): HostDatapathOptions | undefined {
+  if (flags.datapath === undefined) return undefined;
+  return {
+    pinFolder: flags.datapathPins ?? DEFAULT_PIN_FOLDER,
+    cgroup: flags.datapathCgroup,
+    routing: flags.datapathRouting ?? ROUTING[0],
+    layout: flags.datapathLayout ?? LAYOUTS[0],
+    capacity: flags.datapathCapacity,
+    dryRun: flags.datapathDryRun === true,
+  };
+}

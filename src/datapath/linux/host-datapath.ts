@@ -1,0 +1,141 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Clock, Random } from '../../base/clock.ts';
+import type { IPCache } from '../../ipcache/ipcache.ts';
+import type { DatapathEngines } from '../datapath.ts';
+import { Bpf } from './bpf/bpf.ts';
+import { DesiredIPCache, IPCacheTable, markPrefixes } from './ipcache-map.ts';
+import { keptItems } from './kept-items.ts';
+import { KeptTable, type KeptTableContext } from './kept-table.ts';
+import type { KernelTable } from './kernel-table.ts';
+import { LinuxDatapath, type LinuxPart, type WantedPart } from './linux-datapath.ts';
+import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
+import { PathTable } from './paths/path-table.ts';
+import { type ProbeAnswer, probeHost, readHost } from './probe.ts';
+import { Kernel } from './syscall/kernel.ts';
+
+/** What is steered, and how. */
+export interface HostDatapathOptions {
+  /** On a bpf file system; what is pinned there outlives the process. */
+  readonly pinFolder: string;
+  /** Default: the root of the cgroup2 that is mounted. */
+  readonly cgroup?: string | undefined;
+  /** How a pod of another node is reached; see `NodePathsOptions`. */
+  readonly routing: NodePathsOptions['mode'] | 'off';
+  /** Of which Cilium the layout of maps is. */
+  readonly layout: '1.17' | '1.8';
+  /** Most prefixes; default: upstream's. */
+  readonly capacity?: number | undefined;
+  /** Compares, and writes nothing. */
+  readonly dryRun: boolean;
+}
+
+/** What the datapath of a host works with. */
+export interface HostDatapathContext {
+  readonly engines: DatapathEngines & { readonly ipcache: IPCache };
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** The datapath of this host, and what its probe has found. */
+export interface HostDatapath {
+  readonly probe: ProbeAnswer;
+  readonly datapath: LinuxDatapath;
+}
+
+/** Of pins by their layout: the sizes of both are the same, and what stands at which byte is not. */
+const IPCACHE_PINS: Readonly<Record<HostDatapathOptions['layout'], string>> = {
+  '1.17': 'ipcache',
+  '1.8': 'ipcache-1.8',
+};
+
+/** The main table: pods are reached whatever a packet's source is. */
+const ROUTE_TABLE = 254;
+const TUNNEL_DEVICE = 'dpcache_vxlan';
+/** The port that Linux has always had for VXLAN, and Cilium has; the network is ours. */
+const TUNNEL = { vni: 20_201, port: 8_472 } as const;
+
+/** Opens what can run on this host of what is asked for. Never throws: what cannot run is named in the status. */
+export function openHostDatapath(options: HostDatapathOptions, context: HostDatapathContext): HostDatapath {
+  const { pinFolder, cgroup, routing } = options;
+  const probe = probeHost(readHost(), { pinFolder, cgroup });
+  const parts = new HostParts(options, context);
+  const wanted: readonly WantedPart[] = [
+    {
+      name: 'nodes',
+      needs: routing === 'tunnel' ? ['routes', 'tunnel'] : ['routes'],
+      open: routing === 'off' ? undefined : () => parts.nodes(routing),
+    },
+    { name: 'ipcache', needs: ['maps'], open: () => parts.ipcache() },
+  ];
+  return { probe, datapath: new LinuxDatapath(probe, wanted) };
+}
+
+/** What is to be written is taken for written. */
+function writesNothing<Item>(table: Pick<KernelTable<Item>, 'apply'>): void {
+  table.apply = (changes) => changes.map(() => undefined);
+}
+
+/** The parts of one host, which share what they speak to the kernel through. */
+class HostParts {
+  readonly #options: HostDatapathOptions;
+  readonly #context: HostDatapathContext;
+  readonly #keeping: KeptTableContext & { readonly clock: Clock };
+  #opened: { readonly kernel: Kernel; readonly bpf: Bpf } | undefined;
+
+  constructor(options: HostDatapathOptions, context: HostDatapathContext) {
+    this.#options = options;
+    this.#context = context;
+    const { clock, random } = context;
+    this.#keeping = { clock, random, nextTurn: setImmediate };
+  }
+
+  nodes(mode: NodePathsOptions['mode']): LinuxPart {
+    const table = new PathTable(this.#open().kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
+    if (this.#options.dryRun) writesNothing(table);
+    const paths = new NodePaths(table, { mode, ...TUNNEL, device: TUNNEL_DEVICE }, this.#keeping);
+    return {
+      tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
+      datapath: { nodes: paths },
+      problems: () => paths.status().failures.map(({ reason }) => reason),
+      [Symbol.dispose]: () => {
+        paths[Symbol.dispose]();
+        table[Symbol.dispose]();
+      },
+    };
+  }
+
+  ipcache(): LinuxPart {
+    const { layout, capacity, dryRun } = this.#options;
+    const { ipcache } = this.#context.engines;
+    const path = this.#pin(IPCACHE_PINS[layout]);
+    const table = new IPCacheTable(this.#open().bpf, {
+      path,
+      layout,
+      maxEntries: capacity,
+      isPinned: !dryRun,
+    });
+    if (dryRun) writesNothing(table);
+    const kept = new KeptTable(table, new DesiredIPCache(ipcache), this.#keeping);
+    return {
+      tables: [keptItems(table, kept)],
+      datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
+      [Symbol.dispose]: () => table[Symbol.dispose](),
+    };
+  }
+
+  /** The path of a pin; its folder is made where it is missing. */
+  #pin(name: string): string {
+    const { pinFolder, dryRun } = this.#options;
+    if (!dryRun) mkdirSync(pinFolder, { recursive: true, mode: 0o700 });
+    return join(pinFolder, name);
+  }
+
+  #open(): { readonly kernel: Kernel; readonly bpf: Bpf } {
+    if (this.#opened === undefined) {
+      const kernel = new Kernel();
+      this.#opened = { kernel, bpf: new Bpf(kernel) };
+    }
+    return this.#opened;
+  }
+}

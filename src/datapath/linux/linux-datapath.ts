@@ -1,0 +1,171 @@
+import { messageOf } from '../../base/failure.ts';
+import { unsubscribeOnce } from '../../base/subscription.ts';
+import { connectDatapath, type Datapath, type DatapathEngines } from '../datapath.ts';
+import type { KeptItems, KeptItemsStatus, PrintedStep } from './kept-items.ts';
+import { type DatapathPart, missingFor, type ProbeAnswer } from './probe.ts';
+
+/** What the engines feed, each of which may be off, or not able to run, where the others do. */
+export type LinuxPartName = 'nodes' | 'ipcache' | 'services';
+
+/** A part of the datapath that is open: what it follows, and the tables of the kernel that it keeps equal to that. */
+export interface LinuxPart extends Disposable {
+  readonly datapath: Datapath;
+  readonly tables: readonly KeptItems[];
+  /** What of it does not work now, a sentence each: a cgroup that is gone, a device that cannot be had. */
+  problems?(): readonly string[];
+}
+
+/** A part that is asked for: what it needs of the host, and how it is opened. What `open` throws is why it cannot run. */
+export interface WantedPart {
+  readonly name: LinuxPartName;
+  readonly needs: readonly DatapathPart[];
+  /** Undefined: it is off. */
+  readonly open: (() => LinuxPart) | undefined;
+}
+
+/** How a part stands. */
+export interface LinuxPartStatus {
+  readonly name: LinuxPartName;
+  readonly state: 'runs' | 'off' | 'cannot run';
+  readonly missing: readonly string[];
+}
+
+/** How a datapath stands. */
+export interface LinuxDatapathStatus {
+  readonly parts: readonly LinuxPartStatus[];
+  readonly tables: readonly KeptItemsStatus[];
+  /** What has failed as a whole, a sentence each. */
+  readonly failures: readonly string[];
+}
+
+/** A part that runs, or why it does not. */
+interface OpenedPart {
+  readonly name: LinuxPartName;
+  readonly part: LinuxPart | undefined;
+  readonly missing: readonly string[];
+}
+
+/**
+ * The datapath of the kernel that this process runs on. What can run does; what cannot is named, with what is missing. What
+ * an earlier process has left is adopted: it works on meanwhile, is compared with what the engines say as they say it, and
+ * is taken away only once the inputs are complete (`allowDeletes`).
+ *
+ *     open ─► adopt ─► connect ─────► allowDeletes
+ *               │         │ nodes, prefixes at once
+ *               │         └ services, too, where none were found; else with the inputs complete:
+ *               │           a service whose backends are not all known yet would lose some
+ *               └ dump of every table
+ */
+export class LinuxDatapath implements Disposable {
+  readonly #parts: readonly OpenedPart[];
+  readonly #failures = new Map<string, string>();
+  readonly #ends: (() => void)[] = [];
+  readonly #connected = new Set<LinuxPartName>();
+  /** Tables in which there was something. */
+  readonly #found = new Set<KeptItems>();
+  #engines: DatapathEngines | undefined;
+
+  /** Opens what can run here. Never throws. */
+  constructor(probe: ProbeAnswer, wanted: readonly WantedPart[]) {
+    this.#parts = wanted.map((part) => opened(probe, part));
+  }
+
+  get #tables(): readonly KeptItems[] {
+    return this.#parts.flatMap(({ part }) => part?.tables ?? []);
+  }
+
+  /** Reads what is there. A table that cannot be read is named, and not written either. */
+  async adopt(): Promise<void> {
+    for (const table of this.#tables) {
+      await this.#tried(table, () => table.adopt());
+      if (table.status().actual > 0) this.#found.add(table);
+    }
+  }
+
+  /** Follows the engines: nodes first, as entries and backends point to them. */
+  connect(engines: DatapathEngines): void {
+    this.#engines = engines;
+    for (const { name, part } of this.#parts) {
+      const hasFound = part?.tables.some((table) => this.#found.has(table)) === true;
+      if (name !== 'services' || !hasFound) this.#connectPart(name, part);
+    }
+  }
+
+  /** The inputs are complete: the engines have all that they will say of what was found. */
+  allowDeletes(): void {
+    for (const { name, part } of this.#parts) this.#connectPart(name, part);
+    for (const table of this.#tables) table.allowDeletes();
+  }
+
+  /** Where the kernel differs from the engines, table by table, in the order in which it would be written. */
+  async plan(): Promise<readonly PrintedStep[]> {
+    const steps: PrintedStep[] = [];
+    for (const table of this.#tables) steps.push(...((await this.#tried(table, () => table.plan())) ?? []));
+    return steps;
+  }
+
+  /** Puts right what others have changed; gives what has differed. A table that could not be read is tried again. */
+  async repair(): Promise<readonly PrintedStep[]> {
+    const steps: PrintedStep[] = [];
+    for (const table of this.#tables) {
+      const isUnread = table.status().state === 'unread';
+      if (isUnread) await this.#tried(table, () => table.adopt());
+      else steps.push(...((await this.#tried(table, () => table.repair())) ?? []));
+    }
+    return steps;
+  }
+
+  /** Resolves once nothing waits for its turn. */
+  async flushed(): Promise<void> {
+    for (const table of this.#tables) await table.flushed();
+  }
+
+  status(): LinuxDatapathStatus {
+    return {
+      parts: this.#parts.map(({ name, part, missing }) => ({
+        name,
+        state: part !== undefined ? 'runs' : missing.length > 0 ? 'cannot run' : 'off',
+        missing: [...missing, ...(part?.problems?.() ?? [])],
+      })),
+      tables: this.#tables.map((table) => table.status()),
+      failures: [...this.#failures.values()],
+    };
+  }
+
+  /** Lets go of the kernel, which stays as it is: what is pinned works on. */
+  [Symbol.dispose](): void {
+    for (const end of this.#ends.splice(0).reverse()) end();
+    for (const { part } of [...this.#parts].reverse()) {
+      for (const table of part?.tables ?? []) table[Symbol.dispose]();
+      part?.[Symbol.dispose]();
+    }
+  }
+
+  #connectPart(name: LinuxPartName, part: LinuxPart | undefined): void {
+    if (part === undefined || this.#engines === undefined || this.#connected.has(name)) return;
+    this.#connected.add(name);
+    this.#ends.push(unsubscribeOnce(connectDatapath(part.datapath, this.#engines)));
+  }
+
+  async #tried<T>({ name }: KeptItems, use: () => Promise<T>): Promise<T | undefined> {
+    try {
+      const result = await use();
+      this.#failures.delete(name);
+      return result;
+    } catch (error) {
+      this.#failures.set(name, `${name}: ${messageOf(error)}`);
+      return undefined;
+    }
+  }
+}
+
+function opened(probe: ProbeAnswer, { name, needs, open }: WantedPart): OpenedPart {
+  if (open === undefined) return { name, part: undefined, missing: [] };
+  const missing = [...new Set(needs.flatMap((need) => missingFor(probe, need)))];
+  if (missing.length > 0) return { name, part: undefined, missing };
+  try {
+    return { name, part: open(), missing: [] };
+  } catch (error) {
+    return { name, part: undefined, missing: [messageOf(error)] };
+  }
+}

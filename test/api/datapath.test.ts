@@ -1,0 +1,120 @@
+import { describe, expect, it } from 'vitest';
+import type { DatapathDocument, DatapathStepDocument } from '../../src/api/datapath-document.ts';
+import type { DatapathModel } from '../../src/api/read-model.ts';
+import type { StatusDocument } from '../../src/api/status-document.ts';
+import { TestModel } from './support/model.ts';
+import { testApp } from './support/test-app.ts';
+
+const STEP: DatapathStepDocument = { table: 'ipcache', key: '10.0.0.1/32', cache: 'identity 7' };
+
+const DOCUMENT: DatapathDocument = {
+  ...{ kind: 'linux', kernel: '6.18.44', pinFolder: '/sys/fs/bpf/dpcache', layout: '1.17', dryRun: false },
+  parts: [
+    { name: 'nodes', state: 'off', missing: [] },
+    { name: 'ipcache', state: 'runs', missing: [] },
+    { name: 'services', state: 'cannot run', missing: ['no cgroup2 is mounted'] },
+  ],
+  tables: [
+    {
+      ...{
+        name: 'ipcache',
+        state: 'degraded',
+        desired: 12,
+        actual: 10,
+        capacity: 10,
+        pressure: 1,
+        pending: 3,
+      },
+      ...{ held: 1, noRoom: 2, noRoomErrors: 4, failing: 1, upserts: 20, deletes: 5, repairs: 6 },
+      failures: [{ key: '10.0.0.9/32', reason: 'bpf: EPERM', attempts: 2 }],
+    },
+  ],
+  waitsFor: [],
+  failures: [],
+};
+
+/** An agent that steers a datapath, and what was asked of that. */
+class SteeringModel extends TestModel {
+  readonly asked: string[] = [];
+  steps: readonly DatapathStepDocument[] = [STEP];
+  readonly datapath: DatapathModel = {
+    diff: () => this.#answer('diff'),
+    repair: () => this.#answer('repair'),
+  };
+
+  override status(): StatusDocument {
+    return { ...super.status(), datapath: DOCUMENT };
+  }
+
+  async #answer(what: string): Promise<readonly DatapathStepDocument[]> {
+    this.asked.push(`${what} begins`);
+    await new Promise((resolve) => setImmediate(resolve));
+    this.asked.push(`${what} ends`);
+    return this.steps;
+  }
+}
+
+const POST = { method: 'POST', body: '{}', headers: { 'content-type': 'application/json' } };
+
+describe('the API of an agent with a datapath', () => {
+  it('says what differs, and puts it right', async () => {
+    const model = new SteeringModel();
+    const { app } = testApp(model);
+    const diff = await app.request('/v1/datapath/diff');
+    expect([diff.status, await diff.json()]).toEqual([200, { total: 1, steps: [STEP] }]);
+    const repaired = await app.request('/v1/datapath/repair', POST);
+    expect([repaired.status, await repaired.json()]).toEqual([200, { total: 1, steps: [STEP] }]);
+  });
+
+  it('reads the kernel for one request at a time', async () => {
+    const model = new SteeringModel();
+    const { app } = testApp(model);
+    await Promise.all([app.request('/v1/datapath/diff'), app.request('/v1/datapath/repair', POST)]);
+    expect(model.asked).toEqual(['diff begins', 'diff ends', 'repair begins', 'repair ends']);
+  });
+
+  it('shows a thousand differences, and how many there are', async () => {
+    const model = new SteeringModel();
+    model.steps = Array.from({ length: 2_500 }, () => STEP);
+    const answer = await testApp(model).app.request('/v1/datapath/diff');
+    const { total, steps } = (await answer.json()) as { total: number; steps: readonly unknown[] };
+    expect([total, steps.length]).toEqual([2_500, 1_000]);
+  });
+
+  it('repairs for nobody who asks over TCP', async () => {
+    const model = new SteeringModel();
+    const { app } = testApp(model);
+    const incoming = { socket: { remoteAddress: '127.0.0.1' } };
+    const answer = await app.request('/v1/datapath/repair', POST, { incoming } as object);
+    expect([answer.status, model.asked]).toEqual([403, []]);
+  });
+
+  it('says that there is no datapath where there is none', async () => {
+    const { app } = testApp();
+    const answer = await app.request('/v1/datapath/diff');
+    expect(answer.status).toBe(404);
+    expect(await answer.text()).toContain('--datapath linux');
+  });
+
+  it('measures how full its tables are, what fails and what was put right', async () => {
+    const { app } = testApp(new SteeringModel());
+    const text = await (await app.request('/metrics')).text();
+    for (const line of [
+      'dpcache_datapath_desired_items{table="ipcache"} 12',
+      'dpcache_datapath_items{table="ipcache"} 10',
+      'dpcache_datapath_capacity_items{table="ipcache"} 10',
+      'dpcache_datapath_pressure_ratio{table="ipcache"} 1',
+      'dpcache_datapath_pending_keys{table="ipcache"} 3',
+      'dpcache_datapath_held_keys{table="ipcache"} 1',
+      'dpcache_datapath_keys_without_room{table="ipcache"} 2',
+      'dpcache_datapath_failing_keys{table="ipcache"} 1',
+      'dpcache_datapath_repairs_total{table="ipcache"} 6',
+      'dpcache_datapath_writes_total{table="ipcache",kind="upsert"} 20',
+      'dpcache_datapath_writes_total{table="ipcache",kind="delete"} 5',
+      'dpcache_datapath_part_runs{part="ipcache"} 1',
+      'dpcache_datapath_part_runs{part="services"} 0',
+    ])
+      expect(text).toContain(`\n${line}\n`);
+    expect(text).not.toContain('part="nodes"');
+  });
+});

@@ -1,0 +1,239 @@
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { TestKey } from '../../agent/support/agent-under-test.ts';
+import { dpcache, example } from '../../cli/support/run.ts';
+import { AgentHere, AgentProcess, type AskedAgent } from './support/agent-process.ts';
+import { dumpPrefixes, listedPrefix } from './support/bpftool.ts';
+import { describeOnLinux } from './support/requirements.ts';
+import { exec, Scratch } from './support/scratch.ts';
+
+const config = (cluster: string, id: number): TestKey => [
+  cluster,
+  `cilium/cluster-config/${cluster}`,
+  { id, capabilities: {} },
+];
+const ip = (cluster: string, address: string, identity: number): TestKey => [
+  cluster,
+  `cilium/state/ip/v1/default/${address}`,
+  { IP: address, Mask: null, HostIP: '192.168.0.1', ID: identity, Key: 0, Metadata: '' },
+];
+
+/** `10.1.0.0`, `10.1.0.1` and so on. */
+function addresses(net: number, count: number): readonly string[] {
+  return Array.from({ length: count }, (_, at) => `10.${net}.${at >> 8}.${at & 255}`);
+}
+
+describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool'], () => {
+  let scratch = new Scratch();
+  let pins = '';
+  beforeEach(() => {
+    scratch = new Scratch();
+    pins = join(scratch.bpffs(), 'dpcache');
+  });
+  const running: AskedAgent[] = [];
+  afterEach(async () => {
+    await Promise.all(running.splice(0).map((agent) => agent.stop()));
+    scratch[Symbol.dispose]();
+  });
+
+  const only = ['--datapath-routing', 'off'];
+  const here = (...words: readonly string[]): AgentHere => {
+    const agent = new AgentHere(scratch, words);
+    running.push(agent);
+    return agent;
+  };
+  const datapath = (): readonly string[] => ['--datapath', 'linux', '--datapath-pins', pins, ...only];
+  const steering = (...words: readonly string[]): AgentHere => here(...datapath(), ...words);
+  const apart = (...words: readonly string[]): AgentProcess =>
+    new AgentProcess(scratch, [...datapath(), ...words]);
+  const recorded = (keys: readonly TestKey[]): string => {
+    const lines = keys.map(([store, key, value]) =>
+      JSON.stringify({ store, key, value: JSON.stringify(value) }),
+    );
+    const path = join(scratch.folder(), 'mesh.jsonl');
+    writeFileSync(path, lines.join('\n'));
+    return path;
+  };
+  const command = (agent: AskedAgent, ...words: readonly string[]) =>
+    dpcache('datapath', ...words, '--socket', agent.socket);
+
+  it('writes the recorded mesh into a pinned map, as bpftool bears witness', async () => {
+    const agent = steering('--cluster', 'atlantic', '--load', example('mesh.jsonl'));
+    await agent.settled();
+    const { items } = (await agent.ask('/v1/ipcache?limit=1000')) as {
+      items: readonly Parameters<typeof listedPrefix>[0][];
+    };
+    expect(items.length).toBeGreaterThan(300);
+    const dumped = dumpPrefixes(join(pins, 'ipcache'));
+    expect([...dumped].sort()).toEqual(items.map(listedPrefix).sort());
+    expect(statSync(pins).mode & 0o077).toBe(0);
+
+    const diff = await command(agent, 'diff');
+    expect(diff).toMatchObject({ status: 0, stdout: 'The kernel has what the caches have.\n' });
+    const status = await command(agent, 'status');
+    expect(status.stdout).toMatch(/ipcache +kept +339 /);
+    await agent.stop();
+    expect(dumpPrefixes(join(pins, 'ipcache')).size).toBe(dumped.size);
+  });
+
+  it('names what somebody has changed behind its back, and puts it right', async () => {
+    const agent = steering('--load', recorded([config('default', 1), ip('default', '10.1.0.1', 7)]));
+    await agent.settled();
+    const path = join(pins, 'ipcache');
+    const key = (last: number): readonly string[] =>
+      `40 0 0 0 0 0 0 1 a 1 0 ${last} 0 0 0 0 0 0 0 0 0 0 0 0`.split(' ').map((byte) => `0x${byte}`);
+    const value = '9 0 0 0 0 0 0 0 0 0 0 0'.split(' ');
+    exec('bpftool', 'map', 'delete', 'pinned', path, 'key', ...key(1));
+    exec('bpftool', 'map', 'update', 'pinned', path, 'key', ...key(2), 'value', ...value);
+    const lines = ['ipcache + 10.1.0.1/32 identity 7 via 192.168.0.1', 'ipcache - 10.1.0.2/32 identity 9'];
+    const diff = await command(agent, 'diff');
+    expect([diff.status, diff.stderr, ...diff.stdout.trim().split('\n')]).toEqual([1, '', ...lines]);
+    const repair = await command(agent, 'repair');
+    expect([repair.status, ...repair.stdout.trim().split('\n')]).toEqual([
+      0,
+      ...lines,
+      '2 items were put right.',
+    ]);
+    expect(dumpPrefixes(path)).toEqual(new Map([['10.1.0.1/32', '7 via 192.168.0.1']]));
+    const json = await command(agent, 'status', '-o', 'json');
+    expect(JSON.parse(json.stdout).tables[0]).toMatchObject({ name: 'ipcache', repairs: 2, actual: 1 });
+    expect((await command(agent, 'repair')).stdout).toBe('There was nothing to put right.\n');
+  });
+
+  it('takes over what one that was killed has left, and repairs a thousand changes that it has missed', async () => {
+    const [own, other] = [addresses(1, 2_000), addresses(2, 500)];
+    const baltic = [config('baltic', 2), ...other.map((address, at) => ip('baltic', address, 131_500 + at))];
+    const before = [
+      config('own', 1),
+      ...own.map((address, at) => ip('own', address, 66_000 + at)),
+      ...baltic,
+    ];
+    const first = apart('--cluster', 'own', '--load', recorded(before));
+    await first.settled();
+    const path = join(pins, 'ipcache');
+    const there = dumpPrefixes(path);
+    expect(there.size).toBe(2_500);
+    await first.kill('SIGKILL');
+    expect(dumpPrefixes(path)).toEqual(there);
+
+    // 500 go, 500 become others, and the other cluster cannot be reached.
+    const changed = own.flatMap((address, at) =>
+      at < 500 ? [] : [ip('own', address, at < 1_000 ? 77_000 + at : 66_000 + at)],
+    );
+    const after = [config('own', 1), ...changed];
+    const unreached = scratch.folder();
+    writeFileSync(join(unreached, 'baltic'), 'endpoints:\n- http://127.0.0.1:1\n');
+    const second = apart('--cluster', 'own', '--load', recorded(after), '--clustermesh-config', unreached);
+    const held = await second.until(
+      ({ waitsFor, tables: [table] }) =>
+        waitsFor.some((why) => why.includes('cluster baltic')) && table?.pending === 0 && table.held > 0,
+    );
+    // A naive reconciler, which makes the kernel equal to what it knows, would delete these now.
+    const { stdout: naive } = await command(second, 'diff', '-o', 'json');
+    const { total, steps } = JSON.parse(naive);
+    expect([total, held.tables[0]?.held, steps[0]]).toEqual([
+      1_000,
+      1_000,
+      expect.not.objectContaining({ cache: expect.anything() }),
+    ]);
+    const kept = dumpPrefixes(path);
+    expect(other.filter((address) => !kept.has(`${address}/32`))).toEqual([]);
+    expect(kept.get('10.1.2.0/32')).toBe(`${77_000 + 512} via 192.168.0.1`);
+    expect((await command(second, 'status')).stdout).toMatch(
+      /1000 items that were found and no cache has said are kept.*\n +cluster baltic is not complete/,
+    );
+    await second.kill('SIGKILL');
+
+    const third = steering('--cluster', 'own', '--load', recorded([...after, ...baltic]));
+    await third.settled();
+    expect((await third.table('ipcache')).deletes).toBe(500);
+    const expected = [...changed, ...baltic.slice(1)].map(([, key, value]) => [
+      `${key.split('/').at(-1)}/32`,
+      `${(value as { ID: number }).ID} via 192.168.0.1`,
+    ]);
+    expect([...dumpPrefixes(path)].sort()).toEqual(expected.sort());
+  });
+
+  it('writes nothing in a dry run, and says what it would', async () => {
+    const agent = steering(
+      ...['--load', recorded([config('default', 1), ip('default', '10.1.0.1', 7)])],
+      '--datapath-dry-run',
+    );
+    await agent.until(({ waitsFor }) => waitsFor.length === 0);
+    const diff = await command(agent, 'diff');
+    expect([diff.status, diff.stdout]).toEqual([1, 'ipcache + 10.1.0.1/32 identity 7 via 192.168.0.1\n']);
+    expect(() => statSync(pins)).toThrow(/ENOENT/);
+    expect((await command(agent, 'status')).stdout).toContain('a dry run: nothing is written');
+  });
+
+  it('goes on without a datapath where there is no bpf file system, and says what to do', async () => {
+    const elsewhere = scratch.folder();
+    const mesh = recorded([config('default', 1), ip('default', '10.1.0.1', 7)]);
+    const words = ['--datapath', 'linux', '--datapath-pins', elsewhere, ...only, '--load', mesh];
+    const agent = here(...words);
+    await agent.until(({ waitsFor }) => waitsFor.length === 0);
+    const status = await command(agent, 'status');
+    expect(status.status).toBe(1);
+    expect(status.stdout).toMatch(/ipcache +cannot run +there is no bpf file system at .*: mount -t bpf/);
+    expect(agent.said).toMatch(/ipcache cannot run: there is no bpf file system/);
+    expect(await agent.ask('/v1/ipcache/lookup/10.1.0.1')).toMatchObject({ identity: 7 });
+  });
+
+  it('keeps the strongest and the most specific in a map that is full, and names how many have no room', async () => {
+    const keys = [
+      config('default', 1),
+      ...addresses(1, 12).map((address, at) => ip('default', address, 100 + at)),
+    ];
+    const agent = steering('--load', recorded(keys), '--datapath-capacity', '10');
+    const { tables } = await agent.until(
+      ({ tables: [table] }) => table?.state === 'degraded' && table.pending === 0,
+    );
+    expect(tables[0]).toMatchObject({ capacity: 10, actual: 10, noRoom: 2, pressure: 1, failing: 0 });
+    const status = await command(agent, 'status');
+    expect([status.status, status.stdout]).toEqual([
+      1,
+      expect.stringMatching(/ipcache +degraded +10 +12 +10 +100 %/),
+    ]);
+    expect(dumpPrefixes(join(pins, 'ipcache')).size).toBe(10);
+  });
+
+  it('leaves a foreign map alone that is pinned where its own would be, and says what to do', async () => {
+    exec('mkdir', pins);
+    const path = join(pins, 'ipcache');
+    exec('bpftool', ...`map create ${path} type hash key 4 value 4 entries 5 name foreign`.split(' '));
+    const agent = steering('--load', recorded([config('default', 1), ip('default', '10.1.0.1', 7)]));
+    await agent.until(({ waitsFor }) => waitsFor.length === 0);
+    const { stdout, status } = await command(agent, 'status');
+    expect([status, stdout]).toEqual([
+      1,
+      expect.stringMatching(/ipcache +cannot run .*ipcache is another map/),
+    ]);
+    expect(exec('bpftool', 'map', 'show', 'pinned', path)).toContain('name foreign');
+  });
+
+  it('says without an agent what could run here', async () => {
+    const { status, stdout } = await dpcache(
+      'datapath',
+      'status',
+      '--socket',
+      join(scratch.folder(), 'none'),
+      '--datapath-pins',
+      pins,
+    );
+    expect([status, stdout]).toEqual([0, expect.stringMatching(/^No agent answers at .*maps +can run/s)]);
+    const nowhere = await dpcache('datapath', 'diff', '--socket', join(scratch.folder(), 'none'));
+    expect([nowhere.status, nowhere.stderr]).toEqual([1, expect.stringContaining('no agent serves it')]);
+  });
+
+  it('says that another agent steers nothing', async () => {
+    const agent = here('--load', recorded([config('default', 1)]));
+    while ((await agent.ask('/readyz').catch(() => undefined)) === undefined)
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    for (const question of ['status', 'diff', 'repair']) {
+      const { status, stderr } = await command(agent, question);
+      expect([question, status, stderr]).toEqual([question, 1, expect.stringContaining('--datapath linux')]);
+    }
+    expect(readFileSync('/proc/self/mounts', 'utf8')).toContain(pins.slice(0, -'/dpcache'.length));
+  });
+});

@@ -1,0 +1,222 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { unsubscribeOnce } from '../../../src/base/subscription.ts';
+import type { DatapathEngines } from '../../../src/datapath/datapath.ts';
+import { keptItems } from '../../../src/datapath/linux/kept-items.ts';
+import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
+import {
+  LinuxDatapath,
+  type LinuxPart,
+  type LinuxPartName,
+  type WantedPart,
+} from '../../../src/datapath/linux/linux-datapath.ts';
+import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
+import { FakeTable, ManualTurns } from './support/fake-table.ts';
+
+/** Engines that say texts under keys, when a test lets them; and who has subscribed to them, in order. */
+class FakeEngines {
+  readonly said: Map<string, string> = new Map();
+  readonly subscribed: LinuxPartName[] = [];
+  readonly #listeners: ((key: string) => void)[] = [];
+
+  say(key: string, text: string | undefined): void {
+    if (text === undefined) this.said.delete(key);
+    else this.said.set(key, text);
+    for (const listener of this.#listeners) listener(key);
+  }
+
+  follow(name: LinuxPartName, listener: (key: string) => void): void {
+    this.subscribed.push(name);
+    this.#listeners.push(listener);
+    for (const key of this.said.keys()) listener(key);
+  }
+}
+
+/** A datapath of parts, each of which keeps a table equal to all that is said. */
+class Rig {
+  readonly turns: ManualTurns = new ManualTurns();
+  readonly engines: FakeEngines = new FakeEngines();
+  readonly tables: Record<LinuxPartName, FakeTable> = {
+    nodes: new FakeTable(),
+    ipcache: new FakeTable(),
+    services: new FakeTable(),
+  };
+
+  readonly #marks: Map<LinuxPartName, (key: string) => void> = new Map();
+
+  #part(name: LinuxPartName): LinuxPart {
+    const table = Object.assign(this.tables[name], { name });
+    const desired = new Map<string, string>();
+    const kept = new KeptTable(table, desired, this.turns);
+    this.#marks.set(name, (key) => {
+      const text = this.engines.said.get(key);
+      if (text === undefined) desired.delete(key);
+      else desired.set(key, text);
+      kept.mark(key);
+    });
+    return {
+      tables: [keptItems({ name, print: (item: string) => item }, kept)],
+      datapath: { [name]: { onChanges: () => {}, onEvents: () => {} } },
+      [Symbol.dispose]: () => {},
+    };
+  }
+
+  open(
+    others: Partial<Record<LinuxPartName, () => LinuxPart>> = {},
+    probe: ProbeAnswer = ABLE,
+  ): LinuxDatapath {
+    const wanted: WantedPart[] = (['nodes', 'ipcache', 'services'] as const).map((name) => ({
+      name,
+      needs: name === 'nodes' ? ['routes'] : ['maps'],
+      open: others[name] ?? (() => this.#part(name)),
+    }));
+    const datapath = new LinuxDatapath(probe, wanted);
+    onTestFinished(() => datapath[Symbol.dispose]());
+    return datapath;
+  }
+
+  /** Ports of engines, as far as they are used: who subscribes is told of each key that is said. */
+  get ports(): DatapathEngines {
+    const follow = (name: LinuxPartName) => {
+      this.engines.follow(name, (key) => this.#marks.get(name)?.(key));
+      return unsubscribeOnce(() => {});
+    };
+    const isPart = (listener: object): boolean => 'onEnded' in listener;
+    return {
+      nodes: { subscribe: () => follow('nodes'), sweep: async () => 'swept' },
+      ipcache: { subscribe: () => follow('ipcache') },
+      services: {
+        subscribe: (listener) => (isPart(listener) ? follow('services') : unsubscribeOnce(() => {})),
+      },
+    };
+  }
+}
+
+const ABLE: ProbeAnswer = { kernel: '6.18', pinFolder: '/pins', cgroup: '/cgroup', parts: [] };
+
+describe('a Linux datapath', () => {
+  it('runs what can run, and says of the rest what is missing', async () => {
+    const rig = new Rig();
+    const failing = (): never => {
+      throw new Error('another map is pinned there');
+    };
+    const probe: ProbeAnswer = {
+      ...ABLE,
+      parts: [{ part: 'routes', missing: ['CAP_NET_ADMIN is missing'] }],
+    };
+    const datapath = rig.open({ services: failing }, probe);
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    rig.engines.say('10.0.0.1', 'a');
+    await rig.turns.settle();
+    expect(datapath.status().parts).toEqual([
+      { name: 'nodes', state: 'cannot run', missing: ['CAP_NET_ADMIN is missing'] },
+      { name: 'ipcache', state: 'runs', missing: [] },
+      { name: 'services', state: 'cannot run', missing: ['another map is pinned there'] },
+    ]);
+    expect([...rig.tables.ipcache.there]).toEqual([['10.0.0.1', 'a']]);
+  });
+
+  it('keeps what it has found until the caches are complete: a naive reconciler would have deleted it', async () => {
+    const rig = new Rig();
+    const found = ['of-this-cluster', 'of-one-that-is-not-reached-yet', 'gone-meanwhile'];
+    for (const key of found) rig.tables.ipcache.there.set(key, 'old');
+    rig.engines.say('of-this-cluster', 'new');
+    const naive = found.filter((key) => !rig.engines.said.has(key));
+    expect(naive).toEqual(['of-one-that-is-not-reached-yet', 'gone-meanwhile']);
+
+    const datapath = rig.open();
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    await rig.turns.settle();
+    expect(Object.fromEntries(rig.tables.ipcache.there)).toEqual({
+      'of-this-cluster': 'new',
+      'of-one-that-is-not-reached-yet': 'old',
+      'gone-meanwhile': 'old',
+    });
+
+    rig.engines.say('of-one-that-is-not-reached-yet', 'old');
+    datapath.allowDeletes();
+    await rig.turns.settle();
+    expect(Object.fromEntries(rig.tables.ipcache.there)).toEqual({
+      'of-this-cluster': 'new',
+      'of-one-that-is-not-reached-yet': 'old',
+    });
+    expect(rig.tables.ipcache.calls.flat()).toEqual(['+ of-this-cluster new', '- gone-meanwhile']);
+  });
+
+  it('does not touch services that it has found before all of their backends are known', async () => {
+    const rig = new Rig();
+    rig.tables.services.there.set('shop/checkout', 'backends of two clusters');
+    rig.engines.say('shop/checkout', 'backends of this cluster');
+    const datapath = rig.open();
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    await rig.turns.settle();
+    expect(rig.engines.subscribed).toEqual(['nodes', 'ipcache']);
+    expect(rig.tables.services.there.get('shop/checkout')).toBe('backends of two clusters');
+    rig.engines.say('shop/checkout', 'backends of both clusters');
+    datapath.allowDeletes();
+    await rig.turns.settle();
+    expect(rig.tables.services.calls.flat()).toEqual(['+ shop/checkout backends of both clusters']);
+  });
+
+  it('follows services at once where there were none', async () => {
+    const rig = new Rig();
+    const datapath = rig.open();
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    datapath.allowDeletes();
+    expect(rig.engines.subscribed).toEqual(['nodes', 'ipcache', 'services']);
+  });
+
+  it('says what differs and puts it right, also what others have done', async () => {
+    const rig = new Rig();
+    const datapath = rig.open();
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    datapath.allowDeletes();
+    rig.engines.say('a', '1');
+    rig.engines.say('b', '2');
+    await rig.turns.settle();
+    rig.tables.ipcache.there.delete('a');
+    rig.tables.ipcache.there.set('b', 'x').set('c', '3');
+    expect(Object.fromEntries(rig.tables.services.there)).toEqual({ a: '1', b: '2' });
+    const steps = [
+      { table: 'ipcache', key: 'a', kernel: undefined, cache: '1' },
+      { table: 'ipcache', key: 'b', kernel: 'x', cache: '2' },
+      { table: 'ipcache', key: 'c', kernel: '3', cache: undefined },
+    ];
+    expect(await rig.turns.until(datapath.plan())).toEqual(steps);
+    expect(await rig.turns.until(datapath.repair())).toEqual(steps);
+    expect(Object.fromEntries(rig.tables.ipcache.there)).toEqual({ a: '1', b: '2' });
+    expect(await rig.turns.until(datapath.plan())).toEqual([]);
+    expect(datapath.status().tables.map(({ name, repairs }) => [name, repairs])).toEqual([
+      ['nodes', 0],
+      ['ipcache', 3],
+      ['services', 0],
+    ]);
+  });
+
+  it('names a table that cannot be read, goes on with the others, and tries again at the next repair', async () => {
+    const rig = new Rig();
+    const { ipcache } = rig.tables;
+    ipcache.there.set('found', 'old');
+    const dump = ipcache.dump.bind(ipcache);
+    ipcache.dump = () => {
+      throw new Error('bpf(MAP_LOOKUP_BATCH): EPERM');
+    };
+    const datapath = rig.open();
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    datapath.allowDeletes();
+    rig.engines.say('a', '1');
+    await rig.turns.settle();
+    expect(datapath.status().failures).toEqual(['ipcache: bpf(MAP_LOOKUP_BATCH): EPERM']);
+    expect([ipcache.calls, rig.tables.nodes.there.get('a')]).toEqual([[], '1']);
+    ipcache.dump = dump;
+    await rig.turns.until(datapath.repair());
+    await rig.turns.settle();
+    expect(datapath.status().failures).toEqual([]);
+    expect(Object.fromEntries(ipcache.there)).toEqual({ a: '1' });
+  });
+});

@@ -1,0 +1,140 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ApiClient } from '../../../../src/api/api-client.ts';
+import type { DatapathDocument, DatapathTableDocument } from '../../../../src/api/datapath-document.ts';
+import type { StatusDocument } from '../../../../src/api/status-document.ts';
+import { runCommand } from '../../../../src/cli/program.ts';
+import { nothing } from '../../../cli/support/run.ts';
+import type { Scratch } from './scratch.ts';
+
+const MAIN = fileURLToPath(new URL('../../../../src/cli/main.ts', import.meta.url));
+const LOOK_MS = 20;
+
+/** An agent that is asked over its socket. */
+export abstract class AskedAgent {
+  readonly socket: string;
+  readonly #client: ApiClient;
+
+  constructor(scratch: Scratch) {
+    this.socket = join(scratch.folder(), 'agent.sock');
+    this.#client = new ApiClient(this.socket, new AbortController().signal);
+  }
+
+  /** All that it has written. */
+  abstract get said(): string;
+  abstract get hasEnded(): boolean;
+  /** Ends it as its user does, and waits until it has. */
+  abstract stop(): Promise<void>;
+
+  ask(path: string, body?: unknown): Promise<unknown> {
+    return this.#client.ask(path, body);
+  }
+
+  async datapath(): Promise<DatapathDocument> {
+    const { datapath } = (await this.ask('/v1/status')) as StatusDocument;
+    if (datapath === undefined) throw new Error('it steers no datapath');
+    return datapath;
+  }
+
+  async table(name: string): Promise<DatapathTableDocument> {
+    const { tables } = await this.datapath();
+    const found = tables.find((table) => table.name === name);
+    if (found === undefined) throw new Error(`there is no table ${name}: ${this.said}`);
+    return found;
+  }
+
+  /** Resolves once its datapath is so; fails when the process ends before. */
+  async until(isSo: (datapath: DatapathDocument) => boolean): Promise<DatapathDocument> {
+    for (;;) {
+      if (this.hasEnded) throw new Error(`the agent has ended: ${this.said}`);
+      const datapath = await this.datapath().catch(() => undefined);
+      if (datapath !== undefined && isSo(datapath)) return datapath;
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    }
+  }
+
+  /** Resolves once the caches are complete, and the kernel has all of it. */
+  settled(): Promise<DatapathDocument> {
+    return this.until(
+      ({ tables, waitsFor }) =>
+        waitsFor.length === 0 &&
+        tables.length > 0 &&
+        tables.every(({ state, pending }) => state === 'kept' && pending === 0),
+    );
+  }
+}
+
+/** An agent in a process of its own, which can be killed as the kernel would. */
+export class AgentProcess extends AskedAgent {
+  readonly #child: ChildProcess;
+  #said = '';
+
+  /** Starts it; it is killed with `scratch` at the latest. `through`: a command that runs it, such as `ip netns exec`. */
+  constructor(scratch: Scratch, words: readonly string[], through: readonly string[] = []) {
+    super(scratch);
+    const node = [process.execPath, '--import', 'tsx', MAIN, 'agent', '--socket', this.socket, ...words];
+    const [command = '', ...args] = [...through, ...node];
+    this.#child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    for (const stream of [this.#child.stdout, this.#child.stderr])
+      stream?.setEncoding('utf8').on('data', (text: string) => {
+        this.#said += text;
+      });
+    scratch.defer(() => void this.#child.kill('SIGKILL'));
+  }
+
+  override get said(): string {
+    return this.#said;
+  }
+
+  override get hasEnded(): boolean {
+    return this.#child.exitCode !== null || this.#child.signalCode !== null;
+  }
+
+  override stop(): Promise<void> {
+    return this.kill('SIGTERM');
+  }
+
+  /** Ends it so, and waits until it has. */
+  async kill(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
+    const ended = once(this.#child, 'exit');
+    this.#child.kill(signal);
+    await ended;
+  }
+}
+
+/** An agent in this process: quicker to start. */
+export class AgentHere extends AskedAgent {
+  readonly #stop = new AbortController();
+  readonly #ended: Promise<unknown>;
+  #said = '';
+  #hasEnded = false;
+
+  /** Starts it; whoever does so stops it. */
+  constructor(scratch: Scratch, words: readonly string[]) {
+    super(scratch);
+    const output = {
+      write: (text: string) => {
+        this.#said += text;
+      },
+    };
+    const io = { stdout: output, stderr: output, stdin: nothing(), env: {}, signal: this.#stop.signal };
+    this.#ended = runCommand(['agent', '--socket', this.socket, ...words], io).finally(() => {
+      this.#hasEnded = true;
+    });
+  }
+
+  override get said(): string {
+    return this.#said;
+  }
+
+  override get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  override async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#ended;
+  }
+}
