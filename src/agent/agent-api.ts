@@ -1,29 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { ApiError, type Ask } from '../api/api-client.ts';
-import type { ApiApp } from '../api/api-context.ts';
-import { ApiServer, type TCPOptions } from '../api/api-server.ts';
 import { createApp } from '../api/app.ts';
 import { ChangeFeed } from '../api/change-feed.ts';
 import { AgentMetrics } from '../api/metrics/agent-metrics.ts';
-import { type PageFile, pagePath } from '../api/page-routes.ts';
-import type { ProblemDocument } from '../api/problem.ts';
+import type { PageFile } from '../api/page-routes.ts';
 import type { Clock } from '../base/clock.ts';
-import { messageOf } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { Agent } from './agent.ts';
-import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
+import { ServedApi } from './served-api.ts';
 import { version } from './version.ts';
-
-/** Where an agent's API is served. */
-export interface ServeOptions {
-  readonly socket?: string | undefined;
-  /** The socket is the default one: where its folder cannot be had, the agent goes on without. */
-  readonly socketIsDefault?: boolean | undefined;
-  readonly tcp?: TCPOptions | undefined;
-  /** The page that is served with it, over TCP. */
-  readonly page?: readonly PageFile[] | undefined;
-}
 
 /** What the API takes from the process. */
 export interface AgentApiContext {
@@ -32,90 +17,26 @@ export interface AgentApiContext {
   readonly page?: readonly PageFile[] | undefined;
 }
 
-/** The API of one agent: asked in this process, and served to others. */
-export class AgentApi {
-  readonly #app: ApiApp;
+/** The API of one agent. */
+export class AgentApi extends ServedApi {
   readonly #following: Unsubscribe;
-  readonly #log: Logger;
-  readonly #page: readonly PageFile[] | undefined;
-  #server: ApiServer | undefined;
-  #socket: string | undefined;
 
   constructor(agent: Agent, { log, clock, page }: AgentApiContext) {
-    this.#log = log;
-    this.#page = page;
     const feed = new ChangeFeed(agent, clock);
-    this.#following = feed.follow();
-    this.#app = createApp({
+    const app = createApp({
       ...{ model: agent, feed, clock, metrics: new AgentMetrics(agent, feed) },
       instance: randomUUID().slice(0, 8),
       ...{ version: version(), page },
       blockers: () => agent.blockers(),
       onFault: (error) => log.error({ err: error }, 'a request of the API has failed'),
     });
-  }
-
-  /** Asks without a connection. */
-  readonly ask: Ask = async (path, body) => {
-    const answer =
-      body === undefined
-        ? await this.#app.request(path)
-        : await this.#app.request(path, {
-            method: 'POST',
-            body: JSON.stringify(body),
-            headers: { 'content-type': 'application/json' },
-          });
-    const document: unknown = await answer.json();
-    if (answer.ok) return document;
-    const problem = document as ProblemDocument;
-    throw new ApiError(problem.detail, problem);
-  };
-
-  /** Begins to serve. Throws `InputError` when the address or the socket cannot be had. */
-  async serve({ socket, socketIsDefault = false, tcp }: ServeOptions): Promise<void> {
-    try {
-      await this.#listen({ socket, tcp });
-    } catch (error) {
-      const why = `the API cannot be served: ${messageOf(error)}`;
-      if (!socketIsDefault || socket === undefined || !isForbidden(error))
-        throw new InputError(why, { cause: error });
-      this.#log.warn(`${why}; name another socket with --socket, or none with --no-socket`);
-      await this.serve({ tcp });
-    }
-  }
-
-  /** Whether the page is served. */
-  get hasPage(): boolean {
-    return this.#page !== undefined;
-  }
-
-  /** Its unix socket, if it has one. */
-  get socket(): string | undefined {
-    return this.#socket;
-  }
-
-  /** Its address over TCP, if it has one. */
-  get url(): string | undefined {
-    return this.#server?.url;
-  }
-
-  async #listen(where: Pick<ServeOptions, 'socket' | 'tcp'>): Promise<void> {
-    const server = new ApiServer({ app: this.#app, ...where, open: new Set(this.#page?.map(pagePath)) });
-    this.#server = server;
-    await server.start();
-    this.#socket = where.socket;
+    super(app, log, page);
+    this.#following = feed.follow();
   }
 
   /** Ends every connection and every monitor. */
-  async stop(): Promise<void> {
+  override async stop(): Promise<void> {
     this.#following();
-    await this.#server?.stop();
+    await super.stop();
   }
-}
-
-/** A folder of the system's, and we are not its owner; not a port that we may not have. */
-function isForbidden(error: unknown): boolean {
-  if (error instanceof Error && 'port' in error) return false;
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  return code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
 }

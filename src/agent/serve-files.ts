@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { isLoopback } from '../api/api-server.ts';
-import type { ServeOptions } from './agent-api.ts';
 import { InputError, unreadable } from './input-error.ts';
 import { readPage } from './page-files.ts';
+import type { ServeOptions } from './served-api.ts';
 
 /** Where the API is served, with the files that say who is served. */
 export interface ServeSource {

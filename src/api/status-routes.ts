@@ -6,38 +6,11 @@ import { answerJSON } from './answer.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from './change-feed.ts';
 import { EVENT_STREAM_HEADERS, streamOf, writeEvents } from './event-stream.ts';
+import { addHealthRoutes } from './health-routes.ts';
 import { MonitorParts, monitorEvents } from './monitor-stream.ts';
 import { ProblemError } from './problem.ts';
 import { answers } from './route-parts.ts';
 import { CLUSTERMESH, STATUS } from './schemas.ts';
-
-const HEALTH = createRoute({
-  method: 'get',
-  path: '/healthz',
-  summary: 'Whether the agent answers',
-  responses: answers(z.object({ status: z.literal('ok'), pid: z.int() }), 'It does'),
-});
-
-const READINESS = z.object({ ready: z.boolean(), blockers: z.array(z.string()) });
-
-const READY = createRoute({
-  method: 'get',
-  path: '/readyz',
-  summary: 'Whether everything that is followed has been complete',
-  responses: {
-    200: { description: 'It has', content: { 'application/json': { schema: READINESS } } },
-    503: { description: 'What it waits for', content: { 'application/json': { schema: READINESS } } },
-  },
-});
-
-const METRICS = createRoute({
-  method: 'get',
-  path: '/metrics',
-  summary: 'Everything that is measured, for Prometheus',
-  responses: {
-    200: { description: 'The text form of Prometheus', content: { 'text/plain': { schema: z.string() } } },
-  },
-});
 
 const GET_STATUS = createRoute({
   method: 'get',
@@ -108,16 +81,7 @@ const MONITORS = 256;
 export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
   const { model, metrics, onFault } = context;
   const parts = new MonitorParts(context);
-  app.openapi(HEALTH, (c) => c.json({ status: 'ok' as const, pid: process.pid }, 200));
-  app.openapi(READY, (c) => {
-    const blockers = [...context.blockers()];
-    return blockers.length === 0
-      ? c.json({ ready: true, blockers }, 200)
-      : c.json({ ready: false, blockers }, 503);
-  });
-  app.openapi(METRICS, async (c) =>
-    c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }),
-  );
+  addHealthRoutes(app, context);
   app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
   app.openapi(GET_CLUSTERMESH, (c) => {
     const { cluster, clusterID, clusters, configProblems } = model.status();

@@ -54,11 +54,20 @@ async function applyFile(
   }
 }
 
+/** {@link addConfiguration} for a command whose file says its own options, and no agent's. */
+export function addOwnConfiguration(command: Command, io: CommandIO): Command {
+  return addConfiguration(command, io, () => settingsOf(command.options));
+}
+
 /**
- * Adds `--config` to a command with the options of an agent: before it runs, what its flags do not say is taken from the
+ * Adds `--config` to a command, with the options of an agent unless it says which: before it runs, what its flags do not say is taken from the
  * environment, then from the file. What the settings say together must make sense.
  */
-export function addConfiguration(command: Command, io: CommandIO): Command {
+export function addConfiguration(
+  command: Command,
+  io: CommandIO,
+  settings: () => readonly Setting[] = agentSettings,
+): Command {
   return command
     .option(
       '--config <file>',
@@ -66,7 +75,7 @@ export function addConfiguration(command: Command, io: CommandIO): Command {
       parsePath,
     )
     .hook('preAction', async () => {
-      const known = agentSettings();
+      const known = settings();
       const options = new Set(command.options.map((option) => option.attributeName()));
       const own = known.filter(({ attribute }) => options.has(attribute));
       for (const why of misspelt(io.env, known)) io.stderr.write(`dpcache: ${why}\n`);

@@ -46,7 +46,8 @@ const MAX_CLUSTER_ID = 511;
 /** What a timer can be set to. */
 const MAX_TIMER_MS: number = 2 ** 31;
 
-function parseClusterID(text: string): number {
+/** A number from 0 to 511. */
+export function parseClusterID(text: string): number {
   const id = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
   if (id <= MAX_CLUSTER_ID) return id;
   throw new InvalidArgumentError(`It must be a number from 0 to ${MAX_CLUSTER_ID}.`);
@@ -90,7 +91,7 @@ const KVSTORE_OPTS: ReadonlyMap<string, keyof RateLimitOptions> = new Map([
 ]);
 
 /** `name=value`, or several with commas between, as the original takes them; the last of one name holds. */
-function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): RateLimitOptions {
+export function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): RateLimitOptions {
   const options: { -readonly [K in keyof RateLimitOptions]: number } = {};
   for (const item of text.split(',')) {
     const [name = '', value = ''] = item.split(/=(.*)/s);

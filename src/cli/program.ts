@@ -6,6 +6,7 @@ import { addCompletionCommand } from './completion-command.ts';
 import { addConfigCommand } from './configuration.ts';
 import { addDatapathCommands } from './datapath-command.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
+import { addKvstoreMeshCommand } from './kvstoremesh-command.ts';
 import { addMonitorCommand } from './monitor-command.ts';
 import { addQuestionCommands } from './question-commands.ts';
 import { addRecordCommand } from './record-command.ts';
@@ -36,6 +37,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   addQuestionCommands(program, io, run);
   addMonitorCommand(program, io, run);
   addDatapathCommands(program, io, run);
+  addKvstoreMeshCommand(program, io, run);
   addRecordCommand(program, io, run);
   addRestoreCommand(program, io, run);
   addConfigCommand(program, io, run);

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { ServeOptions } from '../agent/agent-api.ts';
 import type { ServeSource } from '../agent/serve-files.ts';
+import type { ServeOptions } from '../agent/served-api.ts';
 import { defaultSocketPath } from '../api/socket-path.ts';
 import type { CommandIO } from './io.ts';
 import { parsePath } from './mesh-options.ts';
@@ -56,26 +56,34 @@ export function addStateOptions(command: Command): Command {
 }
 
 /** Adds `--socket` to a command that asks. */
-export function addSocketOption(command: Command): Command {
+export function addSocketOption(command: Command, of = 'agent', name = 'dpcache.sock'): Command {
   return command.option(
     '--socket <path>',
-    'socket of the agent to ask (default: dpcache.sock in $XDG_RUNTIME_DIR or /run/dpcache)',
+    `socket of the ${of} to ask (default: ${name} in $XDG_RUNTIME_DIR or /run/dpcache)`,
     parsePath,
   );
 }
 
-/** The socket of the agent that is asked. */
-export function socketPath({ socket }: SocketFlags, env: CommandIO['env']): string {
-  return socket || defaultSocketPath(env);
+/** The socket of the process that is asked. */
+export function socketPath({ socket }: SocketFlags, env: CommandIO['env'], name?: string): string {
+  return socket || defaultSocketPath(env, name);
 }
 
-/** Adds the options of {@link ServeFlags}. */
+/** Adds the options of {@link ServeFlags} of an agent. */
 export function addServeOptions(command: Command): Command {
+  return addListenOptions(command)
+    .optionsGroup('How it is asked:')
+    .option('--ui', 'with --listen: serve the page, too')
+    .optionsGroup('Options:');
+}
+
+/** Adds the options of {@link ServeFlags} of any process. */
+export function addListenOptions(command: Command, name = 'dpcache.sock'): Command {
   return command
     .optionsGroup('How it is asked:')
     .option(
       '--socket <path>',
-      'unix socket of its API (default: dpcache.sock in $XDG_RUNTIME_DIR or /run/dpcache)',
+      `unix socket of its API (default: ${name} in $XDG_RUNTIME_DIR or /run/dpcache)`,
       parsePath,
     )
     .option('--no-socket', 'no unix socket')
@@ -92,7 +100,6 @@ export function addServeOptions(command: Command): Command {
       'with --listen: only clients with a certificate of this authority (PEM)',
       parsePath,
     )
-    .option('--ui', 'with --listen: serve the page, too')
     .optionsGroup('Options:');
 }
 
@@ -110,11 +117,15 @@ export async function serveProblems(flags: ServeFlags): Promise<readonly string[
 }
 
 /** Where the flags ask the API to be served. Throws `InputError` for files that cannot be read. */
-export async function serveOptions(flags: ServeFlags, env: CommandIO['env']): Promise<ServeOptions> {
+export async function serveOptions(
+  flags: ServeFlags,
+  env: CommandIO['env'],
+  name?: string,
+): Promise<ServeOptions> {
   const { readServeOptions } = await import('../agent/serve-files.ts');
   const { socket } = flags;
   return readServeOptions({
-    socket: socket === false ? undefined : (socket ?? defaultSocketPath(env)),
+    socket: socket === false ? undefined : (socket ?? defaultSocketPath(env, name)),
     socketIsDefault: socket === undefined,
     ...tcpSource(flags),
   });

@@ -5,11 +5,14 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { ApiClient } from '../../src/api/api-client.ts';
+import { runCommand } from '../../src/cli/program.ts';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { type EtcdProcess, freePort, startEtcd } from '../kvstore/etcd/support/etcd-process.ts';
-import { ATLANTIC, dpcache, example } from './support/run.ts';
+import { until } from '../kvstore/support/until.ts';
+import { ATLANTIC, dpcache, example, nothing } from './support/run.ts';
 import { QUESTIONS, startAgent } from './support/running-agent.ts';
 
 interface Recorded {
@@ -234,5 +237,69 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(stderr).toMatch(
       /^error cluster far is not complete, .*: 14 UNAVAILABLE: .* ECONNREFUSED [\d.:]+$/m,
     );
+  });
+});
+
+describe('dpcache kvstoremesh over the same etcds', () => {
+  it('copies the mesh so that an agent which reads nothing but the copy prints the same, and leaves it there', async () => {
+    const { folder, words } = configurations();
+    const remote = temporaryFolder(
+      Object.fromEntries(
+        [...etcds.keys()]
+          .filter((name) => name !== OWN)
+          .map((name) => [name, `endpoints: ["${etcds.get(OWN)?.url}"]\n`]),
+      ),
+    );
+    const stop = new AbortController();
+    const socket = ['--socket', join(folder, 'kvstoremesh.sock')];
+    const stderr: string[] = [];
+    const ended = runCommand(
+      ['kvstoremesh', ...words.filter((word) => word !== '--kvstore' && word !== 'etcd'), ...socket],
+      {
+        stdout: { write: () => {} },
+        stderr: { write: (text: string) => stderr.push(text) },
+        ...{ stdin: nothing(), env: {}, signal: stop.signal },
+      },
+    );
+    await until('the copy is complete', async () => {
+      const { status, stdout } = await dpcache('kvstoremesh', 'status', '-o', 'json', ...socket);
+      const { ready, clusters } = (status === 0 ? JSON.parse(stdout) : {}) as {
+        ready?: boolean;
+        clusters?: readonly unknown[];
+      };
+      return ready === true && (clusters ?? []).length === 2;
+    });
+    const { stdout } = await dpcache('kvstoremesh', 'status', ...socket);
+    expect(stdout).toMatch(/^CLUSTER +ID +STATE +KEYS +PENDING +LAST FAILURE\nbaltic +2 +ready +\d+ +0/);
+    const client = new ApiClient(join(folder, 'kvstoremesh.sock'), stop.signal);
+    expect(await client.ask('/readyz')).toEqual({ ready: true, blockers: [] });
+    stop.abort();
+    expect([await ended, stderr]).toEqual([0, []]);
+    const agent = await dpcache(
+      ...['agent', ...words.slice(0, 4), '--clustermesh-config', remote, '--cluster', OWN],
+      ...['--manifests', example('services.yaml'), '--once', '-o', 'json'],
+    );
+    expect(agent).toEqual({ status: 0, stderr: '', stdout: EXPECTED });
+  });
+
+  it('says with status 2 what is missing, and with 1 what cannot be read', async () => {
+    const { folder } = configurations();
+    const run = (...more: readonly string[]): ReturnType<typeof dpcache> =>
+      dpcache('kvstoremesh', '--no-socket', ...more);
+    expect(await run()).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining('--kvstore-config <file>'),
+    });
+    const own = ['--kvstore-config', join(folder, 'own')];
+    expect(await run(...own)).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining('--clustermesh-config'),
+    });
+    expect(await run(...own, '--clustermesh-config', join(folder, 'none'))).toMatchObject({
+      ...{ status: 1, stderr: expect.stringContaining('there is no such') },
+    });
+    expect(await dpcache('kvstoremesh', 'status', '--socket', join(folder, 'none.sock'))).toMatchObject({
+      ...{ status: 1, stderr: expect.stringContaining('start one with dpcache kvstoremesh') },
+    });
   });
 });

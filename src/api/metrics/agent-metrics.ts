@@ -1,4 +1,3 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { ChangeFeed } from '../change-feed.ts';
 import { type DelayHistogram, histogramLines } from '../delay-histogram.ts';
 import type { ReadModel } from '../read-model.ts';
@@ -8,60 +7,39 @@ import { byLabel, type Description, one, type Readings } from './description.ts'
 import { engineDescriptions, ipcacheDescriptions } from './engine-metrics.ts';
 import { kubernetesDescriptions } from './kubernetes-metrics.ts';
 import { kvstoreDescriptions } from './kvstore-metrics.ts';
-
-/** From a tenth of a millisecond to a second: a look-up, and a page of a list under load. */
-const REQUEST_SECONDS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1];
-
-/** Gauges that are called counters, and say what the sum of another says. */
-const MISNAMED = ['resources', 'handles', 'requests'].map((what) => `nodejs_active_${what}_total`);
+import { ProcessMetrics } from './process-metrics.ts';
 
 /**
  * Everything that is measured of an agent, in the text form of Prometheus. Names end in their unit, counters in `_total`.
  * Labels are clusters, sources, reasons and the like, never a prefix, a pod or a service: how many series there are does not
  * depend on how much is known. Costs nothing but two additions a request until it is asked for.
  */
-export class AgentMetrics {
-  readonly #registry = new Registry();
-  readonly #requests: Histogram;
+export class AgentMetrics extends ProcessMetrics {
   /** Monitors that are connected. */
   monitors = 0;
-  #scrape = 0;
+  readonly #scrapes: { count: number };
   readonly #readings: Readings;
 
   constructor(model: ReadModel, feed: ChangeFeed) {
-    collectDefaultMetrics({ register: this.#registry });
-    for (const name of MISNAMED) this.#registry.removeSingleMetric(name);
-    this.#readings = onceAScrape(model, () => this.#scrape);
-    for (const description of descriptions(this.#readings, feed)) register(this.#registry, description);
-    register(this.#registry, {
-      name: 'dpcache_api_monitors',
-      help: 'Monitors that are connected.',
-      type: 'gauge',
-      samples: () => [{ value: this.monitors }],
-    });
-    this.#requests = new Histogram({
-      name: 'dpcache_api_request_duration_seconds',
-      help: 'Requests of the API until their answer begins.',
-      labelNames: ['route', 'code'],
-      buckets: REQUEST_SECONDS,
-      registers: [this.#registry],
-    });
+    const scrapes = { count: 0 };
+    const readings = onceAScrape(model, () => scrapes.count);
+    super([
+      ...descriptions(readings, feed),
+      {
+        name: 'dpcache_api_monitors',
+        help: 'Monitors that are connected.',
+        type: 'gauge',
+        samples: () => [{ value: this.monitors }],
+      },
+    ]);
+    this.#scrapes = scrapes;
+    this.#readings = readings;
   }
 
-  /** Counts a request; `route` is the pattern of its path, not the path. */
-  request(route: string, code: number, seconds: number): void {
-    this.#requests.observe({ route, code: String(code) }, seconds);
-  }
-
-  /** The media type of what {@link AgentMetrics.text} gives. */
-  get contentType(): string {
-    return this.#registry.contentType;
-  }
-
-  /** All of it as it is now. Costs a status of each engine: a pass over services and nodes. */
-  async text(): Promise<string> {
-    this.#scrape++;
-    const metrics = await this.#registry.metrics();
+  /** Costs a status of each engine: a pass over services and nodes. */
+  override async text(): Promise<string> {
+    this.#scrapes.count++;
+    const metrics = await super.text();
     const lines = histograms(this.#readings).flatMap((histogram) => [...histogramLines(histogram)]);
     return `${metrics}\n${lines.join('\n')}\n`;
   }
@@ -83,27 +61,6 @@ function onceAScrape(model: ReadModel, scrape: () => number): Readings {
     rejections: () => model.rejections(),
     figures: once(() => [...model.figures()]),
   };
-}
-
-function register(registry: Registry, { name, help, type, labels = [], samples }: Description): void {
-  const options = { name, help, labelNames: [...labels], registers: [registry] };
-  if (type === 'gauge') {
-    new Gauge({
-      ...options,
-      collect() {
-        this.reset();
-        for (const { labels: of = {}, value } of samples()) this.set(of, value);
-      },
-    });
-  } else {
-    new Counter({
-      ...options,
-      collect() {
-        this.reset();
-        for (const { labels: of = {}, value } of samples()) this.inc(of, value);
-      },
-    });
-  }
 }
 
 function histograms({ figures, nodes }: Readings): readonly DelayHistogram[] {

@@ -1,0 +1,194 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Description } from '../api/metrics/description.ts';
+import { assert } from '../base/assert.ts';
+import type { RateLimitOptions } from '../base/rate-limit.ts';
+import { TurnGate } from '../base/turn-gate.ts';
+import { ConfigFollower } from '../clustermesh/config-follower.ts';
+import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
+import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvstore-mesh.ts';
+import { ConfigFolder } from './config-folder.ts';
+import { unreadable } from './input-error.ts';
+import { openOwnEtcd, readClusterID } from './own-etcd.ts';
+import type { RunContext } from './run-agent.ts';
+import type { ServeOptions } from './served-api.ts';
+import {
+  type ProcessContext,
+  type ProcessDocument,
+  runProcess,
+  type ServedProcess,
+} from './served-process.ts';
+import type { Step } from './start-step.ts';
+
+/** How `dpcache kvstoremesh` is configured. */
+export interface KvstoreMeshProcessOptions {
+  readonly clusterName: string;
+  /** Undefined: what the own kvstore says. */
+  readonly clusterID: number | undefined;
+  /** Etcd configuration of the own kvstore, into which is copied. */
+  readonly kvstoreConfig: string;
+  /** Folder with an etcd configuration for each remote cluster. */
+  readonly clustermeshConfig: string;
+  readonly rateLimit: RateLimitOptions | undefined;
+}
+
+/** How it stands. */
+export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus {
+  readonly cluster: string;
+  readonly configProblems: readonly string[];
+}
+
+/** An own kvstore that has not answered for so long cannot be started with: a supervisor is to try again. */
+const REACH_MS = 30_000;
+
+class KvstoreMeshProcess implements ServedProcess {
+  readonly #options: KvstoreMeshProcessOptions;
+  readonly #context: ProcessContext;
+  #etcd: EtcdBackend | undefined;
+  #clusterID = 0;
+  #mesh: KvstoreMesh | undefined;
+  #folder: ConfigFollower | undefined;
+  #etcdProblem: string | undefined;
+  #silence: string | undefined;
+
+  constructor(options: KvstoreMeshProcessOptions, context: ProcessContext) {
+    this.#options = options;
+    this.#context = context;
+  }
+
+  get stages(): readonly (readonly Step[])[] {
+    return [[this.#ownKvstore()], [this.#clusters()]];
+  }
+
+  get metrics(): readonly Description[] {
+    const clusters = (): KvstoreMeshStatus['clusters'] => this.#mesh?.status().clusters ?? [];
+    const gauge = (
+      name: string,
+      help: string,
+      value: (of: KvstoreMeshStatus['clusters'][number]) => number,
+    ): Description => ({
+      ...{ name, help, type: 'gauge', labels: ['cluster'] },
+      samples: () => clusters().map((of) => ({ value: value(of), labels: { cluster: of.name } })),
+    });
+    return [
+      gauge(
+        'dpcache_cluster_ready',
+        'Whether what is known of a cluster is complete and follows its kvstore.',
+        ({ ready }) => Number(ready),
+      ),
+      gauge('dpcache_cluster_connected', 'Whether the kvstore of a cluster answers.', ({ connected }) =>
+        Number(connected),
+      ),
+      gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
+      gauge(
+        'dpcache_kvstoremesh_pending_keys',
+        'Keys of the copy that the own kvstore does not hold yet.',
+        ({ copy }) => copy.pending,
+      ),
+      {
+        ...gauge(
+          'dpcache_kvstoremesh_failures_total',
+          'Writes into the own kvstore that have failed.',
+          ({ copy }) => copy.failures,
+        ),
+        type: 'counter',
+      },
+    ];
+  }
+
+  status(): Omit<KvstoreMeshDocument, keyof ProcessDocument> {
+    const { ready, clusters, problems } = this.#mesh?.status() ?? {
+      ready: false,
+      clusters: [],
+      problems: [],
+    };
+    return {
+      cluster: this.#options.clusterName,
+      ready,
+      clusters,
+      problems,
+      configProblems: this.#configProblems(),
+    };
+  }
+
+  blockers(): readonly string[] {
+    if (this.#mesh?.isReady === true) return [];
+    const { clusters } = this.status();
+    const isCopied = ({ copy }: (typeof clusters)[number]): boolean =>
+      Object.values(copy.canaries).every(Boolean);
+    return clusters
+      .filter((cluster) => !isCopied(cluster))
+      .map(({ name, state }) => `cluster ${name} is not copied: ${state}`);
+  }
+
+  #configProblems(): readonly string[] {
+    const { clustermeshConfig } = this.#options;
+    const files = Object.entries(this.#folder?.status().problems ?? {}).map(
+      ([name, why]) => `--clustermesh-config ${join(clustermeshConfig, name)}: ${why}`,
+    );
+    return this.#etcdProblem === undefined ? files : [this.#etcdProblem, ...files];
+  }
+
+  #ownKvstore(): Step {
+    const { clusterName, clusterID, kvstoreConfig, rateLimit } = this.#options;
+    const { log, clock, random } = this.#context;
+    return {
+      name: 'own kvstore',
+      patienceMs: REACH_MS,
+      waitsFor: () => (this.#silence === undefined ? [] : [this.#silence]),
+      start: async ({ signal }) => {
+        const onProblem = (why: string | undefined): void => {
+          this.#etcdProblem = why && `--kvstore-config ${kvstoreConfig}: ${why}`;
+          if (this.#etcdProblem !== undefined) log.warn(this.#etcdProblem);
+        };
+        const onFailure = (why: string): void => {
+          this.#silence = `the own kvstore does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
+        };
+        const context = { clock, random, signal, onProblem, onFailure };
+        this.#etcd = await openOwnEtcd(kvstoreConfig, rateLimit, context);
+        const id = await readClusterID(this.#etcd, clusterName, context);
+        this.#clusterID = clusterID ?? id;
+      },
+      stop: () => this.#etcd?.close({ keepLeases: true }), // the copy stays for agents while another process begins
+    };
+  }
+
+  #clusters(): Step {
+    const { clusterName, clustermeshConfig: path, rateLimit } = this.#options;
+    const { log, clock, random } = this.#context;
+    return {
+      name: 'clusters',
+      start: async () => {
+        assert(this.#etcd !== undefined, 'the own kvstore has been opened');
+        await readdir(path).catch((cause: unknown) => {
+          throw unreadable('--clustermesh-config', path, cause);
+        });
+        const gate = new TurnGate({ clock, nextTurn: setImmediate });
+        const own = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
+        const mesh = new KvstoreMesh({ ...own, clock, random, gate });
+        this.#mesh = mesh;
+        const source = new ConfigFolder(
+          path,
+          (config) => new EtcdBackend(config, { clock, random, rateLimit }),
+        );
+        const onProblem = (name: string, why: string): void =>
+          log.warn(`--clustermesh-config ${join(path, name)}: ${why}`);
+        this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
+        await this.#folder.start();
+      },
+      stop: async () => {
+        await this.#folder?.stop();
+        await this.#mesh?.stop();
+      },
+    };
+  }
+}
+
+/** Copies remote clusters into the own kvstore until it is asked to end. */
+export function runKvstoreMesh(
+  options: KvstoreMeshProcessOptions,
+  serve: ServeOptions,
+  context: RunContext,
+): Promise<void> {
+  return runProcess((process) => new KvstoreMeshProcess(options, process), serve, context);
+}

@@ -1,0 +1,99 @@
+import { OpenAPIHono } from '@hono/zod-openapi';
+import { HTTPException } from 'hono/http-exception';
+import { routePath } from 'hono/route';
+import type { Clock } from '../base/clock.ts';
+import type { ApiApp } from './api-context.ts';
+import type { ProcessMetrics } from './metrics/process-metrics.ts';
+import { type ProblemDocument, ProblemError, problem, problemResponse } from './problem.ts';
+
+/** What the API of any process needs. */
+export interface BaseAppOptions {
+  readonly clock: Clock;
+  readonly metrics: Pick<ProcessMetrics, 'request'>;
+  /** A request has failed because of a bug. */
+  readonly onFault: (error: unknown) => void;
+}
+
+/** An application without routes: what is wrong is answered with a problem, and every request is measured. */
+export function createBaseApp(options: BaseAppOptions): ApiApp {
+  const app: ApiApp = new OpenAPIHono({
+    defaultHook: (result, c) => {
+      if (result.success) return;
+      throw fieldProblem(result.error.issues, (field) => c.req.query(field) ?? c.req.param(field));
+    },
+  });
+  app.onError((error) => problemResponse(problemOf(error, options.onFault)));
+  app.notFound((c) => {
+    const { method, path } = c.req;
+    const allowed = ['GET', 'POST'].filter((other) => other !== method && serves(app, other, path));
+    if (allowed.length > 0 || !METHODS.has(method)) {
+      const allow = allowed.flatMap((other) => (other === 'GET' ? ['GET', 'HEAD'] : other)).join(', ');
+      return problemResponse(problem('method-not-allowed', `${method} is not served here.`), {
+        allow: allow || 'GET, HEAD',
+      });
+    }
+    return problemResponse(problem('not-found', `There is no ${path.slice(0, 120)}: see /openapi.json.`));
+  });
+  app.use(async (c, next) => {
+    const begun = options.clock.now();
+    await next();
+    options.metrics.request(routePath(c, -1), c.res.status, (options.clock.now() - begun) / 1000);
+  });
+  return app;
+}
+
+/** Serves the description of its routes. */
+export function describe(app: ApiApp, version: string, description: string): void {
+  app.doc31('/openapi.json', {
+    openapi: '3.1.0',
+    info: { title: 'datapath-cache', version, description },
+  });
+}
+
+/** What a schema says is wrong, as far as it is used here. */
+interface SchemaIssue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+  /** Of fields that there are not. */
+  readonly keys?: readonly string[];
+}
+
+const METHODS = new Set(['GET', 'HEAD', 'POST']);
+
+/** Whether a path is one of a route; what is done with all requests is none. */
+function serves(app: ApiApp, method: string, path: string): boolean {
+  const [handlers] = app.router.match(method, path);
+  return handlers.some(([[, route]]) => route.method === method);
+}
+
+/** What is wrong with the first field that is. */
+function fieldProblem(
+  [issue]: readonly SchemaIssue[],
+  sentValue: (field: string) => string | undefined,
+): ProblemError {
+  const { path = [], message = 'not valid', keys = [] } = issue ?? {};
+  const field = [...path, ...keys].map(String).join('.').slice(0, 120) || 'body';
+  const value = sentValue(field)?.slice(0, 120);
+  return new ProblemError('invalid-parameter', `${field}: ${message.slice(0, 240)}.`, {
+    field,
+    ...(value !== undefined && { value }),
+  });
+}
+
+function problemOf(error: unknown, onFault: (error: unknown) => void): ProblemDocument {
+  if (error instanceof ProblemError) return error.document;
+  if (error instanceof HTTPException) {
+    if (error.status === 415)
+      return problem('unsupported-media-type', 'The body must have the type application/json.');
+    if (error.status < 500) return problem('invalid-parameter', error.message);
+  }
+  if (isHungUp(error)) return problem('bad-request', 'The body has ended before its end.');
+  onFault(error);
+  return problem('internal', 'The agent goes on; its log says more.');
+}
+
+/** The client has gone in the middle of its body. */
+function isHungUp(error: unknown): boolean {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return code === 'ECONNRESET' || code === 'ERR_STREAM_PREMATURE_CLOSE';
+}

@@ -1,0 +1,50 @@
+import { type Command, Option } from 'commander';
+import type { Question } from '../agent/answer.ts';
+import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
+
+/** A process beside the agent, which is asked over a socket of its own. */
+export interface AskedProcess {
+  /** As a command: `kvstoremesh`. */
+  readonly name: string;
+  readonly socket: string;
+  readonly question: () => Promise<Question>;
+}
+
+interface StatusFlags extends SocketFlags {
+  readonly output: 'text' | 'json';
+}
+
+/** Adds `status` to the command of a process. */
+export function addProcessStatus(
+  parent: Command,
+  { name, socket, question }: AskedProcess,
+  io: CommandIO,
+  run: RunAction,
+): void {
+  const command = parent
+    .command('status')
+    .description(`how the running ${name} stands`)
+    .addOption(
+      new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']).default('text'),
+    )
+    .action((flags: StatusFlags) =>
+      run(async () => {
+        const { askAgent } = await import('../agent/ask-agent.ts');
+        const ask = await question();
+        const view = { wide: false, width: io.stdout.columns };
+        // The parent has such an option, too, and takes it wherever it stands.
+        const path = socketPath({ ...flags, ...parent.opts<SocketFlags>() }, io.env, socket);
+        const advice = `start one with dpcache ${name}, or name its socket with --socket`;
+        const answer = await askAgent(path, (client) => ask(client.ask, view), io.signal, advice);
+        const { json, lines } = answer;
+        io.stdout.write(
+          flags.output === 'json'
+            ? `${JSON.stringify(json, null, 1)}\n`
+            : lines.map((line) => `${line}\n`).join(''),
+        );
+        return EXIT.ok;
+      }),
+    );
+  addSocketOption(command, name, socket);
+}
