@@ -9,12 +9,12 @@ import { isObject } from '../net/fields.ts';
 
 /** What every delete asks. */
 export interface Leadership {
-  /** Whether nobody else can be the leader now, nor while a request of {@link LeaderElection.writeMs} is under way. */
+  /** Whether no other can be the leader now, nor while a request of {@link LeaderElection.writeMs} is under way. */
   mayDelete(): boolean;
 }
 
-/** That of an operator without Kubernetes: there is nobody else. */
-export const ALONE: Leadership = { mayDelete: () => true };
+/** That of an operator without Kubernetes: there is no other. */
+export const ALONE: Leadership & { readonly writeMs?: number } = { mayDelete: () => true };
 
 /** Options of {@link LeaderElection}. */
 export interface LeaderElectionOptions {
@@ -42,7 +42,7 @@ export interface LeaderElectionOptions {
 export interface LeaderElectionStatus {
   readonly identity: string;
   readonly state: 'idle' | 'candidate' | 'leader';
-  /** Who held the lease when it was last seen; `undefined`: nobody. */
+  /** Who held the lease when it was last seen; `undefined`: no one. */
   readonly holder: string | undefined;
   /** Milliseconds since the own last renewal. */
   readonly renewedMs: number | undefined;

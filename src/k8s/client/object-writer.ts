@@ -70,7 +70,7 @@ export interface ObjectWriter {
   /**
    * Never rejects: what fails is an outcome. A write whose signal fires has `failed`.
    *
-   * @param why what a person is told who asks for the reason: a sentence without its end
+   * @param why for a person who asks for the reason: a sentence without its end
    */
   write(write: ObjectWrite, why: string, signal: AbortSignal): Promise<WriteOutcome>;
 }

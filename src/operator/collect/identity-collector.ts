@@ -21,7 +21,7 @@ export interface IdentityCollectorOptions {
   /** At most 2,500 deletes a minute: {@link IDENTITY_DELETES_PER_SECOND}. */
   readonly writer: ObjectWriter;
   readonly clock: Clock;
-  /** `identity-heartbeat-timeout`: so long one lives that nobody is seen to use. Default 30 min. */
+  /** `identity-heartbeat-timeout`: so long one lives that is not seen to be used. Default 30 min. */
   readonly timeoutMs?: number | undefined;
   /** Whether CiliumEndpoints of pods that are gone are deleted: else those that are left keep every identity. */
   readonly endpointsAreCollected: boolean;
@@ -140,7 +140,7 @@ export class IdentityCollector implements Collector {
     }
   }
 
-  /** Those that nobody names in etcd. */
+  /** Those that are not named in etcd. */
   async #unnamed(names: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
     const endpoints = await this.#list(CILIUM_ENDPOINTS, signal);
     const slices = this.#options.slices.missing ? [] : await this.#list(CILIUM_ENDPOINT_SLICES, signal);

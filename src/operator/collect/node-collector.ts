@@ -1,7 +1,7 @@
 import type { ObjectReader } from '../../k8s/client/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
 import { CILIUM_NODES } from '../../k8s/feed/kinds.ts';
-import type { KubernetesObject } from '../../k8s/resource.ts';
+import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
 import { items } from './field.ts';
 import type { Observed } from './observed-kind.ts';
@@ -19,9 +19,9 @@ export interface NodeCollectorOptions {
 /** `nodes-gc-interval`. */
 export const NODE_GC_INTERVAL_MS: number = 5 * 60_000;
 
-const NODES = { group: '', version: 'v1', plural: 'nodes' };
+export const NODES: ResourceKind = { group: '', version: 'v1', plural: 'nodes' };
 
-/** CiliumNodes that nobody owns and whose Node is not there: uid by key (OPERATOR 30). Pure. */
+/** CiliumNodes that have no owner and whose Node is not there: uid by key (OPERATOR 30). Pure. */
 export function staleNodes(
   ciliumNodes: ReadonlyMap<string, KubernetesObject>,
   nodes: ReadonlyMap<string, KubernetesObject>,

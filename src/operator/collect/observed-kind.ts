@@ -1,11 +1,12 @@
 import type { Failure } from '../../base/failure.ts';
 import { resourceName } from '../../k8s/client/resource-path.ts';
-import type {
-  FollowedResource,
-  KubernetesObject,
-  ResourceEvent,
-  ResourceKind,
-  ResourceSource,
+import {
+  type FollowedResource,
+  identified,
+  type KubernetesObject,
+  type ResourceEvent,
+  type ResourceKind,
+  type ResourceSource,
 } from '../../k8s/resource.ts';
 
 /** `namespace/name`; `/name` of what is in no namespace. */
@@ -20,7 +21,7 @@ export function objectKey({ metadata: { namespace = '', name } }: KubernetesObje
 export class ObservedKind {
   readonly kind: ResourceKind;
   readonly #source: ResourceSource;
-  readonly #trim: ((object: KubernetesObject) => KubernetesObject) | undefined;
+  readonly #trim: (object: KubernetesObject) => KubernetesObject;
   readonly #objects = new Map<string, KubernetesObject>();
   readonly #listeners = new Set<(events: readonly ResourceEvent[]) => void>();
   #users = 0;
@@ -29,7 +30,7 @@ export class ObservedKind {
   constructor(
     source: ResourceSource,
     kind: ResourceKind,
-    trim?: (object: KubernetesObject) => KubernetesObject,
+    trim: (object: KubernetesObject) => KubernetesObject,
   ) {
     this.#source = source;
     this.kind = kind;
@@ -85,7 +86,7 @@ export class ObservedKind {
       apply: (events: readonly ResourceEvent[]): void => this.#apply(events),
       onListed: (): void => {},
     };
-    const options = { signal: over.signal, trim: this.#trim };
+    const options = { signal: over.signal, keep: identified };
     this.#following = { resource: this.#source.follow(this.kind, sink, options), over };
   }
 
@@ -97,7 +98,7 @@ export class ObservedKind {
 
   #apply(events: readonly ResourceEvent[]): void {
     for (const { type, object } of events) {
-      if (type === 'put') this.#objects.set(objectKey(object), object);
+      if (type === 'put') this.#objects.set(objectKey(object), this.#trim(object));
       else this.#objects.delete(objectKey(object));
     }
     for (const listener of this.#listeners) listener(events);

@@ -22,15 +22,13 @@ export interface PolicyStatusCollectorOptions {
   readonly minAgeMs?: number | undefined;
 }
 
-/** `cnp-node-status-gc-interval`. */
-export const POLICY_STATUS_GC_INTERVAL_MS: number = 2 * 60_000;
 const MIN_AGE_MS = 2 * 60_000;
 /** A status may have an entry for each of 5,000 nodes. */
 const PAGE_SIZE = 10;
 /** Two operations for each entry, 10,000 at most in a patch. */
 const ENTRIES_PER_PATCH = 5000;
 
-/** The entries of a policy's status whose node is not there and that nobody has written for a while: `lastUpdated` by node. Pure. */
+/** The entries of a policy's status whose node is not there and that no one has written for a while: `lastUpdated` by node. Pure. */
 export function staleEntries(
   policy: KubernetesObject,
   nodes: ReadonlySet<string>,

@@ -121,6 +121,7 @@ export class RoundsDuty implements Duty {
       return false;
     }
     this.#state = 'running';
+    if (this.#lastFailure?.code === 'not-ready') this.#lastFailure = undefined;
     this.#lastRoundMs = clock.wallTime();
     try {
       await this.#collector.round(this.#tally(), signal);

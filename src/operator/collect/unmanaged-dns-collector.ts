@@ -18,8 +18,6 @@ export interface UnmanagedDnsCollectorOptions {
   readonly clock: Pick<Clock, 'now' | 'wallTime'>;
 }
 
-/** `unmanaged-pod-watcher-interval`. */
-export const UNMANAGED_DNS_INTERVAL_MS = 15_000;
 /** `pod-restart-selector`. */
 export const UNMANAGED_DNS_SELECTOR = 'k8s-app=kube-dns';
 

@@ -1,0 +1,205 @@
+import type { Clock } from '../../base/clock.ts';
+import type { IdentityRange } from '../../identity/numeric-identity.ts';
+import type { ObjectReader } from '../../k8s/client/object-reader.ts';
+import { DryRunWriter, type ObjectWriter, type ObjectWriterOptions } from '../../k8s/client/object-writer.ts';
+import {
+  CILIUM_ENDPOINT_SLICES,
+  CILIUM_ENDPOINTS,
+  CILIUM_IDENTITIES,
+  CILIUM_NODES,
+  CILIUM_POLICIES,
+  CLUSTERWIDE_POLICIES,
+  pods,
+} from '../../k8s/feed/kinds.ts';
+import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
+import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
+import type { KvstoreBackend } from '../../kvstore/backend.ts';
+import type { Duty, DutyStatus } from '../duty.ts';
+import { ALONE, type Leadership } from '../leader-election.ts';
+import { ENDPOINT_GC_INTERVAL_MS, EndpointCollector } from './endpoint-collector.ts';
+import {
+  IDENTITY_DELETES_PER_SECOND,
+  IDENTITY_GC_INTERVAL_MS,
+  IdentityCollector,
+} from './identity-collector.ts';
+import {
+  KVSTORE_IDENTITY_GC_INTERVAL_MS,
+  kvstoreIdentityCollector,
+  LOCK_GC_INTERVAL_MS,
+  lockCollector,
+} from './kvstore-collectors.ts';
+import { NODE_GC_INTERVAL_MS, NODES, NodeCollector } from './node-collector.ts';
+import { ObservedKind } from './observed-kind.ts';
+import { PolicyStatusCollector } from './policy-status-collector.ts';
+import { type Collector, type Deed, RoundsDuty } from './rounds.ts';
+import { type Shape, trimTo } from './trim.ts';
+import { UNMANAGED_DNS_SELECTOR, UnmanagedDnsCollector } from './unmanaged-dns-collector.ts';
+
+/** Milliseconds between rounds, by duty; 0 switches it off. What is not said is as the comments say. */
+export interface CollectorIntervals {
+  /** CiliumEndpoints of pods that are gone. Default 5 min. */
+  readonly endpoints?: number | undefined;
+  /** CiliumIdentities that no endpoint names. Default 15 min; needs the collector of endpoints. */
+  readonly identities?: number | undefined;
+  /** CiliumNodes without a Node. Default 5 min. */
+  readonly nodes?: number | undefined;
+  /** What nodes that are gone have said of policies, for agents of 1.8. Default off; upstream's is 2 min. */
+  readonly policyStatus?: number | undefined;
+  /** DNS pods without an endpoint. Default off; upstream's is 15 s. */
+  readonly unmanagedDns?: number | undefined;
+  /** Identities of the kvstore that no node refers to. Default 15 min. */
+  readonly kvstoreIdentities?: number | undefined;
+  /** Locks of the kvstore that are never given back. Default 25 s. */
+  readonly locks?: number | undefined;
+}
+
+/** What collectors ask of Kubernetes; a `KubernetesClient` is one. */
+interface KubernetesOfCollectors extends ResourceSource {
+  reader(): ObjectReader;
+  writer(options?: ObjectWriterOptions): ObjectWriter;
+}
+
+/** What {@link collectors} needs. */
+export interface CollectorsOptions {
+  readonly clock: Clock;
+  /** Default: there is no other. */
+  readonly leadership?: (Leadership & { readonly writeMs?: number }) | undefined;
+  readonly intervals?: CollectorIntervals | undefined;
+  /** Default: no Kubernetes, none of its duties. */
+  readonly kubernetes?: KubernetesOfCollectors | undefined;
+  /** Default: no kvstore, none of its duties. */
+  readonly kvstore?:
+    | { readonly backend: KvstoreBackend; readonly cluster: string; readonly identities: IdentityRange }
+    | undefined;
+  /** Prints each write with its reason instead of making it. */
+  readonly dryRun?: ((line: string) => void) | undefined;
+  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
+  /** Receives what was written or deleted, and why. */
+  readonly onDeed?: ((deed: Deed) => void) | undefined;
+}
+
+const DELETES_PER_SECOND = 20;
+
+/** What is kept of each kind that is followed. */
+const SHAPES = {
+  endpoints: {
+    metadata: { ownerReferences: { kind: true, name: true, uid: true } },
+    status: { identity: { id: true }, networking: { addressing: { ipv4: true, ipv6: true } } },
+  },
+  slices: { endpoints: { id: true } },
+  identities: { metadata: { annotations: { [IDENTITY_HEARTBEAT]: true } } },
+  ciliumNodes: { metadata: { ownerReferences: { kind: true } } },
+  pods: { status: { phase: true, podIP: true, podIPs: { ip: true } } },
+  dns: { spec: { hostNetwork: true }, status: { phase: true, startTime: true } },
+  nodes: {},
+} satisfies Readonly<Record<string, Shape>>;
+
+/** A duty that is switched off: a row in the status. */
+class OffDuty implements Duty {
+  readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  run(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  status(): DutyStatus {
+    return { name: this.name, state: 'off', failures: 0, lastFailure: undefined };
+  }
+}
+
+/**
+ * All collectors of an operator, those that are off, too; none runs yet. Throws an `UnsafeSettingError` for settings with
+ * which they would delete what is in use.
+ */
+export function collectors(options: CollectorsOptions): readonly Duty[] {
+  return [...kubernetesCollectors(options), ...kvstoreCollectors(options)];
+}
+
+/** The duty, or its row where it is off. */
+function duty(name: string, intervalMs: number, options: CollectorsOptions, make: () => Collector): Duty {
+  if (intervalMs === 0) return new OffDuty(name);
+  const { clock, onFailure, onDeed } = options;
+  return new RoundsDuty(make(), { clock, intervalMs, onFailure, onDeed });
+}
+
+function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
+  const { kubernetes, clock, intervals = {} } = options;
+  if (kubernetes === undefined) return [];
+  const { endpoints: endpointsMs = ENDPOINT_GC_INTERVAL_MS, nodes: nodesMs = NODE_GC_INTERVAL_MS } =
+    intervals;
+  const { identities: identitiesMs = IDENTITY_GC_INTERVAL_MS, unmanagedDns = 0 } = intervals;
+  const reader = kubernetes.reader();
+  const writer = writerOf(kubernetes, DELETES_PER_SECOND, options);
+  const follow = (kind: ResourceKind, shape: Shape): ObservedKind =>
+    new ObservedKind(kubernetes, kind, trimTo(shape)); // each once, for all collectors
+  const all = pods(undefined);
+  const endpoints = follow(CILIUM_ENDPOINTS, SHAPES.endpoints);
+  const ciliumNodes = follow(CILIUM_NODES, SHAPES.ciliumNodes);
+  return [
+    duty('endpoint-gc', endpointsMs, options, () => {
+      const seen = { endpoints, pods: follow(all, SHAPES.pods), nodes: ciliumNodes };
+      return new EndpointCollector({ ...seen, reader, writer, clock, intervalMs: endpointsMs });
+    }),
+    duty('identity-gc-crd', identitiesMs, options, () => {
+      const identities = follow(CILIUM_IDENTITIES, SHAPES.identities);
+      const slices = follow(CILIUM_ENDPOINT_SLICES, SHAPES.slices);
+      return new IdentityCollector({
+        ...{ identities, endpoints, slices, reader, clock },
+        writer: writerOf(kubernetes, IDENTITY_DELETES_PER_SECOND, options),
+        endpointsAreCollected: endpointsMs > 0,
+      });
+    }),
+    duty('node-gc', nodesMs, options, () => {
+      const nodes = follow(NODES, SHAPES.nodes);
+      return new NodeCollector({ ciliumNodes, nodes, reader, writer });
+    }),
+    duty('unmanaged-kube-dns', unmanagedDns, options, () => {
+      const dns = follow({ ...all, labelSelector: UNMANAGED_DNS_SELECTOR }, SHAPES.dns);
+      return new UnmanagedDnsCollector({ pods: dns, endpoints, reader, writer, clock });
+    }),
+    ...policyCollectors(kubernetes, writer, options),
+  ];
+}
+
+/** They ask both Kubernetes and the kvstore. */
+function policyCollectors(
+  kubernetes: KubernetesOfCollectors,
+  writer: ObjectWriter,
+  options: CollectorsOptions,
+): readonly Duty[] {
+  const { kvstore, clock, intervals = {} } = options;
+  if (kvstore === undefined) return [];
+  const reader = kubernetes.reader();
+  return [CILIUM_POLICIES, CLUSTERWIDE_POLICIES].map((policies) =>
+    duty(`${policies.plural}-status-gc`, intervals.policyStatus ?? 0, options, () => {
+      return new PolicyStatusCollector({ policies, reader, writer, clock, ...kvstore });
+    }),
+  );
+}
+
+function writerOf(
+  kubernetes: KubernetesOfCollectors,
+  perSecond: number,
+  { dryRun, leadership = ALONE }: CollectorsOptions,
+): ObjectWriter {
+  if (dryRun !== undefined) return new DryRunWriter(dryRun);
+  const mayWrite = (): boolean => leadership.mayDelete();
+  return kubernetes.writer({ perSecond, timeoutMs: leadership.writeMs, mayWrite });
+}
+
+function kvstoreCollectors(options: CollectorsOptions): readonly Duty[] {
+  const { kvstore, clock, leadership = ALONE, dryRun, intervals = {} } = options;
+  if (kvstore === undefined) return [];
+  const { kvstoreIdentities = KVSTORE_IDENTITY_GC_INTERVAL_MS, locks = LOCK_GC_INTERVAL_MS } = intervals;
+  const parts = { backend: kvstore.backend, clock, leadership, dryRun };
+  return [
+    duty('identity-gc', kvstoreIdentities, options, () =>
+      kvstoreIdentityCollector(kvstore.identities, kvstoreIdentities, parts),
+    ),
+    duty('lock-gc', locks, options, () => lockCollector(parts)),
+  ];
+}

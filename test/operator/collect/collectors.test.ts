@@ -1,0 +1,253 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
+import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.ts';
+import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
+import { type CollectorsOptions, collectors } from '../../../src/operator/collect/collectors.ts';
+import type { Deed } from '../../../src/operator/collect/rounds.ts';
+import type { Duty, DutyStatus } from '../../../src/operator/duty.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { ApiUser } from '../../k8s/support/api-user.ts';
+import { advance } from '../../kvstore/support/settle.ts';
+
+const MINUTE = 60_000;
+const RANGE = { min: 256, max: 65_535 };
+
+describe('the collectors of an operator', () => {
+  let clock: ManualClock;
+  let api: MemoryApiServer;
+  let client: KubernetesClient;
+  let backend: MemoryBackend;
+  let leads: boolean;
+  let deeds: Deed[];
+  let ended: AbortController;
+  let running: Promise<unknown>;
+  let duties: readonly Duty[];
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    api = new MemoryApiServer({ clock });
+    client = new KubernetesClient(new MemoryApiTransport(api), { clock, random: () => 0 });
+    backend = new MemoryBackend({ clock });
+    leads = true;
+    deeds = [];
+    ended = new AbortController();
+    running = Promise.resolve();
+  });
+  afterEach(async () => {
+    ended.abort();
+    await advance(clock, 1000);
+    await running;
+    await Promise.all([client.close(), backend.close()]);
+  });
+
+  const user = (plural: string, namespace?: string): ApiUser => {
+    const type = CLUSTER_TYPES.find((one) => one.plural === plural);
+    if (type === undefined) throw new Error(`no kind ${plural}`);
+    return new ApiUser(new MemoryApiTransport(api), type, namespace);
+  };
+  function make(more: Partial<CollectorsOptions> = {}): readonly Duty[] {
+    return collectors({
+      ...{ clock, leadership: { mayDelete: () => leads }, kubernetes: client },
+      kvstore: { backend, cluster: 'atlantic', identities: RANGE },
+      onDeed: (deed) => deeds.push(deed),
+      ...more,
+    });
+  }
+  function run(more: Partial<CollectorsOptions> = {}): void {
+    duties = make(more);
+    running = Promise.all(duties.map((duty) => duty.run(ended.signal)));
+  }
+  const status = (name: string): DutyStatus => {
+    const found = duties.find((duty) => duty.name === name);
+    if (found === undefined) throw new Error(`no duty ${name}`);
+    return found.status();
+  };
+  async function pod(name: string): Promise<string> {
+    const { metadata } = await user('pods', 'shop').create(name);
+    await user('pods', 'shop').ask({
+      ...{ method: 'PATCH', path: `${user('pods', 'shop').path(name)}/status` },
+      ...{ body: { status: { phase: 'Running' } }, contentType: 'application/merge-patch+json' },
+    });
+    return metadata.uid;
+  }
+  async function endpoint(name: string, uid: string, id: number): Promise<void> {
+    const endpoints = user('ciliumendpoints', 'shop');
+    await endpoints.create(name, {}, { ownerReferences: [{ kind: 'Pod', name, uid }] });
+    await endpoints.ask({
+      ...{ method: 'PATCH', path: `${endpoints.path(name)}/status` },
+      ...{ body: { status: { identity: { id } } }, contentType: 'application/merge-patch+json' },
+    });
+  }
+
+  it('clear up behind a pod and a node that are gone, one after the other, and say why', async () => {
+    await user('nodes').create('n1');
+    await user('ciliumnodes').create('n1');
+    for (const id of ['1001', '1002']) await user('ciliumidentities').create(id);
+    await endpoint('a', await pod('a'), 1001);
+    await endpoint('b', await pod('b'), 1002);
+    await backend.update(identityKey(300), bytesOfText('k8s:a=1;'));
+    await backend.update(identityKey(301), bytesOfText('k8s:b=1;'));
+    await backend.update(identityValueKey('k8s:b=1;', '10.0.0.1'), bytesOfText('301'));
+    run();
+    await advance(clock, 20 * MINUTE);
+    expect(deeds.map(({ what }) => what)).toEqual(['delete cilium/state/identities/v1/id/300']);
+    await user('pods', 'shop').delete('a');
+    await user('nodes').delete('n1');
+    await advance(clock, 100 * MINUTE);
+    expect(deeds.slice(1).map(({ duty, what, why }) => [duty, what, why])).toEqual([
+      ['node-gc', 'delete ciliumnodes.cilium.io/v2 n1', 'there is no Node n1, in rounds 5 and 6'],
+      [
+        'endpoint-gc',
+        'delete ciliumendpoints.cilium.io/v2 shop/a',
+        'there is no pod shop/a, in rounds 5 and 6',
+      ],
+      [
+        'identity-gc-crd',
+        'update ciliumidentities.cilium.io/v2 1001',
+        'no endpoint has named identity 1001 in all rounds of the timeout, up to round 4',
+      ],
+      [
+        'identity-gc-crd',
+        'delete ciliumidentities.cilium.io/v2 1001',
+        'no endpoint has named identity 1001 since it was marked, up to round 7',
+      ],
+    ]);
+    expect(deeds.every(({ outcome }) => outcome === 'done')).toBe(true);
+    expect(status('endpoint-gc')).toMatchObject({
+      ...{ state: 'running', failures: 0, lastFailure: undefined },
+      rounds: {
+        deleted: 1,
+        conflicts: 0,
+        marked: 0,
+        lastRoundMs: 115 * MINUTE + 5000,
+        nextRoundMs: 120 * MINUTE + 5000,
+      },
+    });
+    expect(status('unmanaged-kube-dns').state).toBe('off');
+    expect(duties.map((duty) => duty.name)).toEqual([
+      ...['endpoint-gc', 'identity-gc-crd', 'node-gc', 'unmanaged-kube-dns'],
+      ...['ciliumnetworkpolicies-status-gc', 'ciliumclusterwidenetworkpolicies-status-gc'],
+      ...['identity-gc', 'lock-gc'],
+    ]);
+  });
+
+  it('say what is missing or refused, each for itself, and go on when it is there', async () => {
+    const crd = CLUSTER_TYPES.find(({ plural }) => plural === 'ciliumidentities');
+    if (crd === undefined) throw new Error('no such kind');
+    api.stopServing(crd);
+    api.deny('list', 'nodes');
+    api.deny('delete', 'ciliumendpoints');
+    await endpoint('a', 'gone', 1001);
+    run();
+    await advance(clock, 11 * MINUTE);
+    expect(status('identity-gc-crd')).toMatchObject({
+      ...{ state: 'waiting', failures: 0 },
+      lastFailure: {
+        code: 'not-ready',
+        message: 'the server does not serve ciliumidentities.cilium.io/v2: its CRD is not installed',
+      },
+    });
+    expect(status('node-gc')).toMatchObject({
+      state: 'waiting',
+      lastFailure: {
+        message: expect.stringMatching(/^nodes\/v1: grant the verb "list" on the resource "nodes"/),
+      },
+    });
+    expect(status('endpoint-gc')).toMatchObject({
+      ...{ state: 'running', failures: 1, rounds: { marked: 1, deleted: 0 } },
+      lastFailure: {
+        code: 'refused',
+        message: expect.stringMatching(
+          /^cannot delete ciliumendpoints.cilium.io\/v2 shop\/a: grant the verb "delete" on the resource "ciliumendpoints" of the API group "cilium.io": /,
+        ),
+      },
+    });
+    expect(status('lock-gc')).toMatchObject({ state: 'running', failures: 0 });
+    api.serve(crd);
+    api.allow('list', 'nodes');
+    api.allow('delete', 'ciliumendpoints');
+    await advance(clock, 6 * MINUTE);
+    expect(status('identity-gc-crd').state).toBe('running');
+    expect(status('node-gc').state).toBe('running');
+    expect(status('endpoint-gc').rounds?.deleted).toBe(1);
+  });
+
+  it('delete nothing while the server is away, nor what they see of one that is behind (#43577)', async () => {
+    run();
+    await advance(clock, MINUTE);
+    api.holdCache();
+    await endpoint('a', await pod('a'), 1001);
+    api.releaseCache();
+    api.down();
+    await advance(clock, 20 * MINUTE);
+    expect(status('endpoint-gc')).toMatchObject({
+      state: 'waiting',
+      lastFailure: { message: expect.stringMatching(/ is not watched: /) },
+    });
+    api.up();
+    await advance(clock, 20 * MINUTE);
+    expect(deeds).toEqual([]);
+    expect(status('endpoint-gc').state).toBe('running');
+  });
+
+  it('delete nothing without the lease', async () => {
+    leads = false;
+    await endpoint('a', 'gone', 1001);
+    await backend.update(identityKey(300), bytesOfText('k8s:a=1;'));
+    run();
+    await advance(clock, 31 * MINUTE);
+    expect(deeds.filter(({ outcome }) => outcome !== 'not-leader')).toEqual([]);
+    expect(status('endpoint-gc').lastFailure).toMatchObject({ code: 'not-leader' });
+    expect(status('identity-gc').lastFailure).toMatchObject({ code: 'not-leader' });
+    leads = true;
+    await advance(clock, 15 * MINUTE);
+    expect(deeds.filter(({ outcome }) => outcome === 'done').map(({ what }) => what)).toEqual([
+      ...['delete ciliumendpoints.cilium.io/v2 shop/a', 'delete cilium/state/identities/v1/id/300'],
+    ]);
+  });
+
+  it('print each delete with its reason when they run dry, and make none', async () => {
+    const lines: string[] = [];
+    await endpoint('a', 'gone', 1001);
+    await backend.update(identityKey(300), bytesOfText('k8s:a=1;'));
+    run({ dryRun: (line) => lines.push(line) });
+    await advance(clock, 20 * MINUTE);
+    expect(new Set(lines)).toEqual(
+      new Set([
+        'delete ciliumendpoints.cilium.io/v2 shop/a: there is no pod shop/a, in rounds 2 and 3',
+        'delete ciliumendpoints.cilium.io/v2 shop/a: there is no pod shop/a, in rounds 3 and 4',
+        'delete cilium/state/identities/v1/id/300: no node refers to the identity',
+      ]),
+    );
+    expect(await backend.get(identityKey(300))).toBeDefined();
+    expect(
+      (await user('ciliumendpoints', 'shop').ask({ path: user('ciliumendpoints', 'shop').path('a') })).status,
+    ).toBe(200);
+  });
+
+  it('take no identities of other clusters in one kvstore, which upstream did (#16805)', async () => {
+    const stale = [300, 65_536 + 300];
+    for (const id of stale) await backend.update(identityKey(id), bytesOfText(`k8s:of=${id};`));
+    run();
+    await advance(clock, 31 * MINUTE);
+    const left = (await backend.listPrefix('cilium/state/identities/v1/id/')).map(({ key }) => key);
+    expect(left).toEqual([identityKey(65_536 + 300)]);
+    // 1.8: every master key that no one refers to, whoever it belongs to.
+    const upstream = stale.filter((id) => Number.isInteger(id));
+    expect(upstream).toContain(65_536 + 300);
+  });
+
+  it('do not begin with settings that delete what is in use', () => {
+    expect(() => make({ intervals: { endpoints: 0 } })).toThrow(
+      'cilium-endpoint-gc-interval is 0: identities cannot be collected while CiliumEndpoints of pods that are gone are not',
+    );
+    expect(() => make({ intervals: { endpoints: 0, identities: 0 } })).not.toThrow();
+    expect(() => make({ intervals: { kvstoreIdentities: 10 * MINUTE } })).toThrow(
+      'identity-gc-interval is 600000 ms: a node that lives may have lost its references for the 15 min of its lease',
+    );
+  });
+});
