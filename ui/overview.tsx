@@ -1,4 +1,5 @@
 import type { VNode } from 'preact';
+import type { DatapathDocument, DatapathTableDocument } from '../src/api/datapath-document.ts';
 import type { ClusterDocument, StatusDocument } from '../src/api/status-document.ts';
 import { addressOf } from './address.ts';
 import { useAnswer } from './ask.ts';
@@ -30,6 +31,72 @@ function ClusterRow({ cluster }: { cluster: ClusterDocument }): VNode {
       <td class="number">{rejected}</td>
       <td title={lastFailure ?? ''}>{failures === 0 ? '–' : `${failures}: ${lastFailure ?? ''}`}</td>
     </tr>
+  );
+}
+
+function TableRow({ table }: { table: DatapathTableDocument }): VNode {
+  const { name, state, actual, desired, capacity, pending, held, noRoom, failing, failures, repairs } = table;
+  return (
+    <tr>
+      <th scope="row">{name}</th>
+      <td title={failures.map(({ key, reason }) => `${key}: ${reason}`).join('\n')}>
+        <Mark good={state === 'kept' || state === 'holding'}>{state}</Mark>
+      </td>
+      <td class="number">{actual.toLocaleString()}</td>
+      <td class="number">{desired.toLocaleString()}</td>
+      <td class="number">{capacity?.toLocaleString() ?? '–'}</td>
+      <td class="number">{pending}</td>
+      <td class="number">{held}</td>
+      <td class="number">{noRoom}</td>
+      <td class="number">{failing}</td>
+      <td class="number">{repairs}</td>
+    </tr>
+  );
+}
+
+/** What the kernel of the agent's machine has of what the caches say. */
+function Datapath({ datapath }: { datapath: DatapathDocument }): VNode {
+  const { kernel, pinFolder, dryRun, parts, tables, waitsFor, failures } = datapath;
+  const isHeld = tables.some(({ held }) => held > 0);
+  return (
+    <Section title="Datapath">
+      <p class="faint">
+        Linux {kernel}, pins in {pinFolder}
+        {dryRun && ', a dry run: nothing is written'}
+      </p>
+      <ul class="plain">
+        {parts.map(({ name, state, missing }) => (
+          <li key={name}>
+            {name} <Mark good={state !== 'cannot run' && missing.length === 0}>{state}</Mark>{' '}
+            {missing.join('; ')}
+          </li>
+        ))}
+      </ul>
+      <Table
+        label="Table of the kernel"
+        head={[
+          'table',
+          'state',
+          'items',
+          'wanted',
+          'capacity',
+          'pending',
+          'held',
+          'no room',
+          'failing',
+          'repaired',
+        ]}
+      >
+        {tables.map((table) => (
+          <TableRow key={table.name} table={table} />
+        ))}
+      </Table>
+      {[...failures, ...(isHeld ? waitsFor : [])].map((text) => (
+        <p key={text} class="problem">
+          {text}
+        </p>
+      ))}
+    </Section>
   );
 }
 
@@ -77,6 +144,7 @@ export function Overview({ feed, second }: { feed: Feed; second: number }): VNod
           </p>
         ))}
       </Section>
+      {status.datapath !== undefined && <Datapath datapath={status.datapath} />}
       {status.rejected.total > 0 && (
         <Section title="Last rejected">
           <ul class="plain">

@@ -5,6 +5,7 @@ import type {
   DatapathTableDocument,
 } from '../api/datapath-document.ts';
 import type { StatusDocument } from '../api/status-document.ts';
+import type { CleanOutcome } from '../datapath/linux/clean-host.ts';
 import type { ProbeAnswer } from '../datapath/linux/probe.ts';
 import { type Answer, type Column, listed, type Question, table } from './answer.ts';
 import { InputError } from './input-error.ts';
@@ -127,3 +128,19 @@ export const askDatapathRepair: Question = async (ask) => {
       : [...stepLines(repaired), `${repaired.total} items were put right.`];
   return { json: repaired, lines, found: true };
 };
+
+/** Whether an agent steers what is pinned in a folder. */
+export function askSteering(pinFolder: string): Question {
+  return async (ask) => {
+    const { datapath } = (await ask('/v1/status')) as StatusDocument;
+    const { pid } = (await ask('/healthz')) as { readonly pid: number };
+    const found = datapath?.pinFolder === pinFolder && !datapath.dryRun;
+    return { json: { pid }, lines: [], found };
+  };
+}
+
+/** What was taken away, for `dpcache datapath clean`. `found`: all of it. */
+export function cleanAnswer({ removed, left }: CleanOutcome): Answer {
+  const lines = removed.length === 0 ? ['There was nothing of ours.'] : removed.map(printable);
+  return { json: { removed, left }, lines, found: left.length === 0 };
+}

@@ -13,7 +13,7 @@ interface KernelFlags extends SocketFlags, Pick<DatapathFlags, 'datapathPins' | 
 
 const HELP = `
 Exit status of status: 1 when something that was asked for does not run, or the kernel refuses something; of diff: 1 when
-there is a difference.`;
+there is a difference; of clean: 1 when something stays, which stderr names.`;
 
 /** `dpcache datapath`. */
 export function addDatapathCommands(program: Command, io: CommandIO, run: RunAction): void {
@@ -67,6 +67,31 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
   command('repair', 'make the kernel equal to the caches, whoever has changed it').action(
     (flags: KernelFlags) =>
       run(async () => show(await ask(flags, (await answers()).askDatapathRepair), flags)),
+  );
+  addPinOptions(
+    command(
+      'clean',
+      'take away all that is ours from the kernel: maps, routes and tunnels; for when no agent steers it',
+    ),
+  ).action((flags: KernelFlags) =>
+    run(async () => {
+      const { askSteering, cleanAnswer } = await answers();
+      const { datapathPins: pinFolder = DEFAULT_PIN_FOLDER } = flags;
+      const steering = await ask(flags, askSteering(pinFolder)).catch((error: unknown) => {
+        if (isUnserved(error)) return undefined;
+        throw error;
+      });
+      if (steering?.found === true) {
+        const { pid } = steering.json as { readonly pid: number };
+        throw new InputError(
+          `an agent steers it (process ${pid}) and would write everything anew: stop that first`,
+        );
+      }
+      const { cleanHost } = await import('../datapath/linux/host-datapath.ts');
+      const outcome = cleanHost(pinFolder);
+      for (const why of outcome.left) io.stderr.write(`dpcache: stays: ${why}\n`);
+      return show(cleanAnswer(outcome), flags);
+    }),
   );
 }
 

@@ -1,58 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { DatapathDocument, DatapathStepDocument } from '../../src/api/datapath-document.ts';
-import type { DatapathModel } from '../../src/api/read-model.ts';
-import type { StatusDocument } from '../../src/api/status-document.ts';
-import { TestModel } from './support/model.ts';
+import { STEP, SteeringModel } from './support/steering-model.ts';
 import { testApp } from './support/test-app.ts';
-
-const STEP: DatapathStepDocument = { table: 'ipcache', key: '10.0.0.1/32', cache: 'identity 7' };
-
-const DOCUMENT: DatapathDocument = {
-  ...{ kind: 'linux', kernel: '6.18.44', pinFolder: '/sys/fs/bpf/dpcache', layout: '1.17', dryRun: false },
-  parts: [
-    { name: 'nodes', state: 'off', missing: [] },
-    { name: 'ipcache', state: 'runs', missing: [] },
-    { name: 'services', state: 'cannot run', missing: ['no cgroup2 is mounted'] },
-  ],
-  tables: [
-    {
-      ...{
-        name: 'ipcache',
-        state: 'degraded',
-        desired: 12,
-        actual: 10,
-        capacity: 10,
-        pressure: 1,
-        pending: 3,
-      },
-      ...{ held: 1, noRoom: 2, noRoomErrors: 4, failing: 1, upserts: 20, deletes: 5, repairs: 6 },
-      failures: [{ key: '10.0.0.9/32', reason: 'bpf: EPERM', attempts: 2 }],
-    },
-  ],
-  waitsFor: [],
-  failures: [],
-};
-
-/** An agent that steers a datapath, and what was asked of that. */
-class SteeringModel extends TestModel {
-  readonly asked: string[] = [];
-  steps: readonly DatapathStepDocument[] = [STEP];
-  readonly datapath: DatapathModel = {
-    diff: () => this.#answer('diff'),
-    repair: () => this.#answer('repair'),
-  };
-
-  override status(): StatusDocument {
-    return { ...super.status(), datapath: DOCUMENT };
-  }
-
-  async #answer(what: string): Promise<readonly DatapathStepDocument[]> {
-    this.asked.push(`${what} begins`);
-    await new Promise((resolve) => setImmediate(resolve));
-    this.asked.push(`${what} ends`);
-    return this.steps;
-  }
-}
 
 const POST = { method: 'POST', body: '{}', headers: { 'content-type': 'application/json' } };
 

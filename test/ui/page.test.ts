@@ -11,6 +11,7 @@ import { type PageFile, pagePath } from '../../src/api/page-routes.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { TestModel } from '../api/support/model.ts';
+import { SteeringModel } from '../api/support/steering-model.ts';
 import { type TestApp, testApp } from '../api/support/test-app.ts';
 import { until } from '../kvstore/support/until.ts';
 
@@ -101,6 +102,16 @@ const VIEWS = {
 };
 
 describe('the page of an agent that wants a token', () => {
+  it('shows what the kernel has of what the caches say, and what is missing', async () => {
+    const { page } = await open('#overview', new SteeringModel().fill());
+    const section = page.getByRole('region', { name: 'Datapath' });
+    await section.waitFor();
+    const text = await section.textContent();
+    expect(text).toContain('Linux 6.18.44, pins in /sys/fs/bpf/dpcache');
+    expect(text).toMatch(/services\s*cannot run\s*no cgroup2 is mounted/);
+    expect(text).toContain('ipcachedegraded10121031216');
+  });
+
   it('asks a person for it, and shows it in no address', async () => {
     const world = testApp(undefined, files, systemClock);
     const tcp = { host: '127.0.0.1', port: 0, token: 'a token' };

@@ -4,6 +4,7 @@ import type { Clock, Random } from '../../base/clock.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import type { DatapathEngines } from '../datapath.ts';
 import { Bpf } from './bpf/bpf.ts';
+import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-host.ts';
 import { DesiredIPCache, IPCacheTable, markPrefixes } from './ipcache-map.ts';
 import { keptItems } from './kept-items.ts';
 import { KeptTable, type KeptTableContext } from './kept-table.ts';
@@ -11,7 +12,7 @@ import type { KernelTable } from './kernel-table.ts';
 import { LinuxDatapath, type LinuxPart, type WantedPart } from './linux-datapath.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
-import { type ProbeAnswer, probeHost, readHost } from './probe.ts';
+import { missingFor, type ProbeAnswer, probeHost, readHost } from './probe.ts';
 import { Kernel } from './syscall/kernel.ts';
 
 /** What is steered, and how. */
@@ -43,11 +44,16 @@ export interface HostDatapath {
   readonly datapath: LinuxDatapath;
 }
 
-/** Of pins by their layout: the sizes of both are the same, and what stands at which byte is not. */
+/** Of pins by their layout: the sizes of both are the same, and what stands at which byte is not. A bpf file system takes no dots. */
 const IPCACHE_PINS: Readonly<Record<HostDatapathOptions['layout'], string>> = {
   '1.17': 'ipcache',
-  '1.8': 'ipcache-1.8',
+  '1.8': 'ipcache-1_8',
 };
+
+/** What is pinned by this, and what a map of ours is like. */
+const OWN_PINS: Parameters<typeof cleanPins>[1] = new Map(
+  Object.values(IPCACHE_PINS).map((name) => [name, { type: 'lpmTrie', keySize: 24, valueSize: 12 }] as const),
+);
 
 /** The main table: pods are reached whatever a packet's source is. */
 const ROUTE_TABLE = 254;
@@ -69,6 +75,20 @@ export function openHostDatapath(options: HostDatapathOptions, context: HostData
     { name: 'ipcache', needs: ['maps'], open: () => parts.ipcache() },
   ];
   return { probe, datapath: new LinuxDatapath(probe, wanted) };
+}
+
+/**
+ * Takes away all that is ours on this host: routes, the tunnel, and what is pinned in the folder. No agent may run with it: it
+ * would write everything anew. Never throws.
+ */
+export function cleanHost(pinFolder: string): CleanOutcome {
+  const missing = missingFor(probeHost(readHost(), { pinFolder }), 'routes');
+  const paths = function* (): Generator<string, void, void> {
+    if (missing.length > 0) throw new Error(`routes and tunnels: ${missing.join('; ')}`);
+    using table = new PathTable(new Kernel(), { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
+    yield* cleanTable(table);
+  };
+  return cleanAll([paths], () => cleanPins(pinFolder, OWN_PINS));
 }
 
 /** What is to be written is taken for written. */

@@ -1,5 +1,7 @@
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { TestKey } from '../../agent/support/agent-under-test.ts';
 import { dpcache, example } from '../../cli/support/run.ts';
@@ -19,12 +21,19 @@ const ip = (cluster: string, address: string, identity: number): TestKey => [
   { IP: address, Mask: null, HostIP: '192.168.0.1', ID: identity, Key: 0, Metadata: '' },
 ];
 
+/** Runs a command in a network namespace. */
+function runIn(namespace: string, words: readonly string[]): SpawnSyncReturns<string> {
+  const main = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url));
+  const node = [process.execPath, '--import', 'tsx', main, ...words];
+  return spawnSync('ip', ['netns', 'exec', namespace, ...node], { encoding: 'utf8' });
+}
+
 /** `10.1.0.0`, `10.1.0.1` and so on. */
 function addresses(net: number, count: number): readonly string[] {
   return Array.from({ length: count }, (_, at) => `10.${net}.${at >> 8}.${at & 255}`);
 }
 
-describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool'], () => {
+describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespaces', 'ip'], () => {
   let scratch = new Scratch();
   let pins = '';
   beforeEach(() => {
@@ -155,6 +164,14 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool'], () => {
     expect([...dumpPrefixes(path)].sort()).toEqual(expected.sort());
   });
 
+  it('writes the layout of 1.8 into a map of its own', async () => {
+    const mesh = recorded([config('default', 1), ip('default', '10.1.0.1', 7)]);
+    const agent = steering('--datapath-layout', '1.8', '--load', mesh);
+    await agent.settled();
+    expect(readdirSync(pins)).toEqual(['ipcache-1_8']);
+    expect(dumpPrefixes(join(pins, 'ipcache-1_8')).get('10.1.0.1/32')).toBe('7 via 192.168.0.1');
+  });
+
   it('writes nothing in a dry run, and says what it would', async () => {
     const agent = steering(
       ...['--load', recorded([config('default', 1), ip('default', '10.1.0.1', 7)])],
@@ -210,6 +227,43 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool'], () => {
       expect.stringMatching(/ipcache +cannot run .*ipcache is another map/),
     ]);
     expect(exec('bpftool', 'map', 'show', 'pinned', path)).toContain('name foreign');
+  });
+
+  it('is cleaned away once no agent steers it; what others have made stays, and is named', async () => {
+    const agent = steering('--load', recorded([config('default', 1), ip('default', '10.1.0.1', 7)]));
+    await agent.settled();
+    const refused = await command(agent, 'clean', '--datapath-pins', pins);
+    expect([refused.status, refused.stderr]).toEqual([
+      1,
+      expect.stringMatching(/an agent steers it \(process \d+\).*: stop that first/),
+    ]);
+    await agent.stop();
+    const foreign = join(pins, 'foreign');
+    exec('bpftool', ...`map create ${foreign} type hash key 4 value 4 entries 5 name foreign`.split(' '));
+    const old = join(pins, 'ipcache-1_8');
+    exec('bpftool', ...`map create ${old} type hash key 4 value 4 entries 5 name other`.split(' '));
+    const host = scratch.namespace('host');
+    for (const added of [
+      'link add up0 type dummy',
+      'address add 192.168.9.1/24 dev up0',
+      'link set up0 up',
+      'route add 10.9.1.0/24 via 192.168.9.2 proto 201',
+      'route add 10.9.2.0/24 via 192.168.9.2 proto static',
+    ])
+      host.run('ip', ...added.split(' '));
+    const words = ['datapath', 'clean', '--datapath-pins', pins, '--socket', join(pins, '../none')];
+    const run = runIn(host.name, words);
+    expect([run.status, run.stderr]).toEqual([
+      1,
+      `dpcache: stays: ${old} is a map of others\ndpcache: stays: ${foreign} is not ours\n`,
+    ]);
+    expect(run.stdout).toMatch(/paths - route 10\.9\.1\.0\/24 /);
+    expect(run.stdout).toContain(`${join(pins, 'ipcache')}\n`);
+    expect(readdirSync(pins)).toEqual(['foreign', 'ipcache-1_8']);
+    expect(host.run('ip', 'route', 'show', 'proto', '201')).toBe('');
+    expect(host.run('ip', 'route', 'show', 'proto', 'static')).toMatch(
+      /^10\.9\.2\.0\/24 via 192\.168\.9\.2 /,
+    );
   });
 
   it('says without an agent what could run here', async () => {
