@@ -1,43 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { bytesOfText } from '../../src/kvstore/bytes.ts';
-import type { KeyValue, RangeRequest, RangeResponse, TransportEvent } from '../../src/kvstore/transport.ts';
+import type { RangeRequest, RangeResponse } from '../../src/kvstore/transport.ts';
 import { Cursor } from '../../src/kvstore/watch/cursor.ts';
 import { EventQueue } from '../../src/kvstore/watch/event-queue.ts';
 import { PageSize } from '../../src/kvstore/watch/page-size.ts';
 import { proveHistory } from '../../src/kvstore/watch/sync.ts';
 import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
-
-/** A store's history: what each revision from 1 on writes, as `key=value` or `-key`; nothing of the prefix: `''`. */
-type History = readonly string[];
-
-const P = 'p/';
-
-function eventAt(write: string, revision: number): TransportEvent {
-  const [key = '', value = ''] = write.split('=');
-  return write.startsWith('-')
-    ? { key: `${P}${write.slice(1)}`, value: undefined, modRevision: revision }
-    : { key: `${P}${key}`, value: bytesOfText(value), modRevision: revision };
-}
-
-/** The keys as of a revision, sorted. */
-function keysAt(history: History, revision: number): readonly KeyValue[] {
-  const keys = new Map<string, KeyValue>();
-  for (const [i, write] of history.slice(0, revision).entries()) {
-    if (write === '') continue;
-    const { key, value, modRevision } = eventAt(write, i + 1);
-    if (value === undefined) keys.delete(key);
-    else
-      keys.set(key, {
-        key,
-        value,
-        modRevision,
-        createRevision: keys.get(key)?.createRevision ?? modRevision,
-      });
-  }
-  return [...keys.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
-}
+import { answer, eventAt, type History, keysAt, P } from './support/histories.ts';
 
 interface Proof {
   /** `proven`, or the code of what it throws. */
@@ -56,11 +26,7 @@ async function prove(followed: History, server: History, backlogRevisions = 1_00
   const reads: RangeRequest[] = [];
   const read = async (request: RangeRequest): Promise<RangeResponse> => {
     reads.push(request);
-    const { start, end, revision = 0, limit = 0, minModRevision = 0 } = request;
-    const all = keysAt(server, revision).filter(({ key }) => key >= start && key < end);
-    const kvs = all.filter(({ modRevision }) => modRevision >= minModRevision).slice(0, limit);
-    const header = { clusterID: 'one', revision: server.length, raftTerm: 1 };
-    return { header, kvs, count: all.length, more: all.length > kvs.length };
+    return answer(server, request);
   };
   const limits = { ...WATCH_LIMITS, backlogRevisions };
   const clock = new ManualClock();
