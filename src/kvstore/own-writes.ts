@@ -37,8 +37,8 @@ export class OwnWrites {
     const deleted = this.#deleted;
     const kv = put && (await read(put.key));
     const ghost = deleted && (await read(deleted.key));
-    if (ghost !== undefined && ghost.modRevision < (deleted?.revision ?? 0)) return false;
-    if (put === undefined || !this.#puts.newestFirst.some(({ key }) => key === put.key)) return true;
+    if (deleted !== undefined && ghost !== undefined && ghost.modRevision < deleted.revision) return false;
+    if (put === undefined || !this.#puts.newestFirst.includes(put)) return true; // it is being deleted
     if (kv?.modRevision === put.modRevision) return equalBytes(kv.value, put.value);
     return kv !== undefined && kv.modRevision > put.modRevision;
   }
