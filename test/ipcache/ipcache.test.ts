@@ -15,6 +15,23 @@ function told(cache: IPCache): IPCacheChange[] {
 const short = (changes: readonly IPCacheChange[]): unknown[] =>
   changes.map((change) => [change.prefix, change.old?.identity, change.new?.identity]);
 
+/** Why something is rejected, by its field. */
+const REASONS: Readonly<Record<string, string>> = {
+  prefix: 'invalid-prefix',
+  identity: 'invalid-identity',
+  source: 'unknown-source',
+  owner: 'invalid-owner',
+  hostIP: 'invalid-host-ip',
+  encryptKey: 'invalid-encrypt-key',
+  claim: 'invalid-claim',
+};
+
+/** Metadata with one named port, which may be anything. */
+function withPorts(name: unknown, port: unknown): NonNullable<Claim['k8s']> {
+  const namedPorts = new Map([[name, port]]) as unknown as NonNullable<Claim['k8s']>['namedPorts'];
+  return { namespace: 'a', podName: 'b', namedPorts };
+}
+
 describe('an upsert', () => {
   it('names its outcome', () => {
     const cache = new IPCache({ maxEntries: 1 });
@@ -32,7 +49,7 @@ describe('an upsert', () => {
     });
   });
 
-  it.each([
+  it.each<readonly [field: string, key: unknown, bad: object | null]>([
     ['prefix', '10.1.2', {}],
     ['prefix', '10.1.2.3/33', {}],
     ['prefix', '010.1.2.3', {}],
@@ -51,18 +68,16 @@ describe('an upsert', () => {
     ['hostIP', '10.0.0.1', { hostIP: '192.168.0' }],
     ['hostIP', '10.0.0.1', { hostIP: '192.168.0.0/24' }],
     ['hostIP', '10.0.0.1', { hostIP: 7 }],
-    ['encryptKey', '10.0.0.1', { encryptKey: 256 }],
+    ...[256, -1, 1.5, '7'].map((encryptKey) => ['encryptKey', '10.0.0.1', { encryptKey }] as const),
     ['k8s.podName', '10.0.0.1', { k8s: { namespace: 'shop' } }],
     ['k8s.namespace', '10.0.0.1', { k8s: { podName: 'a' } }],
     ['k8s.namedPorts', '10.0.0.1', { k8s: { namespace: 'a', podName: 'b', namedPorts: {} } }],
-    [
-      'k8s.namedPorts.http',
-      '10.0.0.1',
-      {
-        k8s: { namespace: 'a', podName: 'b', namedPorts: new Map([['http', { port: 70_000, protocol: 6 }]]) },
-      },
-    ],
+    ...[{ port: 70_000, protocol: 6 }, { port: 80, protocol: 256 }, { port: 80 }, {}, null].map(
+      (port) => ['k8s.namedPorts.http', '10.0.0.1', { k8s: withPorts('http', port) }] as const,
+    ),
+    ['k8s.namedPorts.7', '10.0.0.1', { k8s: withPorts(7, { port: 80, protocol: 6 }) }],
     ['k8s', '10.0.0.1', { k8s: null }],
+    ['k8s', '10.0.0.1', { k8s: 'shop/a' }],
     ['claim', '10.0.0.1', null],
   ])('refuses a bad %s (%j %j), changes nothing and says which field', (field, key, bad) => {
     const cache = new IPCache();
@@ -71,7 +86,29 @@ describe('an upsert', () => {
     expect(cache.size).toBe(0);
     const { total, recent } = cache.status().rejections;
     expect(total).toBe(1);
-    expect(recent[0]?.field).toBe(field);
+    expect(recent[0]).toMatchObject({ field, reason: REASONS[field] ?? 'invalid-metadata' });
+  });
+
+  it.each([null, 7, 'kvstore', undefined])('refuses the writer %j, and says so', (writer) => {
+    const cache = new IPCache();
+    expect(cache.delete('10.0.0.1', writer as unknown as Claim)).toBe('invalid');
+    expect(cache.withdraw(writer as unknown as Claim)).toBe(0);
+    const { recent } = cache.status().rejections;
+    expect(recent.map(({ field, reason }) => `${field} ${reason}`)).toEqual([
+      'writer invalid-writer',
+      'writer invalid-writer',
+    ]);
+  });
+
+  it('takes all that is at a limit', () => {
+    const cache = new IPCache();
+    const claim = { identity: 2 ** 32 - 1, source: 'kvstore', encryptKey: 255 } as const;
+    for (const protocol of [0, 255])
+      for (const port of [0, 65_535])
+        expect(cache.upsert('10.0.0.1', { ...claim, k8s: withPorts('http', { port, protocol }) })).toBe(
+          'applied',
+        );
+    expect(cache.get('10.0.0.1')).toMatchObject({ identity: 4_294_967_295, encryptKey: 255 });
   });
 
   it('keeps the canonical form of the host IP', () => {
