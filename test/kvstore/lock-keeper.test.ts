@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Supervisor } from '../../src/base/supervisor.ts';
+import { bytesOfText } from '../../src/kvstore/bytes.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
-import { keyRange } from '../../src/kvstore/key-range.ts';
+import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { leaseHex } from '../../src/kvstore/lease-keeper.ts';
 import { LockKeeper } from '../../src/kvstore/lock-keeper.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
@@ -134,6 +135,105 @@ describe('the locks of one client', () => {
     await held.release();
     await (await waiting).release();
     await other.close();
+  });
+
+  it('who asks while the second in line holds it waits for that one', async () => {
+    const first = await backend.lock(PATH);
+    const second = backend.lock(PATH);
+    await first.release();
+    await second;
+    const third = vi.fn();
+    void backend.lock(PATH).then(third);
+    await settle(6);
+    expect(third).not.toHaveBeenCalled();
+    await (await second).release();
+    await settle(6);
+    expect(third).toHaveBeenCalledOnce();
+  });
+
+  it('a failure while it waits rejects, and leaves no place behind', async () => {
+    const refused = new KvstoreError('unavailable', 'connection reset');
+    vi.spyOn(backend.link, 'range').mockRejectedValueOnce(refused);
+    await expect(backend.lock(PATH)).rejects.toBe(refused);
+    await settle(4);
+    expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(0);
+    await (await backend.lock(PATH)).release();
+  });
+
+  it('a place whose answer was lost is given up, too', async () => {
+    await (await backend.lock(PATH)).release();
+    backend.link.loseAnswers(1);
+    await expect(backend.lock(PATH)).rejects.toMatchObject({ code: 'unavailable' });
+    await settle(6);
+    expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(0);
+  });
+
+  describe('with those of another client', () => {
+    let other: FaultyMemory;
+    beforeEach(() => {
+      other = new FaultyMemory({ clock, server: backend.server });
+    });
+    afterEach(() => other.close());
+
+    it('a place that is still there keeps its turn before those who came after it', async () => {
+      const held = await other.lock(PATH);
+      const controller = new AbortController();
+      const givenUp = backend.lock(PATH, { signal: controller.signal });
+      await settle(4);
+      const later = new FaultyMemory({ clock, server: backend.server });
+      const last = vi.fn();
+      const waiting = later.lock(PATH).then((lock) => {
+        last();
+        return lock;
+      });
+      await settle(4);
+      failNextDelete();
+      controller.abort();
+      await expect(givenUp).rejects.toMatchObject({ code: 'aborted' });
+      const again = backend.lock(PATH);
+      await settle(4);
+      await held.release();
+      await settle(6);
+      expect(last).not.toHaveBeenCalled();
+      const lock = await again;
+      expect(lock.revision).toBe(backend.server.range(keyRange(lock.key)).kvs[0]?.createRevision);
+      await lock.release();
+      await (await waiting).release();
+      await later.close();
+    });
+
+    it('one of a path below it is another lock', async () => {
+      const below = await other.lock(`${PATH}/below`);
+      await (await backend.lock(PATH)).release();
+      await below.release();
+    });
+
+    it('it waits for the place right before its own, and for nothing else', async () => {
+      const third = new FaultyMemory({ clock, server: backend.server });
+      const first = await other.lock(PATH);
+      const second = third.lock(PATH);
+      await settle(4);
+      const waiting = backend.lock(PATH);
+      await settle(4);
+      let reads = 0;
+      backend.link.onRead = () => void reads++;
+      await other.update(`${first.key}/x`, bytesOfText('1'));
+      await other.delete(`${first.key}/x`);
+      await other.update(first.key, bytesOfText('1'));
+      await first.release();
+      await settle(6);
+      expect(reads).toBe(0);
+      const ahead = await second;
+      await other.update(ahead.key, bytesOfText('1'));
+      await other.update(`${ahead.key}x`, bytesOfText('1'));
+      await other.delete(`${ahead.key}x`);
+      await settle(6);
+      expect(reads).toBe(0);
+      await ahead.release();
+      await (await waiting).release();
+      expect(reads).toBe(1);
+      await third.close();
+    });
   });
 
   it('a lease that ended unnoticed costs another try, not the lock (regression: lease-not-found)', async () => {
