@@ -57,8 +57,21 @@ export class FrontendIndex {
   /** Any spelling of the address; exact: `0.0.0.0` is found by itself only. */
   lookup(ip: string, port: number, protocol: number): FrontendMatch | undefined {
     const address = canonicalAddress(ip);
-    if (address === undefined) return undefined;
-    const [first, ...rest] = this.#claims.get(formatFrontend({ ip: address, port, protocol })) ?? [];
+    return address === undefined ? undefined : this.get(formatFrontend({ ip: address, port, protocol }));
+  }
+
+  /** The frontends that services claim, as {@link formatFrontend} writes them. */
+  keys(): MapIterator<string> {
+    return this.#claims.keys();
+  }
+
+  get size(): number {
+    return this.#claims.size;
+  }
+
+  /** By the text of a frontend, as {@link formatFrontend} writes it. */
+  get(text: string): FrontendMatch | undefined {
+    const [first, ...rest] = this.#claims.get(text) ?? [];
     if (first === undefined) return undefined;
     const others = new Map(rest.filter(({ key }) => key !== first.key).map((claim) => [claim.key, claim]));
     return {

@@ -84,6 +84,7 @@ export class KeptTable<Item> implements Disposable {
   #deletesAllowed = false;
   /** How many are reading the table: nothing is written meanwhile. */
   #readers = 0;
+  #still: Promise<unknown> = Promise.resolve();
   #scheduled = false;
   #retry: Timer | undefined;
   #idle: (() => void)[] = [];
@@ -105,19 +106,17 @@ export class KeptTable<Item> implements Disposable {
    * throws; it may be called again then.
    */
   async adopt(): Promise<void> {
-    const there = await this.#read();
-    if (this.#state === 'closed') return;
-    for (const [key, item] of there) {
-      this.#actual.set(key, HELD_RANK);
-      this.#found.set(key, item);
-    }
-    this.#state = this.#deletesAllowed ? 'kept' : 'holding';
-    await this.#inTurns(
-      this.#desired.entries(),
-      ([key, item]) => this.#isAdopted(key, item) || this.mark(key),
-    );
-    if (this.#deletesAllowed) this.#release();
-    this.#schedule();
+    await this.#whileStill(async () => {
+      const there = await this.#read();
+      await this.#inTurns(there, ([key, item]) => {
+        this.#actual.set(key, HELD_RANK);
+        this.#found.set(key, item);
+      });
+      await this.#inTurns(this.#desired.entries(), ([key]) => this.mark(key));
+      if (this.#state === 'closed') return;
+      this.#state = this.#deletesAllowed ? 'kept' : 'holding';
+      if (this.#deletesAllowed) this.#release();
+    });
   }
 
   /** The inputs are complete: what was found at the start and is not desired goes. */
@@ -367,10 +366,13 @@ export class KeptTable<Item> implements Disposable {
     for (const key of this.#found.keys()) this.mark(key);
   }
 
+  /** One after the other: a table is read through memory of its own. */
   async #whileStill<T>(work: () => Promise<T>): Promise<T> {
     this.#readers++;
+    const run = this.#still.then(work);
+    this.#still = run.catch(() => {});
     try {
-      return await work();
+      return await run;
     } finally {
       this.#readers--;
       this.#schedule();
@@ -379,22 +381,27 @@ export class KeptTable<Item> implements Disposable {
 
   async #read(): Promise<ReadonlyMap<string, Item>> {
     const there = new Map<string, Item>();
-    await this.#inTurns(this.#table.dump(), ([key, item]) => there.set(key, item));
+    await this.#inTurns(this.#table.dump(), (entry) => {
+      if (entry !== undefined) there.set(entry[0], entry[1]);
+      return entry === undefined;
+    });
     return there;
   }
 
   async #differences(): Promise<readonly PlannedChange<Item>[]> {
     const steps: PlannedChange<Item>[] = [];
     const compared = differences(this.#table, this.#desired, await this.#read());
-    await this.#inTurns(compared, (step) => step && steps.push(step));
+    await this.#inTurns(compared, (step) => {
+      if (step !== undefined) steps.push(step);
+    });
     return steps;
   }
 
+  /** An `each` that gives true has taken a turn's time by itself. */
   async #inTurns<T>(items: Iterable<T>, each: (item: T) => unknown): Promise<void> {
     let left = CHUNK;
     for (const item of items) {
-      each(item);
-      if (--left > 0) continue;
+      if (each(item) !== true && --left > 0) continue;
       await new Promise<void>((resolve) => this.#context.nextTurn(resolve));
       if (this.#state === 'closed') return;
       left = CHUNK;

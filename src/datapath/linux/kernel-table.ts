@@ -17,8 +17,11 @@ export interface KernelTable<Item> {
   readonly capacity?: number | undefined;
   /** Changes of one call of `apply`, which block the event loop; by default, and at most, 256. */
   readonly chunk?: number | undefined;
-  /** What is there of ours, read while it is iterated. A key may come twice; the last one counts. */
-  dump(): Iterable<readonly [key: string, item: Item]>;
+  /**
+   * What is there of ours, read while it is iterated. A key may come twice; the last one counts. Undefined is no item, but
+   * the end of a piece of work that took as long as many of them.
+   */
+  dump(): Iterable<readonly [key: string, item: Item] | undefined>;
   equal(a: Item, b: Item): boolean;
   /** A small whole number. Upserts go by ascending, deletes by descending order; all upserts first. By default 0. */
   order?(key: string): number;

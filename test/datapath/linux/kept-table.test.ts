@@ -54,8 +54,9 @@ describe('a kept table', () => {
   });
 
   it('writes nothing before it has read what is there, and nothing that is there already', async () => {
-    const { table, turns, kept, set } = setUp({ a: '1', b: '1' }, { a: '1', b: '2' });
+    const { table, turns, kept, set } = setUp({ a: '1', b: '1', d: '1' }, { a: '1', b: '2' });
     set('c', '1');
+    set('d', '1');
     await turns.settle();
     expect(table.calls).toEqual([]);
     await turns.until(kept.adopt());
@@ -174,6 +175,24 @@ describe('a kept table', () => {
     expect(await turns.until(kept.repair())).toEqual(plan);
     expect(contentOf(table)).toEqual({ a: '1', b: '1', c: '1' });
     expect(await turns.until(kept.plan())).toEqual([]);
+  });
+
+  it('is read by one at a time, and written by none meanwhile', async () => {
+    const { table, turns, kept, set } = setUp();
+    await turns.until(kept.adopt());
+    let readers = 0;
+    table.dump = function* () {
+      expect(readers++).toBe(0);
+      for (let i = 0; i < 1000; i++) yield ['a', '1'] as const;
+      readers--;
+    };
+    const plans = Promise.all([kept.plan(), kept.plan(), kept.repair()]);
+    set('b', '1');
+    await turns.turn();
+    await turns.turn();
+    expect(table.calls).toEqual([]);
+    await turns.until(plans);
+    expect(contentOf(table)).toEqual({ b: '1' });
   });
 
   it('says so when it cannot be read, and reads it later', async () => {

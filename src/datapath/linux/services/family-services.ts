@@ -1,0 +1,312 @@
+import type { SyscallError } from '../syscall/syscall-error.ts';
+import { MapBatch } from './map-batch.ts';
+import { type Endpoint, parseEndpoint } from './service-layout.ts';
+import type { ServiceMaps } from './service-maps.ts';
+
+/** A backend in the kernel, and how many slots refer to it. */
+interface BackendRow {
+  readonly number: number;
+  readonly endpoint: Endpoint;
+  uses: number;
+}
+
+/** A frontend as it stands in the kernel. */
+export interface InstalledFrontend {
+  /** Backends by slot, the first of which is slot 1; undefined where none is known. May be more than are counted. */
+  readonly slots: (string | undefined)[];
+  /** Undefined while there is no frontend, but slots. */
+  count: number | undefined;
+  affinitySeconds: number;
+  /** Backends with which clients may stay. */
+  readonly members: Set<string>;
+}
+
+/** Where a frontend is to get to, and what became of it. */
+export interface FrontendStep {
+  readonly frontend: string;
+  readonly endpoint: Endpoint;
+  readonly installed: InstalledFrontend;
+  /** Undefined: it is to go. */
+  readonly wanted: { readonly backends: readonly string[]; readonly affinitySeconds: number } | undefined;
+  error: SyscallError | undefined;
+}
+
+/**
+ * The services of one family as they stand in the kernel, by what was read and written: which number a backend has, and
+ * who refers to it. Numbers are kept over restarts, and not given again in one life of a process.
+ */
+export class FamilyServices {
+  readonly maps: ServiceMaps;
+  #backends = new Map<string, BackendRow>();
+  #frontends = new Map<string, InstalledFrontend>();
+  #nextNumber = 1;
+  /** Backends that may have lost their last slot since this was looked at last. */
+  readonly #unused = new Set<string>();
+
+  constructor(maps: ServiceMaps) {
+    this.maps = maps;
+  }
+
+  get frontends(): ReadonlyMap<string, InstalledFrontend> {
+    return this.#frontends;
+  }
+
+  /** Backends that no slot refers to. */
+  *unusedBackends(): Generator<string, void, void> {
+    for (const [text, { uses }] of this.#backends) if (uses === 0) yield text;
+  }
+
+  /** Reads everything anew; a step for each batch. */
+  *read(): Generator<undefined, void, void> {
+    this.#backends = new Map();
+    this.#frontends = new Map();
+    const byNumber = new Map<number, string>();
+    for (const entry of this.maps.readBackends()) {
+      if (entry === undefined) {
+        yield;
+        continue;
+      }
+      const [number, text] = entry;
+      const name = this.#backends.has(text) ? `${text}#${number}` : text;
+      byNumber.set(number, name);
+      this.#backends.set(name, { number, endpoint: parseEndpoint(text), uses: 0 });
+      this.#nextNumber = Math.max(this.#nextNumber, number + 1);
+    }
+    for (const entry of this.maps.readServices()) {
+      if (entry === undefined) {
+        yield;
+        continue;
+      }
+      const installed = this.installed(entry.frontend);
+      if (entry.slot > 0)
+        this.#setSlot(installed, entry.slot - 1, byNumber.get(entry.number) ?? `#${entry.number}`);
+      else {
+        installed.count = entry.count;
+        installed.affinitySeconds = entry.affinitySeconds;
+      }
+    }
+    for (const entry of this.maps.readMembers()) {
+      if (entry === undefined) yield;
+      else this.installed(entry[0]).members.add(byNumber.get(entry[1]) ?? `#${entry[1]}`);
+    }
+  }
+
+  /** The frontend as it stands; an empty one that is not there yet. */
+  installed(frontend: string): InstalledFrontend {
+    const found = this.#frontends.get(frontend);
+    if (found !== undefined) return found;
+    const made: InstalledFrontend = { slots: [], count: undefined, affinitySeconds: 0, members: new Set() };
+    this.#frontends.set(frontend, made);
+    return made;
+  }
+
+  /**
+   * Takes steps, all of them together: backends, slots, then the frontends that refer to them; the other way round what is
+   * to go. A step that fails does not get any further, and what it stood on stays.
+   */
+  apply(steps: readonly FrontendStep[]): void {
+    this.#addBackends(steps);
+    this.#writeSlots(steps);
+    this.#writeFrontends(steps);
+    this.#trim(steps);
+    for (const { frontend, installed } of steps) {
+      if (installed.count === undefined && installed.slots.length === 0 && installed.members.size === 0)
+        this.#frontends.delete(frontend);
+    }
+    this.#deleteUnused(steps.flatMap(({ installed }) => [...installed.members]));
+  }
+
+  /** Lets go of a backend that was found, unless it is used by now. */
+  release(backend: string): SyscallError | undefined {
+    this.#unused.add(backend);
+    return this.#deleteUnused([]);
+  }
+
+  #addBackends(steps: readonly FrontendStep[]): void {
+    const batch = new MapBatch(this.maps.maps.backends, 'update');
+    const refused = new Map<string, SyscallError>();
+    for (const { wanted } of steps) {
+      for (const text of wanted?.backends ?? []) {
+        if (this.#backends.has(text)) continue;
+        const row: BackendRow = { number: this.#nextNumber++, endpoint: parseEndpoint(text), uses: 0 };
+        this.#backends.set(text, row);
+        this.#unused.add(text);
+        const write = (keyAt: number, valueAt: number): void => {
+          this.maps.writeBackendKey(keyAt, row.number);
+          this.maps.writeBackend(valueAt, row.endpoint);
+        };
+        batch.add(write, (error) => {
+          if (error !== undefined) refused.set(text, error);
+        });
+      }
+    }
+    batch.flush();
+    if (refused.size === 0) return;
+    for (const text of refused.keys()) this.#backends.delete(text);
+    for (const step of steps) step.error ??= firstOf(refused, step.wanted?.backends ?? []);
+  }
+
+  #writeSlots(steps: readonly FrontendStep[]): void {
+    const slots = new MapBatch(this.maps.maps.services, 'update');
+    const members = new MapBatch(this.maps.maps.members, 'update');
+    for (const step of steps) {
+      const { wanted, installed, endpoint } = step;
+      if (wanted === undefined || step.error !== undefined) continue;
+      for (const [index, text] of rearranged(installed.slots, wanted.backends)) {
+        const number = this.#backends.get(text)?.number ?? 0;
+        const write = (keyAt: number, valueAt: number): void => {
+          this.maps.writeServiceKey(keyAt, endpoint, index + 1);
+          this.maps.writeSlot(valueAt, number);
+        };
+        slots.add(write, (error) => {
+          step.error ??= error;
+          if (error === undefined) this.#setSlot(installed, index, text);
+        });
+      }
+      for (const text of wanted.affinitySeconds === 0 ? [] : wanted.backends) {
+        const row = this.#backends.get(text);
+        if (row === undefined || installed.members.has(text)) continue;
+        members.add(
+          (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, row.number),
+          (error) => {
+            step.error ??= error;
+            if (error === undefined) installed.members.add(text);
+          },
+        );
+      }
+    }
+    slots.flush();
+    members.flush();
+  }
+
+  #writeFrontends(steps: readonly FrontendStep[]): void {
+    const upserts = new MapBatch(this.maps.maps.services, 'update');
+    const deletes = new MapBatch(this.maps.maps.services, 'delete');
+    // They share the memory of their map.
+    for (const step of steps) {
+      const { wanted, installed, endpoint } = step;
+      if (wanted === undefined || step.error !== undefined) continue;
+      const count = wanted.backends.length;
+      const { affinitySeconds } = wanted;
+      if (installed.count === count && installed.affinitySeconds === affinitySeconds) continue;
+      const write = (keyAt: number, valueAt: number): void => {
+        this.maps.writeServiceKey(keyAt, endpoint, 0);
+        this.maps.writeService(valueAt, count, affinitySeconds);
+      };
+      upserts.add(write, (error) => {
+        step.error ??= error;
+        if (error === undefined) Object.assign(installed, { count, affinitySeconds });
+      });
+    }
+    upserts.flush();
+    for (const step of steps) {
+      const { wanted, installed, endpoint } = step;
+      if (wanted !== undefined || installed.count === undefined) continue;
+      deletes.add(
+        (keyAt) => this.maps.writeServiceKey(keyAt, endpoint, 0),
+        (error) => {
+          step.error ??= error;
+          if (error === undefined) installed.count = undefined;
+        },
+      );
+    }
+    deletes.flush();
+  }
+
+  /** Deletes slots that are not counted, and clients' ways to stay that are over. */
+  #trim(steps: readonly FrontendStep[]): void {
+    const slots = new MapBatch(this.maps.maps.services, 'delete');
+    const members = new MapBatch(this.maps.maps.members, 'delete');
+    for (const step of steps) {
+      const { wanted, installed, endpoint } = step;
+      if (step.error !== undefined) continue;
+      for (let index = wanted?.backends.length ?? 0; index < installed.slots.length; index++) {
+        slots.add(
+          (keyAt) => this.maps.writeServiceKey(keyAt, endpoint, index + 1),
+          (error) => {
+            step.error ??= error;
+            if (error === undefined) this.#setSlot(installed, index, undefined);
+          },
+        );
+      }
+      const staying = new Set(wanted === undefined || wanted.affinitySeconds === 0 ? [] : wanted.backends);
+      for (const text of installed.members) {
+        if (staying.has(text)) continue;
+        const number = this.#backends.get(text)?.number ?? Number(text.split('#').at(-1));
+        members.add(
+          (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, number),
+          (error) => {
+            step.error ??= error;
+            if (error === undefined) installed.members.delete(text);
+          },
+        );
+      }
+    }
+    slots.flush();
+    members.flush();
+    for (const { installed } of steps) while (isEmptyAtEnd(installed.slots)) installed.slots.pop();
+  }
+
+  /** Deletes backends that nothing refers to; gives why one could not be deleted. */
+  #deleteUnused(keep: readonly string[]): SyscallError | undefined {
+    const kept = new Set(keep);
+    const batch = new MapBatch(this.maps.maps.backends, 'delete');
+    let failure: SyscallError | undefined;
+    for (const text of this.#unused) {
+      const row = this.#backends.get(text);
+      if (row === undefined || row.uses > 0 || kept.has(text)) continue;
+      batch.add(
+        (keyAt) => this.maps.writeBackendKey(keyAt, row.number),
+        (error) => {
+          if (error === undefined) this.#backends.delete(text);
+          failure ??= error;
+        },
+      );
+    }
+    batch.flush();
+    this.#unused.clear();
+    return failure;
+  }
+
+  #setSlot(installed: InstalledFrontend, index: number, text: string | undefined): void {
+    const before = installed.slots[index];
+    const old = before === undefined ? undefined : this.#backends.get(before);
+    if (old !== undefined && before !== undefined && --old.uses === 0) this.#unused.add(before);
+    while (installed.slots.length < index) installed.slots.push(undefined);
+    installed.slots[index] = text;
+    const row = text === undefined ? undefined : this.#backends.get(text);
+    if (row !== undefined) row.uses++;
+  }
+}
+
+function isEmptyAtEnd(slots: readonly (string | undefined)[]): boolean {
+  return slots.length > 0 && slots.at(-1) === undefined;
+}
+
+function firstOf(
+  refused: ReadonlyMap<string, SyscallError>,
+  texts: readonly string[],
+): SyscallError | undefined {
+  for (const text of texts) {
+    const error = refused.get(text);
+    if (error !== undefined) return error;
+  }
+  return undefined;
+}
+
+/** Which slots get which backend, so that those that stay keep theirs. */
+function* rearranged(
+  slots: readonly (string | undefined)[],
+  wanted: readonly string[],
+): Generator<readonly [index: number, backend: string], void, void> {
+  const missing = new Set(wanted);
+  const kept = wanted.map((_, index) => {
+    const text = slots[index];
+    return text !== undefined && missing.delete(text);
+  });
+  const rest = missing.values();
+  for (const [index, isKept] of kept.entries()) {
+    const next = isKept ? undefined : rest.next().value;
+    if (next !== undefined) yield [index, next];
+  }
+}

@@ -1,0 +1,130 @@
+import type { Family } from '../../../net/address-words.ts';
+import type { BatchedMap } from './map-batch.ts';
+import {
+  AFFINITY_FLAG,
+  type Endpoint,
+  endpointText,
+  type ServiceMapName,
+  writeAddress,
+} from './service-layout.ts';
+
+/** An entry of the map of services: a frontend (slot 0), or one of its slots. */
+export interface ServiceEntry {
+  /** As `formatFrontend` writes it. */
+  readonly frontend: string;
+  readonly slot: number;
+  /** Of a slot: the number of its backend. */
+  readonly number: number;
+  readonly count: number;
+  readonly affinitySeconds: number;
+}
+
+/** The maps of one family, entry by entry: what stands at which byte of them. */
+export class ServiceMaps implements Disposable {
+  readonly family: Family;
+  readonly maps: Readonly<Record<ServiceMapName, BatchedMap>>;
+  readonly #bytes: number;
+
+  constructor(family: Family, maps: Readonly<Record<ServiceMapName, BatchedMap>>) {
+    this.family = family;
+    this.maps = maps;
+    this.#bytes = family === 4 ? 4 : 16;
+  }
+
+  writeServiceKey(at: number, { ip, port, protocol }: Endpoint, slot: number): void {
+    const { view } = this.maps.services.keys;
+    const end = at + this.#bytes;
+    writeAddress(view, at, ip);
+    view.setUint16(end, port);
+    view.setUint16(end + 2, slot, true);
+    view.setUint32(end + 4, protocol, true);
+  }
+
+  /** A frontend. */
+  writeService(at: number, count: number, affinitySeconds: number): void {
+    this.#writeService(at, affinitySeconds, count, affinitySeconds === 0 ? 0 : AFFINITY_FLAG);
+  }
+
+  /** A slot of a frontend. */
+  writeSlot(at: number, backend: number): void {
+    this.#writeService(at, backend, 0, 0);
+  }
+
+  writeBackendKey(at: number, number: number): void {
+    this.maps.backends.keys.view.setUint32(at, number, true);
+  }
+
+  writeBackend(at: number, { ip, port, protocol }: Endpoint): void {
+    const { view } = this.maps.backends.values;
+    const end = at + this.#bytes;
+    writeAddress(view, at, ip);
+    view.setUint16(end, port);
+    view.setUint16(end + 2, protocol, true);
+    view.setUint32(end + 4, 0, true);
+  }
+
+  writeMember(keyAt: number, valueAt: number, { ip, port, protocol }: Endpoint, backend: number): void {
+    const { view } = this.maps.members.keys;
+    const end = keyAt + this.#bytes;
+    writeAddress(view, keyAt, ip);
+    view.setUint16(end, port);
+    view.setUint16(end + 2, protocol, true);
+    view.setUint32(end + 4, backend, true);
+    this.maps.members.values.view.setUint32(valueAt, 1, true);
+  }
+
+  /** Each backend, by its number; undefined after each batch. */
+  *readBackends(): Generator<readonly [number: number, backend: string] | undefined, void, void> {
+    const { keys, values, shape } = this.maps.backends;
+    for (const count of this.maps.backends.batches()) {
+      for (let at = 0; at < count; at++) {
+        const text = endpointText(values.view, at * shape.valueSize, this.family, this.#bytes + 2);
+        yield [keys.view.getUint32(at * 4, true), text];
+      }
+      yield undefined;
+    }
+  }
+
+  *readServices(): Generator<ServiceEntry | undefined, void, void> {
+    const { keys, values, shape } = this.maps.services;
+    for (const count of this.maps.services.batches()) {
+      for (let at = 0; at < count; at++) {
+        const keyAt = at * shape.keySize;
+        const valueAt = at * shape.valueSize;
+        const number = values.view.getUint32(valueAt, true);
+        yield {
+          frontend: endpointText(keys.view, keyAt, this.family, this.#bytes + 4),
+          slot: keys.view.getUint16(keyAt + this.#bytes + 2, true),
+          number,
+          count: values.view.getUint16(valueAt + 4, true),
+          affinitySeconds: (values.view.getUint8(valueAt + 8) & AFFINITY_FLAG) === 0 ? 0 : number,
+        };
+      }
+      yield undefined;
+    }
+  }
+
+  /** Which backends a frontend with affinity has, by their numbers. */
+  *readMembers(): Generator<readonly [frontend: string, backend: number] | undefined, void, void> {
+    const { keys, shape } = this.maps.members;
+    for (const count of this.maps.members.batches()) {
+      for (let at = 0; at < count; at++) {
+        const keyAt = at * shape.keySize;
+        const frontend = endpointText(keys.view, keyAt, this.family, this.#bytes + 2);
+        yield [frontend, keys.view.getUint32(keyAt + this.#bytes + 4, true)];
+      }
+      yield undefined;
+    }
+  }
+
+  [Symbol.dispose](): void {
+    for (const map of Object.values(this.maps)) map[Symbol.dispose]();
+  }
+
+  #writeService(at: number, number: number, count: number, flags: number): void {
+    const { view } = this.maps.services.values;
+    view.setUint32(at, number, true);
+    view.setUint32(at + 4, count, true);
+    view.setUint32(at + 8, flags, true);
+  }
+}

@@ -1,0 +1,198 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
+import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
+import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
+import type { ServiceRoom } from '../../../../src/datapath/linux/services/service-layout.ts';
+import {
+  type OpenServiceMaps,
+  openServiceMaps,
+  ServiceTable,
+} from '../../../../src/datapath/linux/services/service-table.ts';
+import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { FakeMap, fakeServiceMaps } from '../support/fake-map.ts';
+import { ManualTurns } from '../support/fake-table.ts';
+import { describeOnLinux } from '../support/requirements.ts';
+import { Scratch } from '../support/scratch.ts';
+import { SERVICE_STEP, type ServiceStep, ServiceWorld } from '../support/service-world.ts';
+
+const ROOM: ServiceRoom = { slots: 4096, backends: 1024, clients: 64 };
+
+/** A process that keeps the maps equal to a world. */
+function start(open: OpenServiceMaps, world: ServiceWorld) {
+  const table = new ServiceTable(open);
+  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here' });
+  const turns = new ManualTurns();
+  const kept = new KeptTable(table, desired, turns);
+  const off = world.cache.subscribe(desired.listener((frontend) => kept.mark(frontend)));
+  const stop = (): void => {
+    off();
+    kept[Symbol.dispose]();
+  };
+  return { table, kept, turns, stop };
+}
+
+function printed(table: ServiceTable): Record<string, string> {
+  const entries = [...table.dump()].filter((entry) => entry !== undefined);
+  return Object.fromEntries(entries.map(([key, item]) => [key, table.print(item)] as const).sort());
+}
+
+const sorted = (record: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(Object.entries(record).sort());
+
+/** Takes the steps in a few lives of a process, each of which adopts what the one before has left. */
+async function live(open: OpenServiceMaps, steps: readonly ServiceStep[], everyStep: number): Promise<void> {
+  const world = new ServiceWorld();
+  world.cache.markSynced();
+  let process = start(open, world);
+  await process.turns.until(process.kept.adopt());
+  process.kept.allowDeletes();
+  await process.turns.settle();
+  for (const [at, step] of steps.entries()) {
+    world.take(step);
+    if (at % 7 === 3) await process.turns.settle();
+    if (at % everyStep === everyStep - 1) {
+      await process.turns.settle();
+      expect(sorted(printed(process.table))).toEqual(sorted(world.expected()));
+    }
+    if (at % 50 !== 49) continue;
+    process.stop();
+    process = start(open, world);
+    await process.turns.until(process.kept.adopt());
+    process.kept.allowDeletes();
+  }
+  await process.turns.settle();
+  expect(sorted(printed(process.table))).toEqual(sorted(world.expected()));
+  expect(process.kept.status()).toMatchObject({ failing: 0, pending: 0, noRoom: 0, state: 'kept' });
+  process.stop();
+}
+
+describe('services in the maps of a kernel', () => {
+  it('are after any steps what a model says', () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 80 }), (steps) =>
+        live(fakeServiceMaps(ROOM), steps, 5),
+      ),
+      { numRuns: 200 },
+    ));
+
+  const web = (number: number): string => `172.16.0.${number}:80/TCP`;
+  const service = (number: number, affinitySeconds = 0): ServiceStep => ({
+    ...{ do: 'service', service: { number, affinitySeconds, isLocal: false, isShared: false } },
+  });
+  const slice = (number: number, ...ips: readonly string[]): ServiceStep => ({
+    ...{ do: 'slice', number, backends: ips.map((ip) => ({ ip, state: 'active', node: 'here' })) },
+  });
+  const setUp = async (room: ServiceRoom = ROOM) => {
+    const open = fakeServiceMaps(room);
+    const world = new ServiceWorld();
+    world.cache.markSynced();
+    const process = start(open, world);
+    await process.turns.until(process.kept.adopt());
+    const map = (name: 'services' | 'backends'): FakeMap => {
+      const found = open(4).maps[name];
+      if (found instanceof FakeMap) return found;
+      throw new Error('not a fake');
+    };
+    return { ...process, open, world, map };
+  };
+  const numbersOf = (backends: FakeMap): readonly string[] =>
+    [...backends.content].map(([key, value]) => `${Buffer.from(key, 'hex').readUInt32LE()} ${value[3]}`);
+
+  it('keep the numbers of their backends in the next process', async () => {
+    const { open, world, turns, map, stop } = await setUp();
+    world.take(service(1));
+    world.take(slice(1, '10.0.0.1', '10.0.0.2', '10.0.0.3'));
+    await turns.settle();
+    const before = numbersOf(map('backends'));
+    world.take(slice(1, '10.0.0.3', '10.0.0.1', '10.0.0.4'));
+    await turns.settle();
+    const kept = numbersOf(map('backends')).filter((row) => before.includes(row));
+    expect(kept.length).toBeGreaterThanOrEqual(4);
+    stop();
+    const next = start(open, world);
+    await next.turns.until(next.kept.adopt());
+    await next.turns.settle();
+    expect(numbersOf(map('backends'))).toEqual(expect.arrayContaining([...kept]));
+    expect(next.kept.status()).toMatchObject({ upserts: 0, actual: 4 });
+  });
+
+  it('are left alone by a process that does not know them yet', async () => {
+    const { open, world, turns, table, stop } = await setUp();
+    world.take(service(1));
+    world.take(slice(1, '10.0.0.1'));
+    await turns.settle();
+    const content = printed(table);
+    stop();
+    const later = new ServiceWorld();
+    const next = start(open, later);
+    await next.turns.until(next.kept.adopt());
+    await next.turns.settle();
+    expect(printed(next.table)).toEqual(content);
+    expect(next.kept.status()).toMatchObject({ state: 'holding', held: 4 });
+    later.cache.markSynced();
+    next.kept.allowDeletes();
+    await next.turns.settle();
+    expect(printed(next.table)).toEqual({});
+    for (const map of Object.values(open(4).maps)) expect([...map.batches()]).toEqual([0]);
+  });
+
+  it('stay as they were where there is no room for a backend more, and others go on', async () => {
+    const { world, turns, table, kept } = await setUp({ ...ROOM, backends: 4 });
+    kept.allowDeletes();
+    world.take(service(1));
+    world.take(slice(1, '10.0.0.1'));
+    world.take(service(2));
+    world.take(slice(2, '10.0.0.1'));
+    await turns.settle();
+    world.take(slice(1, '10.0.0.2', '10.0.0.3', '10.0.0.4'));
+    await turns.settle();
+    expect(printed(table)[web(1)]).toBe('→ 10.0.0.1:8080/TCP');
+    world.take(slice(2, '10.0.0.2'));
+    await turns.settle();
+    expect(printed(table)[web(2)]).toBe('→ 10.0.0.2:8080/TCP');
+    expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 2 });
+  });
+
+  it('are whole again after somebody has cut a slot out of them', async () => {
+    const { world, turns, table, kept, map } = await setUp();
+    kept.allowDeletes();
+    world.take(service(1, 30));
+    world.take(slice(1, '10.0.0.1', '10.0.0.2'));
+    await turns.settle();
+    for (const key of map('services').content.keys()) {
+      if (key.slice(12, 16) !== '0200') continue;
+      map('services').content.delete(key);
+    }
+    map('backends').content.set('99990000', new Uint8Array(12));
+    expect((await turns.until(kept.plan())).map(({ key }) => key).sort()).toEqual([
+      ...['172.16.0.1:53/UDP', web(1), 'unused backend 0.0.0.0:0/ANY'],
+      ...['unused backend 10.0.0.2:5353/UDP', 'unused backend 10.0.0.2:8080/TCP'],
+    ]);
+    await turns.until(kept.repair());
+    expect(sorted(printed(table))).toEqual(sorted(world.expected()));
+  });
+
+  it('are tried again where they cannot be written', async () => {
+    const { world, turns, table, kept, map } = await setUp();
+    map('services').broken = true;
+    world.take(service(1));
+    world.take(slice(1, '10.0.0.1'));
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ state: 'degraded', failing: 2 });
+    map('services').broken = false;
+    turns.clock.advance(60_000);
+    await turns.settle();
+    expect(sorted(printed(table))).toEqual(sorted(world.expected()));
+  });
+});
+
+describeOnLinux('services in the maps of this kernel', ['maps'], () => {
+  it('are after a thousand steps what a model says', async () => {
+    using scratch = new Scratch();
+    const bpf = new Bpf(new Kernel());
+    const open = openServiceMaps(bpf, scratch.bpffs(), ROOM);
+    const steps = fc.sample(SERVICE_STEP, { numRuns: 1000, seed: 11 });
+    await live(open, steps, 25);
+  }, 60_000);
+});

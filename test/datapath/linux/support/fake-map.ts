@@ -1,0 +1,98 @@
+import type { BatchedMap } from '../../../../src/datapath/linux/services/map-batch.ts';
+import {
+  type ServiceRoom,
+  serviceMapShapes,
+} from '../../../../src/datapath/linux/services/service-layout.ts';
+import { ServiceMaps } from '../../../../src/datapath/linux/services/service-maps.ts';
+import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
+import type { Family } from '../../../../src/net/address-words.ts';
+
+const E2BIG = 7;
+const EPERM = 1;
+const ENTRIES = 1024;
+
+interface Memory {
+  readonly bytes: Uint8Array;
+  readonly view: DataView;
+}
+
+function memory(size: number): Memory {
+  const bytes = new Uint8Array(size);
+  return { bytes, view: new DataView(bytes.buffer) };
+}
+
+/** A hash map as the kernel has it, in memory: content by the bytes of the keys, in hexadecimal. */
+export class FakeMap implements BatchedMap {
+  readonly shape: BatchedMap['shape'];
+  readonly keys: Memory;
+  readonly values: Memory;
+  readonly content: Map<string, Uint8Array> = new Map();
+  /** Refuses every write. */
+  broken = false;
+
+  constructor(shape: BatchedMap['shape']) {
+    this.shape = shape;
+    this.keys = memory(ENTRIES * shape.keySize);
+    this.values = memory(ENTRIES * shape.valueSize);
+  }
+
+  update(count: number): readonly (SyscallError | undefined)[] {
+    return Array.from({ length: count }, (_, at) => {
+      if (this.broken) return new SyscallError('update', EPERM);
+      const key = this.#keyAt(at);
+      if (!this.content.has(key) && this.content.size >= this.shape.maxEntries)
+        return new SyscallError('update', E2BIG);
+      this.content.set(
+        key,
+        this.values.bytes.slice(at * this.shape.valueSize, (at + 1) * this.shape.valueSize),
+      );
+      return undefined;
+    });
+  }
+
+  delete(count: number): readonly (SyscallError | undefined)[] {
+    return Array.from({ length: count }, (_, at) => {
+      if (this.broken) return new SyscallError('delete', EPERM);
+      this.content.delete(this.#keyAt(at));
+      return undefined;
+    });
+  }
+
+  *batches(): Generator<number, void, void> {
+    const entries = [...this.content];
+    for (let from = 0; from === 0 || from < entries.length; from += ENTRIES) {
+      const batch = entries.slice(from, from + ENTRIES);
+      for (const [at, [key, value]] of batch.entries()) {
+        this.keys.bytes.set(Buffer.from(key, 'hex'), at * this.shape.keySize);
+        this.values.bytes.set(value, at * this.shape.valueSize);
+      }
+      yield batch.length;
+    }
+  }
+
+  [Symbol.dispose](): void {}
+
+  #keyAt(at: number): string {
+    const { keySize } = this.shape;
+    return Buffer.from(this.keys.bytes.subarray(at * keySize, (at + 1) * keySize)).toString('hex');
+  }
+}
+
+/** The maps of services, in memory: the same ones each time. */
+export function fakeServiceMaps(room: ServiceRoom): (family: Family) => ServiceMaps {
+  const families = new Map<Family, ServiceMaps>();
+  return (family) => {
+    const found = families.get(family);
+    if (found !== undefined) return found;
+    const shapes = serviceMapShapes(family, room);
+    const made = new ServiceMaps(family, {
+      services: new FakeMap(shapes.services),
+      backends: new FakeMap(shapes.backends),
+      members: new FakeMap(shapes.members),
+      clients: new FakeMap(shapes.clients),
+      peers: new FakeMap(shapes.peers),
+    });
+    families.set(family, made);
+    return made;
+  };
+}
