@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
 import { isRecording, type Recording, recordingsOf } from './support/recordings.ts';
+import { replayCollectors } from './support/replay-collectors.ts';
 import { replayIPCache } from './support/replay-ipcache.ts';
 import { replayKvstoreMesh } from './support/replay-kvstoremesh.ts';
 import { replayNodeManager } from './support/replay-nodemanager.ts';
@@ -18,6 +19,7 @@ const REPLAYS: ReadonlyMap<unknown, (scenario: unknown, tally: ReplayTally) => v
 
 /** Of programs, by how their name begins. */
 const PROGRAMS: ReadonlyMap<string, (recording: Recording, tally: ReplayTally) => Promise<void>> = new Map([
+  ['cilium-operator', replayCollectors],
   ['clustermesh-apiserver kvstoremesh', replayKvstoreMesh],
 ]);
 
