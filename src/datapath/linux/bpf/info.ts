@@ -51,3 +51,15 @@ export function mapInfo(bpf: Bpf, fd: number): MapInfo {
     flags: view.getUint32(20, true),
   };
 }
+
+/** What the kernel says of a link to a cgroup. */
+export interface LinkInfo {
+  readonly programID: number;
+  /** The number of the folder; 0 when it has vanished, and the link leads nowhere. */
+  readonly cgroup: number;
+}
+
+export function linkInfo(bpf: Bpf, fd: number): LinkInfo {
+  const view = infoOf(bpf, fd);
+  return { programID: view.getUint32(8, true), cgroup: Number(view.getBigUint64(16, true)) };
+}

@@ -49,10 +49,11 @@ export class ServiceTable implements KernelTable<ServiceItem>, Disposable {
   readonly name: string = 'services';
   /** Of 10 backends each: about 1 ms. */
   readonly chunk: number = 32;
-  readonly #families: Readonly<Record<Family, FamilyServices>>;
+  /** What stands in the maps of each family. */
+  readonly families: Readonly<Record<Family, FamilyServices>>;
 
   constructor(open: OpenServiceMaps) {
-    this.#families = { 4: new FamilyServices(open(4)), 6: new FamilyServices(open(6)) };
+    this.families = { 4: new FamilyServices(open(4)), 6: new FamilyServices(open(6)) };
   }
 
   /** Descriptors of all maps, as the programs name them. */
@@ -60,7 +61,7 @@ export class ServiceTable implements KernelTable<ServiceItem>, Disposable {
     return new Map(
       FAMILIES.flatMap((family) =>
         SERVICE_MAPS.flatMap((name) => {
-          const map = this.#families[family].maps.maps[name];
+          const map = this.families[family].maps.maps[name];
           return map instanceof BpfMap ? [[`${name}${family}`, map.fd] as const] : [];
         }),
       ),
@@ -82,7 +83,7 @@ export class ServiceTable implements KernelTable<ServiceItem>, Disposable {
 
   *dump(): Generator<readonly [string, ServiceItem] | undefined, void, void> {
     for (const family of FAMILIES) {
-      const services = this.#families[family];
+      const services = this.families[family];
       yield* services.read();
       for (const [frontend, installed] of services.frontends) yield [frontend, itemOf(installed)];
       for (const backend of services.unusedBackends())
@@ -98,7 +99,7 @@ export class ServiceTable implements KernelTable<ServiceItem>, Disposable {
       const own = steps.filter(
         (step) => step !== undefined && step.error === undefined && isOf(step, family),
       );
-      this.#families[family].apply(own.filter((step) => step !== undefined));
+      this.families[family].apply(own.filter((step) => step !== undefined));
     }
     return changes.map(({ key }, at) => {
       const step = steps[at];
@@ -107,13 +108,13 @@ export class ServiceTable implements KernelTable<ServiceItem>, Disposable {
   }
 
   [Symbol.dispose](): void {
-    for (const family of FAMILIES) this.#families[family].maps[Symbol.dispose]();
+    for (const family of FAMILIES) this.families[family].maps[Symbol.dispose]();
   }
 
   #stepOf(frontend: string, wanted: ServiceItem | undefined): FrontendStep {
     const endpoint = parseEndpoint(frontend);
     const family = endpoint.ip.includes(':') ? 6 : 4;
-    const installed = this.#families[family].installed(frontend);
+    const installed = this.families[family].installed(frontend);
     const isTooMuch = (wanted?.backends.length ?? 0) > MAX_BACKENDS_OF_FRONTEND;
     const error = isTooMuch ? new SyscallError('a frontend takes 65,535 backends', E2BIG) : undefined;
     return { frontend, endpoint, installed, wanted, error };
@@ -121,7 +122,7 @@ export class ServiceTable implements KernelTable<ServiceItem>, Disposable {
 
   #release(key: string): SyscallError | undefined {
     const backend = key.slice(UNUSED.length);
-    return this.#families[backend.startsWith('[') ? 6 : 4].release(backend);
+    return this.families[backend.startsWith('[') ? 6 : 4].release(backend);
   }
 }
 

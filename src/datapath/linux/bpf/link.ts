@@ -1,0 +1,28 @@
+import { closeSync, openSync } from 'node:fs';
+import type { Bpf } from './bpf.ts';
+import { ATTACH_TYPES, type AttachType } from './program.ts';
+
+/**
+ * Attaches a program to a cgroup, for the sockets of all processes in it and below; gives the descriptor of the link, with
+ * which it ends unless that is pinned. Programs of others stay attached and run as well.
+ */
+export function attachToCgroup(bpf: Bpf, program: number, cgroup: string, attachType: AttachType): number {
+  const folder = openSync(cgroup, 'r');
+  try {
+    const attributes = bpf.attributes();
+    attributes.setUint32(0, program, true);
+    attributes.setUint32(4, folder, true);
+    attributes.setUint32(8, ATTACH_TYPES[attachType], true);
+    return bpf.call('LINK_CREATE', `${attachType} at ${cgroup}`);
+  } finally {
+    closeSync(folder);
+  }
+}
+
+/** Puts another program in the place of the one that a link has, with no moment between them. */
+export function updateLink(bpf: Bpf, link: number, program: number): void {
+  const attributes = bpf.attributes();
+  attributes.setUint32(0, link, true);
+  attributes.setUint32(4, program, true);
+  bpf.call('LINK_UPDATE');
+}

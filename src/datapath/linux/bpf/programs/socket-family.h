@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the socket programs do in one family: included once for each, with FAMILY, WORDS and TAIL defined:
+// TAIL fills keys up to a multiple of 8 bytes, so that none is read that was not written. Integers are
+// little-endian, addresses and ports in network order. The layouts of services and backends are those of Cilium 1.17.
+
+#define GLUE_(a, b) a##b
+#define GLUE(a, b) GLUE_(a, b)
+#define OWN(name) GLUE(name, FAMILY)
+
+struct OWN(address) {
+	__u32 words[WORDS];
+};
+
+// Slot 0 is the frontend itself, 1 to count its backends.
+struct OWN(service_key) {
+	struct OWN(address) address;
+	__u16 port;
+	__u16 slot;
+	__u8 protocol;
+	__u8 scope;
+	__u16 pad;
+};
+
+struct OWN(service) {
+	__u32 number; // of a slot: the backend; of a frontend with affinity: its seconds
+	__u16 count;
+	__u16 index;
+	__u8 flags;
+	__u8 flags2;
+	__u16 pad;
+};
+
+struct OWN(backend) {
+	struct OWN(address) address;
+	__u16 port;
+	__u8 protocol;
+	__u8 flags;
+	__u16 cluster;
+	__u8 zone;
+	__u8 pad;
+};
+
+struct OWN(member) {
+	struct OWN(address) address;
+	__u16 port;
+	__u8 protocol;
+	__u8 pad;
+	__u32 backend;
+};
+
+struct OWN(client) {
+	__u64 namespace;
+	struct OWN(address) address;
+	__u16 port;
+	__u8 protocol;
+	__u8 pad;
+	__u32 reserved[TAIL];
+};
+
+struct OWN(choice) {
+	__u64 used; // ns
+	__u32 backend;
+	__u32 pad;
+};
+
+struct OWN(peer) {
+	__u64 socket;
+	struct OWN(address) address;
+	__u16 port;
+	__u16 pad;
+	__u32 reserved[TAIL];
+};
+
+struct OWN(origin) {
+	struct OWN(address) address;
+	__u16 port;
+	__u16 pad;
+};
+
+MAP(OWN(services), BPF_MAP_TYPE_HASH, struct OWN(service_key), struct OWN(service));
+MAP(OWN(backends), BPF_MAP_TYPE_HASH, __u32, struct OWN(backend));
+// Which backends a frontend with affinity has: a client does not stay with one that is not among them any more.
+MAP(OWN(members), BPF_MAP_TYPE_HASH, struct OWN(member), __u32);
+MAP(OWN(clients), BPF_MAP_TYPE_LRU_HASH, struct OWN(client), struct OWN(choice));
+MAP(OWN(peers), BPF_MAP_TYPE_LRU_HASH, struct OWN(peer), struct OWN(origin));
+
+// The backend that the client had last, if the frontend still has it and the time is not over.
+INLINE struct OWN(backend) *OWN(backend_of_client)(struct OWN(client) *client, __u32 seconds, __u32 *number)
+{
+	struct OWN(choice) *choice = map_lookup(&OWN(clients), client);
+	if (!choice || nanoseconds() - choice->used > seconds * 1000000000ULL)
+		return 0;
+	struct OWN(member) member = {
+		.address = client->address,
+		.port = client->port,
+		.protocol = client->protocol,
+		.backend = choice->backend,
+	};
+	if (!map_lookup(&OWN(members), &member))
+		return 0;
+	*number = member.backend;
+	return map_lookup(&OWN(backends), number);
+}
+
+INLINE struct OWN(backend) *OWN(any_backend)(struct OWN(service_key) *key, __u32 count, __u32 *number)
+{
+	key->slot = 1 + random32() % count;
+	struct OWN(service) *slot = map_lookup(&OWN(services), key);
+	key->slot = 0;
+	if (!slot)
+		return 0;
+	*number = slot->number;
+	return map_lookup(&OWN(backends), number);
+}
+
+// Puts a backend in the place of a frontend, and remembers that it did.
+INLINE int OWN(translate)(struct bpf_sock_addr *context, struct OWN(address) *address, __u16 *port)
+{
+	struct OWN(service_key) key = { .address = *address, .port = *port, .protocol = context->protocol };
+	struct OWN(backend) *backend = 0;
+	__u32 number = 0;
+
+	// Again where a slot has just gone: then the frontend has another number of them.
+	for (int attempt = 0; attempt < 4 && !backend; attempt++) {
+		struct OWN(service) *service = map_lookup(&OWN(services), &key);
+		if (!service)
+			return attempt == 0 ? NO_SERVICE : REFUSED;
+		__u32 count = service->count;
+		if (!count)
+			return REFUSED;
+		if (!(service->flags & AFFINITY)) {
+			backend = OWN(any_backend)(&key, count, &number);
+			continue;
+		}
+		struct OWN(client) client = {
+			.namespace = netns_cookie(context),
+			.address = *address,
+			.port = *port,
+			.protocol = key.protocol,
+		};
+		backend = OWN(backend_of_client)(&client, service->number, &number);
+		if (!backend)
+			backend = OWN(any_backend)(&key, count, &number);
+		if (backend) {
+			struct OWN(choice) choice = { .used = nanoseconds(), .backend = number };
+			map_update(&OWN(clients), &client, &choice, BPF_ANY);
+		}
+	}
+	if (!backend)
+		return REFUSED;
+
+	struct OWN(peer) peer = {
+		.socket = socket_cookie(context),
+		.address = backend->address,
+		.port = backend->port,
+	};
+	struct OWN(origin) origin = { .address = *address, .port = *port };
+	map_update(&OWN(peers), &peer, &origin, BPF_ANY);
+	*address = backend->address;
+	*port = backend->port;
+	return TRANSLATED;
+}
+
+// The other way round: what the socket asked for, in place of who answered.
+INLINE int OWN(restore)(struct bpf_sock_addr *context, struct OWN(address) *address, __u16 *port)
+{
+	struct OWN(peer) peer = { .socket = socket_cookie(context), .address = *address, .port = *port };
+	struct OWN(origin) *origin = map_lookup(&OWN(peers), &peer);
+	if (!origin)
+		return NO_SERVICE;
+	*address = origin->address;
+	*port = origin->port;
+	return TRANSLATED;
+}
+
+#undef OWN
+#undef GLUE
+#undef GLUE_

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Load balancing of services where sockets connect and send: in the place of a frontend comes one of its backends.
+
+#include "kernel.h"
+
+enum { NO_SERVICE, TRANSLATED, REFUSED };
+enum { DENY, ALLOW };
+
+#define AFFINITY 0x10
+
+#define FAMILY 4
+#define WORDS 1
+#define TAIL 2
+#include "socket-family.h"
+#undef FAMILY
+#undef WORDS
+#undef TAIL
+
+#define FAMILY 6
+#define WORDS 4
+#define TAIL 1
+#include "socket-family.h"
+
+#define MAPPED __builtin_bswap32(0xffff)
+
+INLINE int is_mapped(struct bpf_sock_addr *context)
+{
+	return context->user_ip6[0] == 0 && context->user_ip6[1] == 0 && context->user_ip6[2] == MAPPED;
+}
+
+INLINE int forward4(struct bpf_sock_addr *context)
+{
+	struct address4 address = { { context->user_ip4 } };
+	__u16 port = context->user_port;
+	int outcome = translate4(context, &address, &port);
+	if (outcome == TRANSLATED) {
+		context->user_ip4 = address.words[0];
+		context->user_port = port;
+	}
+	return outcome == REFUSED ? DENY : ALLOW;
+}
+
+INLINE int back4(struct bpf_sock_addr *context)
+{
+	struct address4 address = { { context->user_ip4 } };
+	__u16 port = context->user_port;
+	if (restore4(context, &address, &port) == TRANSLATED) {
+		context->user_ip4 = address.words[0];
+		context->user_port = port;
+	}
+	return ALLOW;
+}
+
+// A socket of IPv6 that speaks IPv4.
+INLINE int forward_mapped(struct bpf_sock_addr *context)
+{
+	struct address4 address = { { context->user_ip6[3] } };
+	__u16 port = context->user_port;
+	int outcome = translate4(context, &address, &port);
+	if (outcome == TRANSLATED) {
+		context->user_ip6[3] = address.words[0];
+		context->user_port = port;
+	}
+	return outcome == REFUSED ? DENY : ALLOW;
+}
+
+INLINE int back_mapped(struct bpf_sock_addr *context)
+{
+	struct address4 address = { { context->user_ip6[3] } };
+	__u16 port = context->user_port;
+	if (restore4(context, &address, &port) == TRANSLATED) {
+		context->user_ip6[3] = address.words[0];
+		context->user_port = port;
+	}
+	return ALLOW;
+}
+
+INLINE void read6(struct bpf_sock_addr *context, struct address6 *address)
+{
+	address->words[0] = context->user_ip6[0];
+	address->words[1] = context->user_ip6[1];
+	address->words[2] = context->user_ip6[2];
+	address->words[3] = context->user_ip6[3];
+}
+
+INLINE void write6(struct bpf_sock_addr *context, struct address6 *address, __u16 port)
+{
+	context->user_ip6[0] = address->words[0];
+	context->user_ip6[1] = address->words[1];
+	context->user_ip6[2] = address->words[2];
+	context->user_ip6[3] = address->words[3];
+	context->user_port = port;
+}
+
+INLINE int forward6(struct bpf_sock_addr *context)
+{
+	if (is_mapped(context))
+		return forward_mapped(context);
+	struct address6 address;
+	__u16 port = context->user_port;
+	read6(context, &address);
+	int outcome = translate6(context, &address, &port);
+	if (outcome == TRANSLATED)
+		write6(context, &address, port);
+	return outcome == REFUSED ? DENY : ALLOW;
+}
+
+INLINE int back6(struct bpf_sock_addr *context)
+{
+	if (is_mapped(context))
+		return back_mapped(context);
+	struct address6 address;
+	__u16 port = context->user_port;
+	read6(context, &address);
+	if (restore6(context, &address, &port) == TRANSLATED)
+		write6(context, &address, port);
+	return ALLOW;
+}
+
+#define PROGRAM(name, body) \
+	SECTION("socket") int name(struct bpf_sock_addr *context) { return body(context); }
+
+PROGRAM(socket_connect4, forward4)
+PROGRAM(socket_connect6, forward6)
+PROGRAM(socket_sendmsg4, forward4)
+PROGRAM(socket_sendmsg6, forward6)
+PROGRAM(socket_recvmsg4, back4)
+PROGRAM(socket_recvmsg6, back6)
+PROGRAM(socket_getpeername4, back4)
+PROGRAM(socket_getpeername6, back6)

@@ -1,0 +1,268 @@
+import { readdirSync } from 'node:fs';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { systemClock } from '../../../../src/base/system-clock.ts';
+import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
+import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
+import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
+import { openServiceMaps, ServiceTable } from '../../../../src/datapath/linux/services/service-table.ts';
+import {
+  attachSocketPrograms,
+  detachSocketPrograms,
+} from '../../../../src/datapath/linux/services/socket-programs.ts';
+import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { PROTOCOL_NUMBERS } from '../../../../src/net/port.ts';
+import {
+  type BackendState,
+  createBackend,
+  createEndpointSlice,
+} from '../../../../src/servicecache/backend.ts';
+import { createService, type ServiceFields } from '../../../../src/servicecache/service.ts';
+import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
+import { describeOnLinux } from '../support/requirements.ts';
+import { exec, Scratch } from '../support/scratch.ts';
+import { type PeerProtocol, SocketPeer } from '../support/socket-peer.ts';
+
+const { TCP, UDP } = PROTOCOL_NUMBERS;
+const ID = { namespace: 'shop', name: 'web' };
+const BACKENDS = ['10.1.0.1', '10.2.0.1', 'fd00:1::1', 'fd00:2::1'];
+const [OWN, REMOTE, OWN6, REMOTE6] = BACKENDS as [string, string, string, string];
+const VIP = '172.16.0.10';
+const VIP6 = 'fd00:16::10';
+const NODE = '192.0.2.7';
+const EXTERNAL = '203.0.113.9';
+const PORTS = new Map([
+  ['web', { port: 8080, protocol: TCP }],
+  ['dns', { port: 5353, protocol: UDP }],
+]);
+
+/** One life of the agent: what it reads, and what it does with it. */
+class Process {
+  readonly cache: ServiceCache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
+  readonly table: ServiceTable;
+  readonly kept: KeptTable<{ readonly backends: readonly string[]; readonly affinitySeconds: number }>;
+  readonly #bpf: Bpf = new Bpf(new Kernel());
+  readonly #folder: string;
+
+  constructor(folder: string) {
+    this.#folder = folder;
+    this.table = new ServiceTable(
+      openServiceMaps(this.#bpf, folder, { slots: 4096, backends: 256, clients: 4096 }),
+    );
+    const desired = new DesiredServices({ nodePort: { enabled: true, ipv4: [NODE] }, nodeName: 'here' });
+    this.kept = new KeptTable(this.table, desired, {
+      clock: systemClock,
+      random: Math.random,
+      nextTurn: setImmediate,
+    });
+    this.cache.markSynced();
+    this.cache.subscribe(desired.listener((frontend) => this.kept.mark(frontend)));
+  }
+
+  async start(cgroup: string): Promise<void> {
+    await this.kept.adopt();
+    this.kept.allowDeletes();
+    await this.kept.flushed();
+    attachSocketPrograms(this.#bpf, { folder: this.#folder, cgroup, maps: this.table.descriptors });
+  }
+
+  async serve(
+    own: Readonly<Record<string, BackendState>>,
+    remote: readonly string[],
+    fields: Partial<ServiceFields> = {},
+  ): Promise<void> {
+    this.cache.updateService(
+      createService({
+        id: ID,
+        type: 'NodePort',
+        addressing: 'assigned',
+        clusterIPs: [VIP, VIP6],
+        externalIPs: [EXTERNAL],
+        ports: [
+          ['web', { port: 80, protocol: TCP, nodePort: 30080 }],
+          ['dns', { port: 53, protocol: UDP, nodePort: 30053 }],
+        ],
+        global: true,
+        ...fields,
+      }),
+    );
+    const backends = Object.entries(own).map(([address, state]) =>
+      createBackend({ address, state, nodeName: 'here', ports: PORTS }),
+    );
+    this.cache.updateEndpoints(createEndpointSlice({ service: ID, name: 'slice', backends }));
+    this.cache.mergeExternalServiceUpdate({
+      ...ID,
+      ...{ cluster: 'east', clusterID: 2, shared: true, includeExternal: true },
+      ...{ frontends: new Map(), labels: new Map(), selector: new Map() },
+      backends: new Map(remote.map((ip) => [ip, PORTS])),
+    });
+    await this.kept.flushed();
+  }
+
+  stop(): void {
+    this.kept[Symbol.dispose]();
+    this.table[Symbol.dispose]();
+  }
+}
+
+describeOnLinux('sockets that connect to services', ['sockets', 'namespaces'], () => {
+  let scratch: Scratch;
+  let folder = '';
+  let cgroup = '';
+  let peer: SocketPeer;
+  let agent: Process;
+
+  beforeAll(async () => {
+    scratch = new Scratch();
+    folder = scratch.bpffs();
+    cgroup = scratch.cgroup();
+    const netns = scratch.namespace('pods');
+    for (const ip of BACKENDS)
+      exec(
+        'ip',
+        '-n',
+        netns.name,
+        'addr',
+        'add',
+        ip.includes(':') ? `${ip}/128` : `${ip}/32`,
+        'dev',
+        'lo',
+        ...(ip.includes(':') ? ['nodad'] : []),
+      );
+    peer = await SocketPeer.start(scratch, { cgroup, netns: netns.path });
+    for (const ip of BACKENDS) {
+      expect(await peer.do('serve', { protocol: 'tcp', ip, port: 8080 })).toEqual({});
+      expect(await peer.do('serve', { protocol: 'udp', ip, port: 5353 })).toEqual({});
+    }
+    agent = new Process(folder);
+    await agent.start(cgroup);
+  }, 60_000);
+
+  afterAll(() => {
+    agent?.stop();
+    detachSocketPrograms(folder);
+    scratch[Symbol.dispose]();
+  });
+
+  beforeEach(() => agent.serve({ [OWN]: 'active', [OWN6]: 'active' }, [REMOTE, REMOTE6]));
+
+  it.each<[PeerProtocol, string, string, string, number]>([
+    ['tcp', VIP, OWN, REMOTE, 80],
+    ['connected-udp', VIP, OWN, REMOTE, 53],
+    ['udp', VIP, OWN, REMOTE, 53],
+    ['tcp', VIP6, OWN6, REMOTE6, 80],
+    ['connected-udp', VIP6, OWN6, REMOTE6, 53],
+    ['udp', VIP6, OWN6, REMOTE6, 53],
+  ])(
+    'reach by %s to %s the backends of both clusters, evenly, and see the address that they asked for',
+    async (protocol, vip, own, remote, port) => {
+      const counts = await peer.ask(protocol, vip, port, 2000);
+      const target = protocol === 'tcp' ? 8080 : 5353;
+      const names = [own, remote].map((ip) => `${ip}:${target} as ${vip} ${port}`);
+      expect(Object.keys(counts).sort()).toEqual(names.sort());
+      for (const name of names) expect(Math.abs((counts[name] ?? 0) - 1000)).toBeLessThan(100);
+    },
+    30_000,
+  );
+
+  it.each([
+    ['a socket of IPv6 that speaks IPv4', `::ffff:${VIP}`, 80],
+    ['an external IP', EXTERNAL, 80],
+    ['a node port', NODE, 30_080],
+  ])('reach them by %s', async (_what, ip, port) => {
+    const counts = await peer.ask('tcp', ip, port, 100);
+    expect(Object.keys(counts).sort()).toEqual([OWN, REMOTE].map((name) => `${name}:8080 as ${ip} ${port}`));
+  });
+
+  it('never reach a backend that has gone', async () => {
+    await agent.serve({ [OWN]: 'active' }, []);
+    expect(await peer.ask('tcp', VIP, 80, 500)).toEqual({ [`${OWN}:8080 as ${VIP} 80`]: 500 });
+    await agent.serve({}, [REMOTE]);
+    expect(await peer.ask('udp', VIP, 53, 500)).toEqual({ [`${REMOTE}:5353 as ${VIP} 53`]: 500 });
+  });
+
+  it('are refused where there is no backend, and left alone where there is no service', async () => {
+    await agent.serve({}, []);
+    expect(await peer.ask('tcp', VIP, 80, 10)).toEqual({ EPERM: 10 });
+    expect(await peer.ask('udp', VIP, 53, 10)).toEqual({ EPERM: 10 });
+    expect(await peer.ask('tcp', OWN, 8080, 10)).toEqual({ [`${OWN}:8080 as ${OWN} 8080`]: 10 });
+  });
+
+  it('keep their connections to a backend that terminates, and get no new ones', async () => {
+    await agent.serve({ [OWN]: 'active' }, []);
+    expect(await peer.do('hold', { ip: VIP, port: 80 })).toEqual({ name: `${OWN}:8080` });
+    await agent.serve({ [OWN]: 'terminating' }, [REMOTE]);
+    expect(await peer.ask('tcp', VIP, 80, 200)).toEqual({ [`${REMOTE}:8080 as ${VIP} 80`]: 200 });
+    expect(await peer.do('echo', { ip: VIP, port: 80 })).toEqual({ echo: 'still here' });
+    await agent.serve({ [OWN]: 'terminating' }, []);
+    expect(await peer.ask('tcp', VIP, 80, 20)).toEqual({ [`${OWN}:8080 as ${VIP} 80`]: 20 });
+  });
+
+  it('stay on the own node where the traffic policy says so', async () => {
+    await agent.serve({ [OWN]: 'active' }, [REMOTE], { internalTrafficPolicy: 'Local' });
+    expect(await peer.ask('tcp', VIP, 80, 100)).toEqual({ [`${OWN}:8080 as ${VIP} 80`]: 100 });
+    expect(Object.keys(await peer.ask('tcp', EXTERNAL, 80, 100))).toHaveLength(2);
+  });
+
+  it('stay with a backend as long as affinity lasts, and it is there', async () => {
+    const sticky = { sessionAffinitySeconds: 3600 };
+    await agent.serve({ [OWN]: 'active' }, [REMOTE], sticky);
+    const first = Object.keys(await peer.ask('tcp', VIP, 80, 1));
+    expect(Object.keys(await peer.ask('tcp', VIP, 80, 100))).toEqual(first);
+    const seen = new Set<string>();
+    for (let round = 0; round < 30; round++) {
+      forgetClients(agent);
+      for (const name of Object.keys(await peer.ask('tcp', VIP, 80, 1))) seen.add(name);
+    }
+    expect(seen.size).toBe(2);
+    const [now = ''] = Object.keys(await peer.ask('tcp', VIP, 80, 1));
+    const isOwn = now.startsWith(OWN);
+    await agent.serve(isOwn ? {} : { [OWN]: 'active' }, isOwn ? [REMOTE] : [], sticky);
+    const [other = ''] = Object.keys(await peer.ask('tcp', VIP, 80, 50));
+    expect(other.startsWith(isOwn ? REMOTE : OWN)).toBe(true);
+    await agent.serve({ [OWN]: 'active' }, [REMOTE], sticky);
+    expect(Object.keys(await peer.ask('tcp', VIP, 80, 50))).toEqual([other]);
+  });
+
+  it('meet no error while the agent is started anew, again and again', async () => {
+    await peer.do('load', { ip: VIP, port: 80, begun: 100 });
+    for (let life = 0; life < 5; life++) {
+      agent.stop();
+      agent = new Process(folder);
+      const served = agent.serve({ [OWN]: 'active', [OWN6]: 'active' }, [REMOTE, REMOTE6]);
+      await agent.start(cgroup);
+      await served;
+      expect(agent.kept.status()).toMatchObject({ upserts: 0, deletes: 0 });
+    }
+    const { errors, connections } = await peer.do('stop');
+    expect(errors).toBe(0);
+    expect(connections).toBeGreaterThan(100);
+  }, 30_000);
+
+  it('are left alone once the programs are detached', async () => {
+    detachSocketPrograms(folder);
+    expect(readdirSync(folder).filter((name) => name.startsWith('socket'))).toEqual([]);
+    const counts = await peer.ask('tcp', OWN, 8080, 10);
+    expect(counts).toEqual({ [`${OWN}:8080 as ${OWN} 8080`]: 10 });
+    await agent.start(cgroup);
+  });
+
+  it('are taken over in another cgroup, also where the first has vanished', async () => {
+    const before = scratch.cgroup();
+    const pins = scratch.bpffs();
+    const other = new Process(pins);
+    await other.start(before);
+    exec('rmdir', before);
+    await other.start(scratch.cgroup());
+    other.stop();
+    detachSocketPrograms(pins);
+  });
+});
+
+/** Makes all clients appear to have connected long ago. */
+function forgetClients({ table }: Process): void {
+  const clients = table.families[4].maps.maps.clients;
+  for (const count of clients.batches()) {
+    for (let at = 0; at < count; at++) clients.values.view.setBigUint64(at * 16, 0n, true);
+    clients.update(count);
+  }
+}
