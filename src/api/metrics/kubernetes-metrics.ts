@@ -12,7 +12,7 @@ export function kubernetesDescriptions(model: Pick<Readings, 'status'>): readonl
   return [
     {
       ...{ name: 'dpcache_kubernetes_synced', type: 'gauge', labels },
-      help: 'Whether all objects of a kind have been applied or refused; kinds that nobody asks for are left out.',
+      help: 'Whether all objects of a kind have been applied or refused; kinds that no consumer asks for are left out.',
       samples: samples(({ state, complete }) => (isFollowed(state) ? Number(complete) : undefined)),
     },
     {

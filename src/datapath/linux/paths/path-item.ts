@@ -1,4 +1,4 @@
-/** The protocol number of our routes, neighbours and rules: by it they are told from those of others. */
+/** The protocol number of our routes, neighbours and rules: it tells them apart from those of others. */
 export const OWN_PROTOCOL = 201;
 
 /** The interface of tunnels, whatever its index is. */

@@ -2,7 +2,7 @@ import { formatAddress } from '../../../net/format-address.ts';
 import { Prefix } from '../../../net/prefix.ts';
 
 // Which hardware address a node has in the tunnel is a convention between agents: each makes that of the others from their
-// address, and nobody has to announce it.
+// address, and no agent has to announce it.
 const LOCAL_IPV4 = [0x02, 0xdc];
 const LOCAL_IPV6 = [0x02, 0xd6];
 
