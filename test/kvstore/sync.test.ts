@@ -21,6 +21,7 @@ class Known {
   readonly queue = new EventQueue(WATCH_LIMITS);
   readonly cursor = new Cursor(P, this.queue);
   readonly reads: RangeRequest[] = [];
+  turns = 0;
   readonly #given = new Map<string, string>();
   /** Keys in the order of their events, since {@link events} was asked for last. */
   #events: string[] = [];
@@ -47,7 +48,10 @@ class Known {
       if (found.kvs.length > tooLarge) throw new KvstoreError('too-large', 'larger than max');
       return found;
     };
-    const turn = async (): Promise<void> => this.#take();
+    const turn = async (): Promise<void> => {
+      this.turns++;
+      this.#take();
+    };
     const clock = new ManualClock();
     const options = { cursor: this.cursor, prefix: P, read, size: new PageSize(limits), limits, clock, turn };
     try {
@@ -134,25 +138,27 @@ describe('bringing a watch up to date', () => {
       fc.asyncProperty(
         forked(unique),
         comparison,
-        fc.array(fc.integer({ min: 1, max: 16 }), { maxLength: 3 }),
+        fc.array(fc.tuple(fc.integer({ min: 1, max: 16 }), fc.boolean()), { maxLength: 5, size: 'max' }),
         fc.boolean(),
         async ([before, now], how, failures, isListed) => {
           const known = new Known();
-          if (isListed) await known.sync(before, how);
-          else {
+          if (!isListed) {
             known.cursor.cover(known.cursor.range.end, 0);
             known.follow(before);
           }
-          let isUpToDate = false;
-          for (let tries = 0; !isUpToDate; tries++) {
+          const attempt = async (server: History, fails = 0): Promise<boolean> => {
             try {
-              await known.sync(now, how, { fails: failures[tries] ?? 0 });
-              isUpToDate = failures[tries] === undefined;
+              await known.sync(server, how, { fails });
+              return true;
             } catch (error) {
               if (error instanceof DivergedError) known.diverge();
-              else if (failures[tries] === undefined) throw error;
+              else if (fails === 0) throw error;
+              return false;
             }
-          }
+          };
+          // It is restored to and fro, and each attempt fails at some read.
+          for (const [fails, isRestored] of failures) await attempt(isRestored ? now : before, fails);
+          while (!(await attempt(now)));
           expect(known.content).toEqual(contentOf(now));
           const { size, confirmed } = known.cursor.known;
           expect([size, confirmed, known.cursor.next]).toEqual([
@@ -225,6 +231,32 @@ describe('bringing a watch up to date', () => {
     await expect(known.sync(history, 'count', { fails: 5 })).rejects.toMatchObject({
       code: 'unavailable',
     });
+  });
+
+  it('gives others a turn after each slice, of what it takes in and drops', async () => {
+    const keys = Array.from({ length: 40 }, (_, i) => `${i + 10}`);
+    const known = new Known();
+    const limits = { ...WATCH_LIMITS, sliceKeys: 10 };
+    await known.sync(
+      keys.map((name) => `${name}=1`),
+      'count',
+      { limits },
+    );
+    expect(known.turns).toBe(4);
+    known.turns = 0;
+    await known.sync([...keys.map(() => ''), 'x=1'], 'count', { limits });
+    expect([known.turns, known.content]).toEqual([5, { 'p/x': '1' }]);
+  });
+
+  it('drops what is gone though many events wait for the reader', async () => {
+    const queue = new EventQueue({ ...WATCH_LIMITS, highWaterBytes: 1 });
+    const { known } = new Cursor(P, queue);
+    known.apply(eventAt('a=1', 1));
+    known.apply(eventAt('b=1', 2));
+    queue.take();
+    known.apply(eventAt('-a', 3));
+    queue.relieve();
+    expect(queue.take().map(({ type, key: gone }) => `${type} ${gone}`)).toEqual([`delete ${P}a`]);
   });
 
   it('reads everything as of one revision', async () => {
