@@ -208,21 +208,46 @@ describe('a reader of changes', () => {
     ).toEqual([['10.0.0.1/32', undefined, 200]]);
   });
 
-  it('goes on from its revision while recent changes are kept, else begins anew', async () => {
+  it('goes on from its revision, and begins anew from one that is not there yet', async () => {
     const cache = new IPCache();
-    const first = cache.changes();
-    await next(first);
-    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
-    const { revision } = await next(first);
-    await first.return?.();
-    cache.upsert('10.0.0.2', { identity: 100, source: 'kvstore' });
-    const resumed = await next(cache.changes({ from: revision }));
-    expect(resumed.kind === 'changes' && resumed.changes.map(({ prefix }) => prefix)).toEqual([
-      '10.0.0.2/32',
-    ]);
+    const put = (host: number): unknown =>
+      cache.upsert(`10.0.0.${host}`, { identity: 100, source: 'kvstore' });
+    const told = async (from: number | undefined): Promise<unknown> => {
+      const reader = cache.changes({ from });
+      const first = next(reader);
+      if (from === cache.revision) put(9);
+      const batch = await first;
+      await reader.return?.();
+      return [batch.revision, batch.kind === 'changes' && batch.changes.map(({ prefix }) => prefix)];
+    };
+    await next(cache.changes());
+    for (const host of [1, 2, 3]) put(host);
+    expect(await told(1)).toEqual([3, ['10.0.0.2/32', '10.0.0.3/32']]);
+    expect(await told(0)).toEqual([3, ['10.0.0.1/32', '10.0.0.2/32', '10.0.0.3/32']]);
+    expect(await told(3)).toEqual([4, ['10.0.0.9/32']]);
+    for (const from of [5, undefined]) expect(await told(from)).toEqual([4, false]);
+  });
+
+  it('begins anew where recent changes are not kept any more', async () => {
+    const cache = new IPCache();
+    await next(cache.changes());
     for (let i = 0; i < 17_000; i++) cache.upsert('10.0.0.3', { identity: i, source: 'kvstore' });
-    expect((await next(cache.changes({ from: revision }))).kind).toBe('resync');
-    expect((await next(cache.changes({ from: cache.revision + 1 }))).kind).toBe('resync');
+    expect((await next(cache.changes({ from: 1 }))).kind).toBe('resync');
+  });
+
+  it('counts as a listener until it ends, and has ended at once where its signal has fired', async () => {
+    const cache = new IPCache();
+    const counts: number[] = [];
+    const count = (): unknown => counts.push(cache.status().listeners);
+    const unsubscribe = cache.subscribe({ onChanges: () => {} });
+    const reader = cache.changes();
+    cache.changes({ signal: AbortSignal.abort() });
+    count();
+    await reader.return?.();
+    count();
+    unsubscribe();
+    count();
+    expect(counts).toEqual([2, 1, 0]);
   });
 
   it('is given all anew only when more prefixes wait than it may have, and then goes on with changes (I11)', async () => {

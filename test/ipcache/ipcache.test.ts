@@ -236,6 +236,38 @@ describe('owners', () => {
     ]);
   });
 
+  it('are told of the net effect of a batch: not of what is back where it was, but of another owner of one source', () => {
+    const cache = new IPCache();
+    const told: string[] = [];
+    const name = (by: { source: string; owner: string } | undefined): string =>
+      by ? `${by.source}/${by.owner}` : '-';
+    const [a, b] = (['a', 'b'] as const).map(
+      (owner) => ({ identity: 100, source: 'clustermesh', owner }) as const,
+    );
+    for (const claim of [a, b, { identity: 100, source: 'k8s' } as const])
+      for (const key of ['10.0.0.1', '10.0.0.2', '10.0.0.3']) cache.upsert(key, claim as Claim);
+    cache.subscribeOwners({
+      onOwnerChanges: (changes) =>
+        told.push(
+          ...changes.map(({ key, previous, current }) => `${key} ${name(previous)} ${name(current)}`),
+        ),
+    });
+    cache.batch(() => {
+      cache.delete('10.0.0.1', { source: 'k8s' });
+      cache.upsert('10.0.0.1', { identity: 100, source: 'k8s' });
+      cache.delete('10.0.0.2', { source: 'k8s' });
+      cache.delete('10.0.0.3', { source: 'k8s' });
+      cache.delete('10.0.0.3', { source: 'clustermesh', owner: 'a' });
+      cache.delete('10.0.0.3', { source: 'clustermesh', owner: 'b' });
+    });
+    expect(told.splice(0)).toEqual(['10.0.0.2 k8s/ clustermesh/a', '10.0.0.3 k8s/ -']);
+    cache.batch(() => {
+      cache.delete('10.0.0.1', { source: 'k8s' });
+      cache.delete('10.0.0.2', { source: 'clustermesh', owner: 'a' });
+    });
+    expect(told).toEqual(['10.0.0.1 k8s/ clustermesh/a', '10.0.0.2 clustermesh/a clustermesh/b']);
+  });
+
   it('are told of in single-slot mode too, when the stronger one leaves a free key', () => {
     const cache = new IPCache({ retainOverruled: false });
     const hands: OwnerChange[] = [];

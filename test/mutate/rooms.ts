@@ -8,6 +8,8 @@ export const ROOMS: Readonly<Record<string, number>> = {
   ipcache: 90,
   servicecache: 90,
   nodemanager: 90,
+  metadata: 90,
+  restore: 90,
   k8s: 85,
   clustermesh: 85,
   kvstore: 85,
