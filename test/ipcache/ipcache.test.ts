@@ -268,6 +268,42 @@ describe('owners', () => {
     expect(told).toEqual(['10.0.0.1 k8s/ clustermesh/a', '10.0.0.2 clustermesh/a clustermesh/b']);
   });
 
+  it('of each kind are called for their own changes only', () => {
+    const cache = new IPCache();
+    cache.namedPorts();
+    const calls: string[] = [];
+    cache.subscribe({ onChanges: (changes) => calls.push(`changes ${changes.length}`) });
+    cache.subscribeOwners({ onOwnerChanges: (changes) => calls.push(`owners ${changes.length}`) });
+    cache.onNamedPortsChange(() => calls.push('ports'));
+    const called = (write: () => unknown): string => {
+      write();
+      return calls.splice(0).join();
+    };
+    const claim = { identity: 100, source: 'k8s' } as const;
+    const ports = { ...claim, k8s: withPorts('http', { port: 80, protocol: 6 }) };
+    expect(called(() => cache.upsert('10.0.0.1', claim))).toBe('changes 1');
+    expect(called(() => cache.upsert('10.0.0.1', { ...claim, source: 'kvstore' }))).toBe('owners 1');
+    expect(called(() => cache.upsert('10.0.0.2', ports))).toBe('changes 1,ports');
+    expect(called(() => cache.upsert('10.0.0.2', { ...ports, source: 'kvstore' }))).toBe('owners 1');
+    expect(called(() => cache.upsert('10.0.0.2', { ...claim, source: 'local' }))).toBe(
+      'changes 1,owners 1,ports',
+    );
+  });
+
+  it('are told once of a prefix that is changed before and after a batch in the batch', () => {
+    const cache = new IPCache();
+    const changes = told(cache);
+    cache.batch(() => {
+      cache.upsert('10.0.0.1', { identity: 100, source: 'k8s' });
+      cache.batch(() => cache.upsert('10.0.0.2', { identity: 100, source: 'k8s' }));
+      cache.upsert('10.0.0.1', { identity: 200, source: 'k8s' });
+    });
+    expect(short(changes)).toEqual([
+      ['10.0.0.1/32', undefined, 200],
+      ['10.0.0.2/32', undefined, 100],
+    ]);
+  });
+
   it('are told of in single-slot mode too, when the stronger one leaves a free key', () => {
     const cache = new IPCache({ retainOverruled: false });
     const hands: OwnerChange[] = [];
