@@ -1,4 +1,4 @@
-import type { NodeAddress } from '../net/cluster-node.ts';
+import type { ClusterNode, NodeAddress } from '../net/cluster-node.ts';
 import type { NodeSpec } from '../nodemanager/node-spec.ts';
 import { type ObjectFields, readClusterScopedName, readTexts } from './parse-object.ts';
 
@@ -13,7 +13,7 @@ export interface NodeCluster {
 
 /** CIDRs of a node: the first of a family is the primary one, the others are secondary (K 36). */
 type AllocCIDRs = Pick<
-  NodeSpec,
+  ClusterNode,
   'ipv4AllocCIDR' | 'ipv6AllocCIDR' | 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs'
 >;
 
@@ -58,7 +58,7 @@ function annotation(annotations: ReadonlyMap<string, string>, name: string): str
 export function readCiliumNode(
   fields: ObjectFields,
   { clusterName: cluster, clusterID }: NodeCluster,
-): NodeSpec | undefined {
+): (ClusterNode & NodeSpec) | undefined {
   const name = readClusterScopedName(fields);
   const metadata = fields.map('metadata');
   const spec = fields.map('spec');

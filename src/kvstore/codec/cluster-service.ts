@@ -4,7 +4,13 @@ import { canonicalAddress } from '../../net/prefix.ts';
 import { bytesOfText } from '../bytes.ts';
 import { jsonArray, jsonMap, jsonObject, jsonString, jsonStringMap, nullIfEmpty } from './go-json.ts';
 import { type PortConfiguration, readPortConfiguration, writePortConfiguration } from './ports.ts';
-import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
+import {
+  decodeJson,
+  type EncodedValue,
+  type FormatVersion,
+  VALUE_LIMITS,
+  type ValueLimits,
+} from './value.ts';
 
 const MAX_CLUSTER_ID = 511;
 
@@ -105,7 +111,8 @@ function writeZone({ zone, forZones = [] }: BackendZone): string {
 }
 
 /** The value as the original writes it. */
-export function encodeClusterService(service: ClusterService): Uint8Array {
+export function encodeClusterService(service: ClusterService, version: FormatVersion = '1.17'): Uint8Array {
+  const younger = (json: string | undefined): string | undefined => (version === '1.8' ? undefined : json);
   return bytesOfText(
     jsonObject([
       ['cluster', jsonString(service.cluster)],
@@ -113,13 +120,13 @@ export function encodeClusterService(service: ClusterService): Uint8Array {
       ['name', jsonString(service.name)],
       ['frontends', jsonMap(service.frontends, writePortConfiguration)],
       ['backends', jsonMap(service.backends, writePortConfiguration)],
-      ['hostnames', service.hostnames && jsonStringMap(service.hostnames)],
-      ['zones', service.zones && jsonMap(service.zones, writeZone)],
+      ['hostnames', younger(service.hostnames && jsonStringMap(service.hostnames))],
+      ['zones', younger(service.zones && jsonMap(service.zones, writeZone))],
       ['labels', jsonStringMap(service.labels)],
       ['selector', jsonStringMap(service.selector)],
-      ['includeExternal', String(service.includeExternal)],
-      ['shared', String(service.shared)],
-      ['clusterID', String(service.clusterID)],
+      ['includeExternal', younger(String(service.includeExternal))],
+      ['shared', younger(String(service.shared))],
+      ['clusterID', younger(String(service.clusterID))],
     ]),
   );
 }

@@ -13,7 +13,7 @@ import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from '.
 export interface PodMetadata {
   readonly namespace: string;
   readonly podName: string;
-  readonly namedPorts?: ReadonlyMap<string, PortProtocol>;
+  readonly namedPorts?: ReadonlyMap<string, PortProtocol> | undefined;
 }
 
 /** What a cluster says of one of its IPs (WIRE, "IPIdentityPair"). */
@@ -22,10 +22,10 @@ export interface IPIdentityPair {
   readonly key: string;
   readonly identity: number;
   /** Canonical; undefined when the writer left it empty. */
-  readonly hostIP?: string;
+  readonly hostIP?: string | undefined;
   readonly encryptKey: number;
   /** Undefined when there are neither names nor named ports, as upstream (pkg/ipcache/kvstore.go, 1.8 to 1.17). */
-  readonly k8s?: PodMetadata;
+  readonly k8s?: PodMetadata | undefined;
 }
 
 const register = prefixRegister();

@@ -5,7 +5,13 @@ import { Prefix } from '../../net/prefix.ts';
 import { bytesOfText } from '../bytes.ts';
 import { jsonArray, jsonObject, jsonString, jsonStringMap, nullIfEmpty } from './go-json.ts';
 import { maskText, readMask } from './mask.ts';
-import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
+import {
+  decodeJson,
+  type EncodedValue,
+  type FormatVersion,
+  VALUE_LIMITS,
+  type ValueLimits,
+} from './value.ts';
 
 /** Highest cluster id of any mesh: 511 clusters of 15 identity bits. */
 const MAX_CLUSTER_ID = 511;
@@ -98,30 +104,43 @@ function writeAddress({ type, ip }: NodeAddress): string {
   ]);
 }
 
-/** The value as the original writes it (1.17's fields, which 1.8 reads too). */
-export function encodeNode(node: ClusterNode): Uint8Array {
+/** Who writes a node, and for whom. */
+export interface NodeWriter {
+  /** Default `1.17`. */
+  readonly version?: FormatVersion | undefined;
+  /** `local`: the node's own agent, the default. `custom-resource`: an operator, from the CiliumNode. */
+  readonly source?: 'local' | 'custom-resource' | undefined;
+}
+
+/** The value as the original writes it. */
+export function encodeNode(
+  node: ClusterNode,
+  { version = '1.17', source = 'local' }: NodeWriter = {},
+): Uint8Array {
   const cidrs = (list: readonly string[]): string => nullIfEmpty(list.length, jsonArray(list, writeCIDR));
+  const younger = (json: string): string | undefined => (version === '1.8' ? undefined : json);
+  const labels = jsonStringMap(node.labels);
   return bytesOfText(
     jsonObject([
       ['Name', jsonString(node.name)],
       ['Cluster', jsonString(node.cluster)],
       ['IPAddresses', nullIfEmpty(node.addresses.length, jsonArray(node.addresses, writeAddress))],
       ['IPv4AllocCIDR', writeCIDR(node.ipv4AllocCIDR)],
-      ['IPv4SecondaryAllocCIDRs', cidrs(node.ipv4SecondaryAllocCIDRs)],
+      ['IPv4SecondaryAllocCIDRs', younger(cidrs(node.ipv4SecondaryAllocCIDRs))],
       ['IPv6AllocCIDR', writeCIDR(node.ipv6AllocCIDR)],
-      ['IPv6SecondaryAllocCIDRs', cidrs(node.ipv6SecondaryAllocCIDRs)],
+      ['IPv6SecondaryAllocCIDRs', younger(cidrs(node.ipv6SecondaryAllocCIDRs))],
       ['IPv4HealthIP', jsonString(node.ipv4HealthIP ?? '')],
       ['IPv6HealthIP', jsonString(node.ipv6HealthIP ?? '')],
-      ['IPv4IngressIP', jsonString(node.ipv4IngressIP ?? '')],
-      ['IPv6IngressIP', jsonString(node.ipv6IngressIP ?? '')],
+      ['IPv4IngressIP', younger(jsonString(node.ipv4IngressIP ?? ''))],
+      ['IPv6IngressIP', younger(jsonString(node.ipv6IngressIP ?? ''))],
       ['ClusterID', String(node.clusterID)],
-      ['Source', '"local"'],
+      ['Source', jsonString(source)],
       ['EncryptionKey', String(node.encryptionKey)],
-      ['Labels', jsonStringMap(node.labels)],
-      ['Annotations', nullIfEmpty(node.annotations.size, jsonStringMap(node.annotations))],
-      ['NodeIdentity', String(node.nodeIdentity)],
-      ['WireguardPubKey', jsonString(node.wireguardPubKey)],
-      ['BootID', jsonString(node.bootID)],
+      ['Labels', source === 'local' ? labels : nullIfEmpty(node.labels.size, labels)],
+      ['Annotations', younger(nullIfEmpty(node.annotations.size, jsonStringMap(node.annotations)))],
+      ['NodeIdentity', younger(String(node.nodeIdentity))],
+      ['WireguardPubKey', younger(jsonString(node.wireguardPubKey))],
+      ['BootID', younger(jsonString(node.bootID))],
     ]),
   );
 }

@@ -3,6 +3,11 @@ import { parseJsonInPieces } from '../../base/json-pieces.ts';
 import { type Decoded, decodeWith, Fields, rejectInput } from '../../net/fields.ts';
 import { textOfBytes } from '../bytes.ts';
 
+/**
+ * Whose fields a value has: `1.8` is what Cilium 1.8 writes, `1.17` has more, which readers of 1.8 ignore.
+ */
+export type FormatVersion = '1.8' | '1.17';
+
 /** How large a value, and each of its parts, may be. What is larger is rejected: one value must not hold up all others. */
 export interface ValueLimits {
   /** Bytes of a value. Default 1.5 MiB: more, and an etcd with default settings does not accept the write. */
