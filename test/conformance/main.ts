@@ -4,6 +4,7 @@ import { replayCollectors } from './support/replay-collectors.ts';
 import { replayIPCache } from './support/replay-ipcache.ts';
 import { replayKvstoreMesh } from './support/replay-kvstoremesh.ts';
 import { replayNodeManager } from './support/replay-nodemanager.ts';
+import { replayOperator } from './support/replay-operator.ts';
 import { replayServiceCache } from './support/replay-servicecache.ts';
 import { type ReplayReport, ReplayTally } from './support/report.ts';
 import { readTraces } from './support/traces.ts';
@@ -21,6 +22,8 @@ const REPLAYS: ReadonlyMap<unknown, (scenario: unknown, tally: ReplayTally) => v
 const PROGRAMS: ReadonlyMap<string, (recording: Recording, tally: ReplayTally) => Promise<void>> = new Map([
   ['cilium-operator', replayCollectors],
   ['clustermesh-apiserver kvstoremesh', replayKvstoreMesh],
+  ['clustermesh-apiserver clustermesh', replayOperator],
+  ['cilium-operator-generic 1.8', replayOperator],
 ]);
 
 async function replayProgram(recording: Recording, tally: ReplayTally): Promise<void> {

@@ -1,0 +1,80 @@
+import type { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import type { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
+import { ClusterConfigKeeper } from '../../../src/operator/cluster-config.ts';
+import type { Duty } from '../../../src/operator/duty.ts';
+import { HeartbeatDuty } from '../../../src/operator/heartbeat.ts';
+import { identitySync } from '../../../src/operator/identity-sync.ts';
+import { ipSync } from '../../../src/operator/ip-sync.ts';
+import { nodeSync } from '../../../src/operator/node-sync.ts';
+import type { ProducerOptions } from '../../../src/operator/producer.ts';
+import { serviceSync } from '../../../src/operator/service-sync.ts';
+import type { OperatorWorld, RunningProgram, StartProgram } from './operator-world.ts';
+
+/** What the duties of a program are made of. */
+interface ProgramParts {
+  readonly world: OperatorWorld;
+  readonly backend: MemoryBackend;
+  readonly kubernetes: KubernetesClient;
+}
+
+function producerOptions({ world, backend, kubernetes: source }: ProgramParts): ProducerOptions {
+  const { flags, clock, gate } = world;
+  return {
+    ...{ source, backend, clock, gate, random: () => 0.5 },
+    clusterName: flags.get('cluster-name') ?? 'default',
+    clusterID: Number(flags.get('cluster-id') ?? 0),
+    maxConnectedClusters: flags.get('max-connected-clusters') === '511' ? 511 : 255,
+  };
+}
+
+/** As `cilium-operator` 1.8, with a kvstore. */
+function operatorDuties(parts: ProgramParts): readonly Duty[] {
+  const { flags, clock } = parts.world;
+  const options: ProducerOptions = { ...producerOptions(parts), version: '1.8', canaries: false };
+  const proxyName = flags.get('k8s-service-proxy-name');
+  return [
+    ...(flags.get('synchronize-k8s-services') === 'false'
+      ? []
+      : [serviceSync({ ...options, selection: { proxyName } })]),
+    ...(flags.get('synchronize-k8s-nodes') === 'false' ? [] : [nodeSync(options)]),
+    new HeartbeatDuty(parts.backend, clock),
+  ];
+}
+
+/** As `clustermesh-apiserver clustermesh` 1.17. */
+function apiserverDuties(parts: ProgramParts): readonly Duty[] {
+  const options = producerOptions(parts);
+  const producers = [serviceSync(options), nodeSync(options), identitySync(options), ipSync(options)];
+  return [
+    ...producers,
+    new ClusterConfigKeeper({ ...options, after: producers }),
+    new HeartbeatDuty(parts.backend, parts.world.clock),
+  ];
+}
+
+function start(dutiesOf: (parts: ProgramParts) => readonly Duty[]): StartProgram {
+  return (world): RunningProgram => {
+    const parts: ProgramParts = { world, backend: world.backend(), kubernetes: world.kubernetes() };
+    const stopped = new AbortController();
+    const running = dutiesOf(parts).map((duty) => duty.run(stopped.signal));
+    return {
+      stop: async () => {
+        stopped.abort();
+        await Promise.all(running);
+        await parts.kubernetes.close();
+        await parts.backend.close({ keepLeases: true });
+      },
+    };
+  };
+}
+
+/** By the first words of the recorded program; what is not here is not replayed. */
+const PROGRAMS: readonly (readonly [string, StartProgram])[] = [
+  ['cilium-operator-generic 1.8', start(operatorDuties)],
+  ['clustermesh-apiserver clustermesh', start(apiserverDuties)],
+];
+
+/** What stands for the recorded program here. */
+export function programOf(program: string): StartProgram | undefined {
+  return PROGRAMS.find(([name]) => program.startsWith(name))?.[1];
+}
