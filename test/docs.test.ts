@@ -59,6 +59,15 @@ describe('what the sources cite', () => {
     expect(citations.filter(({ what }) => !sections.has(what))).toEqual([]);
   });
 
+  it('is a rule of the operator', () => {
+    const rules = new Set(
+      [...textOf('docs/OPERATOR.md').matchAll(/^(\d+)\. /gm)].map(([, rule = '']) => rule),
+    );
+    const citations = cited(/OPERATOR (\d+)/g);
+    expect(citations.length).toBeGreaterThan(10);
+    expect(citations.filter(({ what }) => !rules.has(what))).toEqual([]);
+  });
+
   it.each(['WIRE', 'ETCD'])('is a heading of %s', (name) => {
     const known = new Set(headings(name));
     const citations = cited(new RegExp(`${name}(?:\\.md)?, "([^"]+)"`, 'g'));

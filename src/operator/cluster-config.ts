@@ -41,7 +41,7 @@ const YIELDING_INTERVAL_MS = 60_000;
  *
  * It is written last: a reader that sees it finds canaries, and behind each of them everything. It goes first when its writer
  * dies, under a lease of its own: a reader that does not see it any more believes no delete (SEMANTICS 6), so that what
- * leases take away afterwards is taken from nobody.
+ * leases take away afterwards costs no reader anything.
  */
 export class ClusterConfigKeeper implements Duty {
   readonly name = 'cluster configuration';
