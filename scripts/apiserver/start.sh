@@ -2,6 +2,7 @@
 # Runs an etcd and a kube-apiserver of their own on the loopback.
 #   start.sh FOLDER PORT         https at PORT, etcd at PORT+1 and PORT+2; prints one JSON line: url, ca, tokens, pids
 #   start.sh --apiserver FOLDER  starts the kube-apiserver again after it was killed
+#   start.sh --etcd FOLDER       starts the etcd again
 #   start.sh --stop FOLDER
 # What is in APISERVER_ARGS comes last, and so wins.
 set -euo pipefail
@@ -25,6 +26,12 @@ stop_one() {
   rm -f "$1"
 }
 
+start_etcd() {
+  runs "$1/etcd.pid" && give_up 'it runs already'
+  setsid bash "$1/etcd.sh" >>"$1/etcd.log" 2>&1 </dev/null &
+  echo $! >"$1/etcd.pid"
+}
+
 start_apiserver() {
   runs "$1/apiserver.pid" && give_up 'it runs already'
   setsid bash "$1/apiserver.sh" >>"$1/apiserver.log" 2>&1 </dev/null &
@@ -42,6 +49,10 @@ case ${1:-} in
 --stop)
   stop_one "$2/apiserver.pid"
   stop_one "$2/etcd.pid"
+  exit 0
+  ;;
+--etcd)
+  start_etcd "$2"
   exit 0
   ;;
 --apiserver)
@@ -75,11 +86,14 @@ if [ ! -s apiserver.crt ]; then
 fi
 echo "https://127.0.0.1:$port" >url
 
-setsid etcd --name test --data-dir "$folder/etcd" --listen-client-urls "http://127.0.0.1:$((port + 1))" \
-  --advertise-client-urls "http://127.0.0.1:$((port + 1))" --listen-peer-urls "http://127.0.0.1:$((port + 2))" \
-  --initial-advertise-peer-urls "http://127.0.0.1:$((port + 2))" --initial-cluster "test=http://127.0.0.1:$((port + 2))" \
-  --log-level warn --logger zap >>etcd.log 2>&1 </dev/null &
-echo $! >etcd.pid
+{
+  printf 'exec '
+  printf '%q ' etcd --name test --data-dir "$folder/etcd" --listen-client-urls "http://127.0.0.1:$((port + 1))" \
+    --advertise-client-urls "http://127.0.0.1:$((port + 1))" --listen-peer-urls "http://127.0.0.1:$((port + 2))" \
+    --initial-advertise-peer-urls "http://127.0.0.1:$((port + 2))" --initial-cluster "test=http://127.0.0.1:$((port + 2))" \
+    --log-level warn --logger zap
+} >etcd.sh
+start_etcd "$folder"
 
 {
   printf 'exec '

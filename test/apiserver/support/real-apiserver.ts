@@ -52,10 +52,13 @@ export class RealApiServer implements ApiHarness {
   readonly unknown: ClusterAccess;
   /** Where its etcd is. */
   readonly etcd: string;
+  readonly port: number;
   readonly #folder: string;
+  #backups = 0;
 
   private constructor(folder: string, port: number) {
     this.#folder = folder;
+    this.port = port;
     this.etcd = `http://127.0.0.1:${port + 1}`;
     const pki = (name: string): { readonly file: string } => ({ file: join(folder, name) });
     const as = (token: string | undefined, certificate?: ClientCertificate): ClusterAccess => ({
@@ -108,8 +111,42 @@ export class RealApiServer implements ApiHarness {
   }
 
   async kill(): Promise<void> {
-    process.kill(this.pid, 'SIGKILL');
-    await until('it is gone', () => isGone(this.pid));
+    await kill(this.pid);
+  }
+
+  /** Of its etcd. */
+  get etcdPid(): number {
+    return Number(readFileSync(join(this.#folder, 'etcd.pid'), 'utf8'));
+  }
+
+  /** Both are killed, and start again with what the etcd has kept. */
+  async killAll(): Promise<void> {
+    await Promise.all([this.kill(), kill(this.etcdPid)]);
+    await this.#restartAll();
+  }
+
+  /** What is in the store now, to be restored once. */
+  async backup(): Promise<string> {
+    const file = join(this.#folder, `backup-${++this.#backups}`);
+    await this.#etcdctl('snapshot', 'save', file);
+    return file;
+  }
+
+  /** Both are killed, and start again with what was in the store then. */
+  async restore(backup: string): Promise<void> {
+    await Promise.all([this.kill(), kill(this.etcdPid)]);
+    const data = join(this.#folder, 'etcd');
+    rmSync(data, { recursive: true });
+    const peer = `http://127.0.0.1:${this.port + 2}`;
+    const member = ['--name', 'test', '--initial-cluster', `test=${peer}`];
+    const address = ['--initial-advertise-peer-urls', peer, '--data-dir', data];
+    await this.#etcdctl('snapshot', 'restore', backup, ...member, ...address);
+    await this.#restartAll();
+  }
+
+  async #restartAll(): Promise<void> {
+    await run(START, ['--etcd', this.#folder]);
+    await this.restart();
   }
 
   async restart(): Promise<void> {
@@ -126,6 +163,11 @@ export class RealApiServer implements ApiHarness {
     const env = { ...process.env, ETCDCTL_API: '3' };
     return run('etcdctl', ['--endpoints', this.etcd, ...args], { env });
   }
+}
+
+async function kill(pid: number): Promise<void> {
+  process.kill(pid, 'SIGKILL');
+  await until('it is gone', () => isGone(pid));
 }
 
 function isGone(pid: number): boolean {
