@@ -5,12 +5,19 @@ import type { NumericIdentity } from './numeric-identity.ts';
  * The identities of one cluster: number ↔ labels. One for each cluster for as long as that cluster is known:
  * a reconnect goes on with it, so that nothing reads an abandoned copy and none is leaked.
  *
- * Two numbers may stand for the same labels while a cluster replaces one by the other; the smaller one is given.
+ * Two numbers may stand for the same labels while a cluster replaces one by the other; the smaller one is given, or what
+ * the cluster has another order for, the first.
  */
 export class RemoteIdentityCache {
+  readonly #compare: (a: NumericIdentity, b: NumericIdentity) => number;
   readonly #byID = new Map<number, { readonly key: string; readonly labels: Labels }>();
   readonly #byLabels = new Map<string, NumericIdentity[]>();
   #changes = 0;
+
+  /** @param compare which of two numbers with the same labels comes first; default: the smaller */
+  constructor(compare: (a: NumericIdentity, b: NumericIdentity) => number = (a, b) => a - b) {
+    this.#compare = compare;
+  }
 
   get size(): number {
     return this.#byID.size;
@@ -43,10 +50,7 @@ export class RemoteIdentityCache {
     this.#changes++;
     this.#byID.set(id, { key, labels });
     const ids = this.#byLabels.get(key) ?? [];
-    this.#byLabels.set(
-      key,
-      [...ids, id].sort((a, b) => a - b),
-    );
+    this.#byLabels.set(key, [...ids, id].sort(this.#compare));
   }
 
   /** True when the identity was known. */

@@ -8,6 +8,7 @@ import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { LabelFilter } from '../../identity/label-filter.ts';
 import type { Labels } from '../../identity/labels.ts';
+import type { RemoteIdentityCache } from '../../identity/remote-identity-cache.ts';
 import type { WorldLabels } from '../../metadata/cidr-labels.ts';
 import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { ResourceKind, ResourceSource } from '../resource.ts';
@@ -137,7 +138,9 @@ interface Tables {
  * It does not promise that an object was seen in each of its states, nor that two kinds fit together at any moment.
  */
 export class KubernetesFeed {
-  readonly identities: KubernetesIdentities = new KubernetesIdentities();
+  readonly #identities = new KubernetesIdentities();
+  /** Number ↔ labels, as the CiliumIdentities have them: of the same labels the oldest, then the lower number (K 45). */
+  readonly identities: RemoteIdentityCache = this.#identities.cache;
   readonly #options: KubernetesFeedOptions;
   readonly #guard: CallbackGuard;
   readonly #rejections: RejectionLog;
@@ -173,7 +176,7 @@ export class KubernetesFeed {
     this.#addNodes();
     this.#addServices();
     this.#addPolicies();
-    if (options.identities !== 'none') this.#add('ciliumidentities', this.identities.reader());
+    if (options.identities !== 'none') this.#add('ciliumidentities', this.#identities.reader());
   }
 
   /** Begins to follow. Once only. */
@@ -202,6 +205,11 @@ export class KubernetesFeed {
   /** Kinds that are waited for (K 55): all that are followed but the own Node. */
   get names(): readonly string[] {
     return [...this.#kinds.values()].filter(isAwaited).map(({ name }) => name);
+  }
+
+  /** Whether an identity is marked for deletion: who allocates it takes the mark away (K 46). */
+  isIdentityMarked(id: number): boolean {
+    return this.#identities.isMarked(id);
   }
 
   /** How far a kind is; `undefined` for one that is not waited for. */

@@ -37,6 +37,10 @@ describe('CiliumIdentities', () => {
     put(world, '1009', labels, 1);
     expect(world.feed.identities.lookupByLabels(APP)).toBe(1009);
     expect(world.feed.identities.lookupByID(1003)).toEqual(APP);
+    put(world, '1009', labels, 9); // made again, with the same labels
+    expect(world.feed.identities.lookupByLabels(APP)).toBe(1002);
+    put(world, '1009', labels, 1);
+    expect(world.feed.identities.lookupByLabels(APP)).toBe(1009);
     world.cluster.delete('ciliumidentities', '1009');
     expect(world.feed.identities.lookupByLabels(APP)).toBe(1002);
   });
@@ -57,9 +61,9 @@ describe('CiliumIdentities', () => {
   it('marked for deletion are known as such (K 46)', async () => {
     const world = await new FeedWorld().started();
     put(world, '1001', { 'k8s:app': 'web' }, 0, { 'io.cilium.heartbeat': 'x' });
-    expect(world.feed.identities.isMarked(1001)).toBe(true);
+    expect(world.feed.isIdentityMarked(1001)).toBe(true);
     put(world, '1001', { 'k8s:app': 'web' });
-    expect(world.feed.identities.isMarked(1001)).toBe(false);
+    expect(world.feed.isIdentityMarked(1001)).toBe(false);
   });
 });
 
