@@ -5,6 +5,8 @@
 
 // ── What feeds them: the mesh ──────────────────────────────────────────────────────────────────────────────
 export { ConfigFolder } from './agent/config-folder.ts';
+// ── What they knew: checkpoints, and addresses that are taken ──────────────────────────────────────────────
+export { StateFiles } from './agent/state-files.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
 export type { OnClusterChange } from './clustermesh/cluster-changes.ts';
@@ -29,6 +31,7 @@ export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-clus
 export { OwnCluster } from './clustermesh/own-cluster.ts';
 export type { ResourceStatuses } from './clustermesh/resource-stores.ts';
 export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';
+export { waitForClusters } from './clustermesh/sync-deadline.ts';
 // ── What they feed: a datapath, and recording ones ─────────────────────────────────────────────────────────
 export type {
   ConnectDatapathOptions,
@@ -101,4 +104,15 @@ export { WatchStore } from './kvstore/store/watch-store.ts';
 export type { Decoded } from './net/fields.ts';
 // ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
 export * from './nodemanager.ts';
+export type { CheckpointEngines, CheckpointHeader, CheckpointIdentity } from './restore/checkpoint.ts';
+export { checkpointSections } from './restore/checkpoint.ts';
+export type { CheckpointFault, Section, SectionKind } from './restore/checkpoint-file.ts';
+export { SECTION } from './restore/checkpoint-file.ts';
+export type { CheckpointerOptions, CheckpointerStatus } from './restore/checkpointer.ts';
+export { Checkpointer } from './restore/checkpointer.ts';
+export type { AddressOwner, AddressUse, TakenAddress, TakeOutcome } from './restore/ipam.ts';
+export { DEFAULT_POOL, IPAM } from './restore/ipam.ts';
+export type { RestorationOptions, RestoreOutcome } from './restore/restoration.ts';
+export { Restoration } from './restore/restoration.ts';
+export type { StateFile, StateFolder, StateSink } from './restore/state-folder.ts';
 export * from './servicecache.ts';

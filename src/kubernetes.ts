@@ -1,14 +1,14 @@
 /**
- * A Kubernetes API server, as `datapath-cache/kubernetes`: what follows its objects, and a server in this process to try
- * it with.
+ * A Kubernetes API server, as `datapath-cache/kubernetes`: what follows its objects, what these say to the engines, and a
+ * server in this process to try both with.
  */
 
-export type { Clock, Random, Timer } from './base/clock.ts';
-export type { Failure } from './base/failure.ts';
-export type { FaultListener } from './base/guard.ts';
-export type { Rejection } from './base/rejection.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
+export type { LabelFilterOptions, LabelPrefix } from './identity/label-filter.ts';
+export { LabelFilter, LabelRuleError } from './identity/label-filter.ts';
+export type { Label, Labels } from './identity/labels.ts';
+export type { RemoteIdentityCache } from './identity/remote-identity-cache.ts';
 export type { ApiErrorCode } from './k8s/client/api-error.ts';
 export { ApiError } from './k8s/client/api-error.ts';
 export type { ApiAnswer, ApiRequest, ApiTransport } from './k8s/client/api-transport.ts';
@@ -27,6 +27,23 @@ export type {
   WriteOutcome,
 } from './k8s/client/object-writer.ts';
 export { DryRunWriter, pointer } from './k8s/client/object-writer.ts';
+export type { FedIPCache } from './k8s/feed/address-holders.ts';
+export type { LabelledPod } from './k8s/feed/endpoint-labels.ts';
+export type { KindStatus } from './k8s/feed/followed-kind.ts';
+export type { ServiceSelection } from './k8s/feed/kinds.ts';
+export type {
+  HandoverResource,
+  KindProgress,
+  KubernetesFeedOptions,
+  KubernetesFeedStatus,
+} from './k8s/feed/kubernetes-feed.ts';
+export { HANDOVER_RESOURCES, KubernetesFeed } from './k8s/feed/kubernetes-feed.ts';
+export type { HandoverState } from './k8s/feed/kvstore-handover.ts';
+export type { FedNodes } from './k8s/feed/node-readers.ts';
+export type { OwnAddressesOptions } from './k8s/feed/own-addresses.ts';
+export { OwnAddresses } from './k8s/feed/own-addresses.ts';
+export type { PrefixMetadata } from './k8s/feed/prefix-metadata.ts';
+export type { FedServices } from './k8s/feed/service-readers.ts';
 export type { KubernetesClientOptions, KubernetesClientStatus } from './k8s/kubernetes-client.ts';
 export { KubernetesClient } from './k8s/kubernetes-client.ts';
 export type { ApiHttpServerOptions, ListenAddress } from './k8s/memory/api-http-server.ts';
@@ -51,3 +68,10 @@ export type {
   ResourceStatus,
 } from './k8s/resource.ts';
 export { identified } from './k8s/resource.ts';
+export type { WorldLabels } from './metadata/cidr-labels.ts';
+export type { LocalIdentity } from './metadata/local-identities.ts';
+export { LocalIdentities } from './metadata/local-identities.ts';
+export type { MetadataLayerOptions, MetadataLayerStatus } from './metadata/metadata-layer.ts';
+export { MetadataLayer } from './metadata/metadata-layer.ts';
+export * from './nodemanager.ts';
+export * from './servicecache.ts';

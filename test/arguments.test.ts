@@ -44,8 +44,15 @@ function ownCluster(): api.OwnCluster {
   return new api.OwnCluster({ clusterName: 'a', engines: {}, backend, clock, random });
 }
 
+/** A state folder that cannot be: nothing is to be written by a wrong call. */
+function folder(): api.StateFiles {
+  return new api.StateFiles('/dev/null/nowhere');
+}
+
 /** An object of each public class, made anew for each call. */
 const SUBJECTS: Readonly<Record<string, () => object>> = {
+  Checkpointer: () =>
+    new api.Checkpointer({ folder: folder(), clock, sections: () => [], state: () => 'unchanged' }),
   ClusterMesh: mesh,
   ConfigFolder: () => new api.ConfigFolder('/nowhere', () => backend),
   ConfigFollower: () =>
@@ -58,6 +65,7 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
   GarbageCollector: () =>
     new api.GarbageCollector({ collection: api.lockCollection(backend), clock, intervalMs: 1000 }),
   Heartbeat: () => new api.Heartbeat(backend, clock, { random }),
+  IPAM: () => new api.IPAM([[api.DEFAULT_POOL, ['10.1.0.0/16']]]),
   IPCache: ipcache,
   IPCacheSnapshot: () => ipcache().snapshot(),
   IdentityAllocator: () =>
@@ -77,9 +85,22 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
   RecordingNodeHandler: () => new api.RecordingNodeHandler(none),
   RecordingServiceHandler: () => new api.RecordingServiceHandler(none),
   RejectionLog: () => new api.RejectionLog(),
+  Restoration: () =>
+    new api.Restoration({
+      ...{
+        ipcache: ipcache(),
+        services: services(),
+        nodes: nodes(),
+        folder: folder(),
+        clusterName: 'a',
+        clock,
+      },
+      gate: new api.TurnGate({ clock: systemClock, nextTurn: setImmediate }),
+    }),
   ServiceCache: services,
   ServiceStream: () => services().stream(),
   SharedStore: () => new api.SharedStore({ ...store, decode, observer }),
+  StateFiles: folder,
   SyncStore: () => new api.SyncStore(store),
   TurnGate: () => new api.TurnGate({ clock: systemClock, nextTurn: setImmediate }),
   WatchStore: () => new api.WatchStore({ decode, observer, rejections }),

@@ -1,5 +1,6 @@
 import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { checkArguments, TEXT } from '../base/arguments.ts';
 import type { StateFile, StateFolder, StateSink } from '../restore/state-folder.ts';
 
 function isMissing(error: unknown): boolean {
@@ -68,3 +69,10 @@ export class StateFiles implements StateFolder {
     return rm(join(this.#path, name), { force: true });
   }
 }
+
+checkArguments(StateFiles, {
+  open: { name: TEXT },
+  create: { name: TEXT },
+  rename: { from: TEXT, to: TEXT },
+  remove: { name: TEXT },
+});

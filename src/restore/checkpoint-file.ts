@@ -42,7 +42,7 @@ const CHUNK: number = 256 << 10;
 /** A section of a checkpoint; its payload holds until the next one is asked for. */
 export interface Section {
   readonly kind: SectionKind;
-  readonly payload: Buffer;
+  readonly payload: Uint8Array;
 }
 
 /**
@@ -99,7 +99,7 @@ function frameOf({ kind, payload }: Section, frame: Buffer): Buffer {
   if (payload.length > MAX_SECTION) throw new RangeError(`a section has ${payload.length} bytes`);
   frame.writeUInt32BE(payload.length, 0);
   frame.writeUInt8(kind, 4);
-  payload.copy(frame, HEAD);
+  frame.set(payload, HEAD);
   const end = HEAD + payload.length;
   frame.writeUInt32BE(crc32(frame.subarray(0, end)), end);
   return frame.subarray(0, end + TAIL);
@@ -109,7 +109,7 @@ function frameOf({ kind, payload }: Section, frame: Buffer): Buffer {
 export async function openCheckpoint(
   folder: StateFolder,
   maxBytes: number,
-): Promise<{ readonly file: StateFile; readonly header: Buffer } | undefined> {
+): Promise<{ readonly file: StateFile; readonly header: Uint8Array } | undefined> {
   const file = await folder.open(CHECKPOINT);
   if (file === undefined) return undefined;
   try {

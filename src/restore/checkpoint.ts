@@ -127,7 +127,7 @@ function readLabel(list: Fields<never>, index: number): Label {
 }
 
 /** Reads a header; `undefined` when it is none. */
-export function readHeader(payload: Buffer): CheckpointHeader | undefined {
+export function readHeader(payload: Uint8Array): CheckpointHeader | undefined {
   const decoded = decodeWith('checkpoint, header', (): CheckpointHeader => {
     const fields = Fields.of(parseJson(payload), rejectInput, 'header');
     const time = (of: Fields<never>, name: string | number): number =>
@@ -146,15 +146,15 @@ export function readHeader(payload: Buffer): CheckpointHeader | undefined {
 }
 
 /** The records of a section of JSON; none when it is no list. */
-export function readRecords(payload: Buffer): readonly unknown[] {
+export function readRecords(payload: Uint8Array): readonly unknown[] {
   const value = parseJson(payload);
   return Array.isArray(value) ? value : [];
 }
 
 /** JSON that a checksum vouches for: what is no JSON all the same is nothing. */
-function parseJson(payload: Buffer): unknown {
+function parseJson(payload: Uint8Array): unknown {
   try {
-    return JSON.parse(payload.toString('utf8'));
+    return JSON.parse(new TextDecoder().decode(payload));
   } catch {
     return undefined;
   }

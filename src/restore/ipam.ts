@@ -1,3 +1,4 @@
+import { checkArguments, objectWith, optional, TEXT } from '../base/arguments.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { canonicalAddress, Prefix } from '../net/prefix.ts';
@@ -130,6 +131,15 @@ export class IPAM {
     return [];
   }
 }
+
+const OWNER = objectWith({ use: TEXT, name: TEXT });
+
+checkArguments(IPAM, {
+  take: { address: TEXT, owner: OWNER, pool: optional(TEXT) },
+  release: { address: TEXT, owner: OWNER, pool: optional(TEXT) },
+  ownerOf: { address: TEXT, pool: optional(TEXT) },
+  isFree: { address: TEXT, pool: optional(TEXT) },
+});
 
 const WHY: Readonly<Record<Exclude<TakeOutcome, 'taken'>, string>> = {
   'in-use': 'another owner has it',

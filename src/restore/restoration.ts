@@ -1,3 +1,4 @@
+import { checkArguments, FUNCTION, NUMBER, optional, SIGNAL, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
@@ -180,7 +181,7 @@ export class Restoration {
       if (known.cluster === cluster) this.#identities.delete(identity);
   }
 
-  #checkHeader(payload: Buffer): CheckpointHeader {
+  #checkHeader(payload: Uint8Array): CheckpointHeader {
     const header = readHeader(payload);
     if (header === undefined) throw new CheckpointError('foreign', 'its header cannot be read');
     const { clusterName } = this.#options;
@@ -279,6 +280,15 @@ export class Restoration {
   }
 }
 
+checkArguments(Restoration, {
+  read: { signal: optional(SIGNAL), onProgress: optional(FUNCTION) },
+  knownAt: { cluster: TEXT },
+  labelsOf: { identity: NUMBER },
+  clusterOf: { identity: NUMBER },
+  letGo: { cluster: TEXT },
+  letGoOffers: { cluster: TEXT },
+});
+
 /** What is needed and counted while a file is taken. */
 interface Taking {
   readonly header: CheckpointHeader;
@@ -287,8 +297,8 @@ interface Taking {
   readonly parts: ServicePartReader;
 }
 
-function readEntries(payload: Buffer, texts: TextNumbers): readonly CheckpointEntry[] {
-  const reader = new ByteReader(payload, texts);
+function readEntries(payload: Uint8Array, texts: TextNumbers): readonly CheckpointEntry[] {
+  const reader = new ByteReader(Buffer.from(payload.buffer, payload.byteOffset, payload.length), texts);
   const entries: CheckpointEntry[] = [];
   try {
     while (!reader.atEnd) entries.push(readEntry(reader));
