@@ -38,6 +38,20 @@ export function prefixLength(text: string): number {
   return parse(text);
 }
 
+/** The bytes of an address, in the order of the network. */
+export function addressBytes(text: string): Uint8Array {
+  parse(text);
+  const bytes = new Uint8Array(scratch.family === 4 ? 4 : 16);
+  const view = viewOf(bytes);
+  view.setInt32(0, scratch.w0);
+  if (scratch.family === 6) {
+    view.setInt32(4, scratch.w1);
+    view.setInt32(8, scratch.w2);
+    view.setInt32(12, scratch.w3);
+  }
+  return bytes;
+}
+
 /** The text of the address in an attribute; an absent one stays so. */
 export function readAddress(bytes: Uint8Array | undefined): string | undefined {
   return bytes && formatAddress(wordsOf(bytes));

@@ -1,0 +1,188 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { NftServices } from '../../../../src/datapath/linux/nftables/nft-services.ts';
+import type { ServiceItem } from '../../../../src/datapath/linux/services/desired-services.ts';
+import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { batch, cable } from '../paths/support/path-network.ts';
+import { describeOnLinux } from '../support/requirements.ts';
+import { type Namespace, Scratch } from '../support/scratch.ts';
+import { Traffic } from './support/traffic.ts';
+
+const TABLE = 'dpc-services';
+const STEPS = 50;
+
+/** What is there; undefined is the end of a piece. */
+function entries(services: NftServices): readonly (readonly [string, ServiceItem])[] {
+  return [...services.dump()].filter((entry) => entry !== undefined);
+}
+
+describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft'], () => {
+  let scratch: Scratch;
+  let kernel: Kernel;
+  let host: Namespace;
+  let services: NftServices;
+
+  beforeAll(() => {
+    scratch = new Scratch();
+    kernel = new Kernel();
+    host = scratch.namespace('host');
+    for (const address of ['10.0.0.1/32', '10.0.0.2/32', '10.0.0.3/32', 'fd00::1/128', 'fd00::2/128'])
+      host.run('ip', 'address', 'add', address, 'dev', 'lo');
+    // Frontends are nowhere, but there has to be a way out for packets to them.
+    cable([host, 'eth0', ['192.168.0.1/24', 'fd01::1/64']], [scratch.namespace('out'), 'eth0', []]);
+    batch(host, ['route add default via 192.168.0.254', '-6 route add default via fd01::fe']);
+    host.run('nft', 'add table ip others; add chain ip others mine { type nat hook output priority 0; }');
+    services = new NftServices(kernel, { table: TABLE, namespace: host.path });
+    expect(entries(services)).toEqual([]);
+  });
+
+  afterAll(() => {
+    services[Symbol.dispose]();
+    kernel[Symbol.dispose]();
+    scratch[Symbol.dispose]();
+  });
+
+  function set(key: string, backends: readonly string[] | undefined): void {
+    expect(services.apply([{ key, item: backends && { backends, affinitySeconds: 0 } }])).toEqual([
+      undefined,
+    ]);
+  }
+
+  /** What another process finds there, backends sorted. */
+  function found(): ReadonlyMap<string, readonly string[]> {
+    using other = new NftServices(kernel, { table: TABLE, namespace: host.path });
+    return new Map(entries(other).map(([key, { backends }]) => [key, backends.toSorted()]));
+  }
+
+  it('spread real connections evenly, leave none to a backend that is removed, and keep what is connected', async () => {
+    using traffic = new Traffic(host);
+    for (const ip of ['10.0.0.1', '10.0.0.2', '10.0.0.3', 'fd00::1', 'fd00::2'])
+      await traffic.listen({ ip, port: 8080 });
+    const all = ['10.0.0.1:8080', '10.0.0.2:8080', '10.0.0.3:8080'];
+    const four = { ip: '10.96.0.1', port: 80 };
+    set(
+      '10.96.0.1:80/TCP',
+      all.map((backend) => `${backend}/TCP`),
+    );
+    set(
+      '10.96.0.1:80/UDP',
+      all.map((backend) => `${backend}/UDP`),
+    );
+    for (const protocol of ['tcp', 'udp'] as const) {
+      const counts = await traffic.count(four, 900, protocol);
+      expect(Object.keys(counts).toSorted()).toEqual(all);
+      // 300 each; one is 14 away from that on average (√(900 · ⅓ · ⅔)).
+      for (const count of Object.values(counts)) expect(Math.abs(count - 300)).toBeLessThan(75);
+    }
+
+    const kept = await traffic.keep(four);
+    const rest = all.filter((backend) => backend !== kept);
+    set(
+      '10.96.0.1:80/TCP',
+      rest.map((backend) => `${backend}/TCP`),
+    );
+    expect(Object.keys(await traffic.count(four, 200)).toSorted()).toEqual(rest);
+    expect(await traffic.again(kept)).toBe(kept);
+
+    set('[fd00:96::1]:80/TCP', ['[fd00::1]:8080/TCP', '[fd00::2]:8080/TCP']);
+    expect(Object.keys(await traffic.count({ ip: 'fd00:96::1', port: 80 }, 100)).toSorted()).toEqual([
+      ...['[fd00::1]:8080', '[fd00::2]:8080'],
+    ]);
+
+    set('10.96.0.1:80/TCP', []);
+    set('[fd00:96::1]:80/TCP', []);
+    expect(await traffic.count(four, 3)).toEqual({ ECONNREFUSED: 3 });
+    expect(await traffic.count({ ip: 'fd00:96::1', port: 80 }, 3)).toEqual({ ECONNREFUSED: 3 });
+    set('10.96.0.1:80/TCP', [`${kept}/TCP`]);
+    expect(await traffic.count(four, 3)).toEqual({ [kept]: 3 });
+    for (const key of ['10.96.0.1:80/TCP', '10.96.0.1:80/UDP', '[fd00:96::1]:80/TCP']) set(key, undefined);
+  });
+
+  it('are after random changes what they were changed to, in the eyes of the next process', () => {
+    const key = fc.constantFrom(
+      '10.96.0.1:80/TCP',
+      '10.96.0.2:80/UDP',
+      '[fd00:96::1]:443/TCP',
+      '[fd00:96::2]:80/SCTP',
+    );
+    const change = fc.tuple(
+      key,
+      fc.option(fc.uniqueArray(fc.integer({ min: 1, max: 12 }), { maxLength: 8 })),
+    );
+    const runs = Math.ceil((fc.readConfigureGlobal().numRuns ?? 1_000) / STEPS);
+    fc.assert(
+      fc.property(
+        fc.array(change, { minLength: STEPS, maxLength: STEPS, size: 'max' }),
+        fc.nat(),
+        (changes, cut) => {
+          const model = new Map<string, readonly string[]>();
+          const all = changes.map(([key, numbers]) => {
+            const [, protocol = ''] = key.split('/');
+            const backends = numbers?.map(
+              (n) => `${key.startsWith('[') ? `[fd00::${n}]` : `10.0.0.${n}`}:8080/${protocol}`,
+            );
+            return { key, item: backends && { backends, affinitySeconds: 0 } };
+          });
+          // Some together, as a chunk of the reconciler, where a key comes once; the others one by one.
+          const once = new Map(all.slice(0, cut % STEPS).map((one) => [one.key, one]));
+          expect(services.apply([...once.values()]).filter(Boolean)).toEqual([]);
+          for (const one of all.slice(cut % STEPS)) expect(services.apply([one])).toEqual([undefined]);
+          for (const { key, item } of all) {
+            if (item === undefined) model.delete(key);
+            else model.set(key, item.backends.toSorted());
+          }
+          expect(found()).toEqual(model);
+          for (const key of model.keys()) set(key, undefined);
+          expect(found()).toEqual(new Map());
+        },
+      ),
+      { numRuns: runs },
+    );
+    for (const family of ['ip', 'ip6']) {
+      const { nftables } = JSON.parse(host.run('nft', '-j', 'list', 'table', family, TABLE));
+      const filled = nftables.flatMap((one: { map?: { name: string; elem?: unknown[] } }) =>
+        one.map?.elem === undefined ? [] : one.map.name,
+      );
+      expect(filled).toEqual([]);
+    }
+  });
+
+  it('may have more backends than fit in a transaction', () => {
+    const backends = Array.from({ length: 3_000 }, (_, at) => `10.1.${at >> 8}.${at & 255}:80/TCP`);
+    set('10.96.0.9:80/TCP', backends);
+    expect(found().get('10.96.0.9:80/TCP')).toEqual(backends.toSorted());
+    set('10.96.0.9:80/TCP', backends.slice(1));
+    expect(found().get('10.96.0.9:80/TCP')).toEqual(backends.slice(1).toSorted());
+    set('10.96.0.9:80/TCP', undefined);
+    expect(found()).toEqual(new Map());
+  });
+
+  it('fail one by one, and are written again where somebody has taken the table away', () => {
+    set('10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']);
+    // Not known to this process, so that adding it fails.
+    using other = new NftServices(kernel, { table: TABLE, namespace: host.path });
+    expect(entries(other)).toHaveLength(1);
+    other.apply([{ key: '10.96.0.2:80/TCP', item: { backends: ['10.0.0.2:80/TCP'], affinitySeconds: 0 } }]);
+    const item = { backends: ['10.0.0.3:80/TCP'], affinitySeconds: 0 };
+    expect(
+      services.apply([
+        { key: '10.96.0.2:80/TCP', item },
+        { key: '10.96.0.3:80/TCP', item },
+      ]),
+    ).toEqual([undefined, undefined]);
+    expect(found().get('10.96.0.2:80/TCP')).toEqual(item.backends);
+
+    host.run('nft', 'delete', 'table', 'ip', TABLE);
+    expect(
+      services.apply([{ key: '10.96.0.3:80/TCP', item: { backends: [], affinitySeconds: 0 } }])[0]?.code,
+    ).toBe('ENOENT');
+    set('10.96.0.3:80/TCP', []);
+    expect(found()).toEqual(new Map([['10.96.0.3:80/TCP', []]]));
+  });
+
+  it('leave everything of others as it is, and nothing of their own when they are removed', () => {
+    services.remove();
+    expect(host.run('nft', 'list', 'tables')).toBe('table ip others\n');
+    expect(host.run('nft', 'list', 'table', 'ip', 'others')).toContain('chain mine');
+  });
+});
