@@ -124,7 +124,7 @@ export class Agent implements ReadModel, PlayStage {
     }
     if (options.datapath !== undefined)
       this.datapath = new DatapathKeeper({
-        ...{ options: options.datapath, clock, random, log, engines: { ipcache, services, nodes } },
+        ...{ options: options.datapath, clock, random, log, nodeName, engines: { ipcache, services, nodes } },
         blockers: () => this.blockers(),
       });
     if (options.stateDir === undefined) return;

@@ -5,6 +5,7 @@ import type { HostDatapathOptions } from '../datapath/linux/host-datapath.ts';
 export const DEFAULT_PIN_FOLDER = '/sys/fs/bpf/dpcache';
 
 // The first of each is the default.
+const SERVICES = ['socket', 'off'] as const satisfies readonly HostDatapathOptions['services'][];
 const ROUTING = [
   'auto',
   'direct',
@@ -18,6 +19,7 @@ export interface DatapathFlags {
   readonly datapath?: 'linux';
   readonly datapathPins?: string;
   readonly datapathCgroup?: string;
+  readonly datapathServices?: HostDatapathOptions['services'];
   readonly datapathRouting?: HostDatapathOptions['routing'];
   readonly datapathLayout?: HostDatapathOptions['layout'];
   readonly datapathCapacity?: number;
@@ -66,6 +68,7 @@ export function addDatapathOptions(command: Command): Command {
         .conflicts('once'),
     );
   return addPinOptions(command)
+    .addOption(choice('--datapath-services <how>', 'how services are reached', SERVICES))
     .addOption(choice('--datapath-routing <how>', 'how pods of other nodes are reached', ROUTING))
     .addOption(choice('--datapath-layout <version>', 'maps as of this Cilium', LAYOUTS))
     .option('--datapath-capacity <n>', 'most prefixes in the map (default: 512000)', parseCapacity)
@@ -79,6 +82,7 @@ export function datapathContradiction({ datapath, ...flags }: DatapathFlags): st
   const said = Object.entries({
     'datapath-pins': flags.datapathPins,
     'datapath-cgroup': flags.datapathCgroup,
+    'datapath-services': flags.datapathServices,
     'datapath-routing': flags.datapathRouting,
     'datapath-layout': flags.datapathLayout,
     'datapath-capacity': flags.datapathCapacity,
@@ -93,6 +97,7 @@ export function datapathOptions(flags: DatapathFlags): HostDatapathOptions | und
   return {
     pinFolder: flags.datapathPins ?? DEFAULT_PIN_FOLDER,
     cgroup: flags.datapathCgroup,
+    services: flags.datapathServices ?? SERVICES[0],
     routing: flags.datapathRouting ?? ROUTING[0],
     layout: flags.datapathLayout ?? LAYOUTS[0],
     capacity: flags.datapathCapacity,

@@ -13,6 +13,9 @@ export interface CleanOutcome {
   readonly left: readonly string[];
 }
 
+/** What a map of ours is like, whatever there is room for. */
+export type OwnMap = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
+
 /** Something of ours on a host: how to take it away. Gives what was; throws where that fails. */
 export type CleanStep = () => Iterable<string>;
 
@@ -34,26 +37,21 @@ export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, v
   }
 }
 
-/** Takes pins of ours away, by name: maps of this shape, and links (`undefined`). Others in the folder stay, and are named. */
-export function cleanPins(
-  folder: string,
-  own: ReadonlyMap<string, Pick<MapShape, 'type' | 'keySize' | 'valueSize'> | undefined>,
-): CleanOutcome {
+/** Takes pins of ours away: maps of this name and shape. Others in the folder stay, and are named. */
+export function cleanPins(folder: string, own: ReadonlyMap<string, OwnMap>): CleanOutcome {
   const removed: string[] = [];
   const left: string[] = [];
   const names = namesIn(folder);
-  // Programs go before the maps that they read.
-  for (const name of [...own.keys()].filter((one) => names.includes(one))) {
+  for (const name of names) {
     const path = join(folder, name);
     const shape = own.get(name);
-    if (shape !== undefined && !isShaped(path, shape)) {
-      left.push(`${path} is a map of others`);
-      continue;
+    if (shape === undefined) left.push(`${path} is not ours`);
+    else if (!isShaped(path, shape)) left.push(`${path} is a map of others`);
+    else {
+      unpin(path);
+      removed.push(path);
     }
-    unpin(path);
-    removed.push(path);
   }
-  for (const name of names) if (!own.has(name)) left.push(`${join(folder, name)} is not ours`);
   if (names.length > 0 && left.length === 0) rmdirSync(folder);
   return { removed, left };
 }
@@ -88,7 +86,7 @@ function namesIn(folder: string): readonly string[] {
   }
 }
 
-function isShaped(path: string, shape: Pick<MapShape, 'type' | 'keySize' | 'valueSize'>): boolean {
+function isShaped(path: string, shape: OwnMap): boolean {
   const bpf = new Bpf(new Kernel());
   const fd = openPin(bpf, path);
   if (fd === undefined) return true;

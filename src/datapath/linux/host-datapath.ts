@@ -1,10 +1,11 @@
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import type { Clock, Random } from '../../base/clock.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import type { DatapathEngines } from '../datapath.ts';
 import { Bpf } from './bpf/bpf.ts';
-import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-host.ts';
+import { type CleanOutcome, cleanAll, cleanPins, cleanTable, type OwnMap } from './clean-host.ts';
 import { DesiredIPCache, IPCacheTable, markPrefixes } from './ipcache-map.ts';
 import { keptItems } from './kept-items.ts';
 import { KeptTable, type KeptTableContext } from './kept-table.ts';
@@ -13,6 +14,10 @@ import { LinuxDatapath, type LinuxPart, type WantedPart } from './linux-datapath
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
 import { missingFor, type ProbeAnswer, probeHost, readHost } from './probe.ts';
+import { DesiredServices } from './services/desired-services.ts';
+import { DEFAULT_ROOM, serviceMapShapes } from './services/service-layout.ts';
+import { openServiceMaps, ServiceTable } from './services/service-table.ts';
+import { attachSocketPrograms, detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 
 /** What is steered, and how. */
@@ -23,6 +28,8 @@ export interface HostDatapathOptions {
   readonly cgroup?: string | undefined;
   /** How a pod of another node is reached; see `NodePathsOptions`. */
   readonly routing: NodePathsOptions['mode'] | 'off';
+  /** How a service is reached: at `connect` of a socket, or by others. */
+  readonly services: 'socket' | 'off';
   /** Of which Cilium the layout of maps is. */
   readonly layout: '1.17' | '1.8';
   /** Most prefixes; default: upstream's. */
@@ -36,6 +43,8 @@ export interface HostDatapathContext {
   readonly engines: DatapathEngines & { readonly ipcache: IPCache };
   readonly clock: Clock;
   readonly random: Random;
+  /** The own node, for traffic policies that prefer it. */
+  readonly nodeName: string;
 }
 
 /** The datapath of this host, and what its probe has found. */
@@ -50,10 +59,17 @@ const IPCACHE_PINS: Readonly<Record<HostDatapathOptions['layout'], string>> = {
   '1.8': 'ipcache-1_8',
 };
 
-/** What is pinned by this, and what a map of ours is like. */
-const OWN_PINS: Parameters<typeof cleanPins>[1] = new Map(
-  Object.values(IPCACHE_PINS).map((name) => [name, { type: 'lpmTrie', keySize: 24, valueSize: 12 }] as const),
-);
+/** The maps that are pinned by this, and what each of ours is like. */
+const OWN_MAPS: Parameters<typeof cleanPins>[1] = new Map<string, OwnMap>([
+  ...Object.values(IPCACHE_PINS).map(
+    (name) => [name, { type: 'lpmTrie', keySize: 24, valueSize: 12 }] as const,
+  ),
+  ...([4, 6] as const).flatMap((family) =>
+    Object.entries(serviceMapShapes(family, DEFAULT_ROOM)).map(
+      ([name, shape]) => [`${name}${family}`, shape] as const,
+    ),
+  ),
+]);
 
 /** The main table: pods are reached whatever a packet's source is. */
 const ROUTE_TABLE = 254;
@@ -63,7 +79,7 @@ const TUNNEL = { vni: 20_201, port: 8_472 } as const;
 
 /** Opens what can run on this host of what is asked for. Never throws: what cannot run is named in the status. */
 export function openHostDatapath(options: HostDatapathOptions, context: HostDatapathContext): HostDatapath {
-  const { pinFolder, cgroup, routing } = options;
+  const { pinFolder, cgroup, routing, services } = options;
   const probe = probeHost(readHost(), { pinFolder, cgroup });
   const parts = new HostParts(options, context);
   const wanted: readonly WantedPart[] = [
@@ -73,12 +89,17 @@ export function openHostDatapath(options: HostDatapathOptions, context: HostData
       open: routing === 'off' ? undefined : () => parts.nodes(routing),
     },
     { name: 'ipcache', needs: ['maps'], open: () => parts.ipcache() },
+    {
+      name: 'services',
+      needs: ['sockets'],
+      open: services === 'off' ? undefined : () => parts.services(probe.cgroup ?? ''),
+    },
   ];
   return { probe, datapath: new LinuxDatapath(probe, wanted) };
 }
 
 /**
- * Takes away all that is ours on this host: routes, the tunnel, and what is pinned in the folder. No agent may run with it: it
+ * Takes away all that is ours on this host: routes, the tunnel, and what is pinned in the folder, programs first. No agent may run with it: it
  * would write everything anew. Never throws.
  */
 export function cleanHost(pinFolder: string): CleanOutcome {
@@ -88,7 +109,12 @@ export function cleanHost(pinFolder: string): CleanOutcome {
     using table = new PathTable(new Kernel(), { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
     yield* cleanTable(table);
   };
-  return cleanAll([paths], () => cleanPins(pinFolder, OWN_PINS));
+  const programs = function* (): Generator<string, void, void> {
+    const before = existsSync(pinFolder) ? readdirSync(pinFolder).sort() : [];
+    detachSocketPrograms(pinFolder);
+    for (const name of before) if (!existsSync(join(pinFolder, name))) yield join(pinFolder, name);
+  };
+  return cleanAll([paths, programs], () => cleanPins(pinFolder, OWN_MAPS));
 }
 
 /** What is to be written is taken for written. */
@@ -128,7 +154,7 @@ class HostParts {
   ipcache(): LinuxPart {
     const { layout, capacity, dryRun } = this.#options;
     const { ipcache } = this.#context.engines;
-    const path = this.#pin(IPCACHE_PINS[layout]);
+    const path = join(this.#folder(), IPCACHE_PINS[layout]);
     const table = new IPCacheTable(this.#open().bpf, {
       path,
       layout,
@@ -144,11 +170,46 @@ class HostParts {
     };
   }
 
-  /** The path of a pin; its folder is made where it is missing. */
-  #pin(name: string): string {
+  /** The maps come before the programs that read them; those stay attached where an earlier process has left them. */
+  services(cgroup: string): LinuxPart {
+    const { nodeName } = this.#context;
+    const { dryRun } = this.#options;
+    const { bpf } = this.#open();
+    const folder = this.#folder();
+    const table = new ServiceTable(openServiceMaps(bpf, folder, undefined, !dryRun));
+    const attach = (): void => {
+      if (!dryRun) attachSocketPrograms(bpf, { folder, cgroup, maps: table.descriptors });
+    };
+    if (dryRun) writesNothing(table);
+    attach();
+    const desired = new DesiredServices({ nodePort: { enabled: true, ...hostAddresses() }, nodeName });
+    const kept = new KeptTable(table, desired, this.#keeping);
+    const items = keptItems(table, kept);
+    return {
+      tables: [
+        {
+          ...items,
+          // What others have detached, or a cgroup that has come back, is steered again.
+          repair: () => {
+            attach();
+            return items.repair();
+          },
+        },
+      ],
+      datapath: { services: desired.listener((frontend) => kept.mark(frontend)) },
+      problems: () =>
+        existsSync(cgroup)
+          ? []
+          : [`the cgroup ${cgroup} is gone, and its sockets with it: name another with --datapath-cgroup`],
+      [Symbol.dispose]: () => table[Symbol.dispose](),
+    };
+  }
+
+  /** The folder of pins; it is made where it is missing. */
+  #folder(): string {
     const { pinFolder, dryRun } = this.#options;
     if (!dryRun) mkdirSync(pinFolder, { recursive: true, mode: 0o700 });
-    return join(pinFolder, name);
+    return pinFolder;
   }
 
   #open(): { readonly kernel: Kernel; readonly bpf: Bpf } {
@@ -158,4 +219,12 @@ class HostParts {
     }
     return this.#opened;
   }
+}
+
+/** Addresses of this host that answer on node ports; those of a link alone say nothing without it. */
+function hostAddresses(): { readonly ipv4: readonly string[]; readonly ipv6: readonly string[] } {
+  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  const of = (family: string): readonly string[] =>
+    all.filter((one) => one.family === family && !one.scopeid).map(({ address }) => address);
+  return { ipv4: of('IPv4'), ipv6: of('IPv6') };
 }

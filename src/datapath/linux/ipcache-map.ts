@@ -66,9 +66,7 @@ export class IPCacheTable implements KernelTable<IPCacheItem>, Disposable {
     this.#keyAt = KEY_AT[layout];
     this.#hasFlags = layout === '1.17';
     const shape = { type: 'lpmTrie', keySize: KEY_BYTES, valueSize: VALUE_BYTES, maxEntries } as const;
-    this.map = isPinned
-      ? BpfMap.openOrCreate(bpf, shape, path, 'ipcache')
-      : (BpfMap.open(bpf, shape, path) ?? BpfMap.create(bpf, shape, 'ipcache'));
+    this.map = BpfMap.openOrCreate(bpf, shape, path, 'ipcache', isPinned);
   }
 
   get capacity(): number {

@@ -46,7 +46,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     scratch[Symbol.dispose]();
   });
 
-  const only = ['--datapath-routing', 'off'];
+  const only = ['--datapath-services', 'off', '--datapath-routing', 'off'];
   const here = (...words: readonly string[]): AgentHere => {
     const agent = new AgentHere(scratch, words);
     running.push(agent);
@@ -244,7 +244,8 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     exec('bpftool', ...`map create ${old} type hash key 4 value 4 entries 5 name other`.split(' '));
     const host = scratch.namespace('host');
     for (const added of [
-      'link add up0 type dummy',
+      'link add up0 type veth peer name up1',
+      'link set up1 up',
       'address add 192.168.9.1/24 dev up0',
       'link set up0 up',
       'route add 10.9.1.0/24 via 192.168.9.2 proto 201',
@@ -255,7 +256,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     const run = runIn(host.name, words);
     expect([run.status, run.stderr]).toEqual([
       1,
-      `dpcache: stays: ${old} is a map of others\ndpcache: stays: ${foreign} is not ours\n`,
+      `dpcache: stays: ${foreign} is not ours\ndpcache: stays: ${old} is a map of others\n`,
     ]);
     expect(run.stdout).toMatch(/paths - route 10\.9\.1\.0\/24 /);
     expect(run.stdout).toContain(`${join(pins, 'ipcache')}\n`);

@@ -79,12 +79,15 @@ export class BpfMap implements Disposable {
     }
   }
 
-  /** The map under a pin, or a new one that is pinned there. Throws {@link ForeignMapError}. */
-  static openOrCreate(bpf: Bpf, shape: MapShape, path: string, name: string): BpfMap {
+  /**
+   * The map under a pin, or a new one that is pinned there; unless `isPinned`, it goes with this process. Throws
+   * {@link ForeignMapError}.
+   */
+  static openOrCreate(bpf: Bpf, shape: MapShape, path: string, name: string, isPinned = true): BpfMap {
     const found = BpfMap.open(bpf, shape, path);
     if (found !== undefined) return found;
     const made = BpfMap.create(bpf, shape, name);
-    pin(bpf, made.fd, path);
+    if (isPinned) pin(bpf, made.fd, path);
     return made;
   }
 

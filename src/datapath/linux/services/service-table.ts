@@ -28,12 +28,22 @@ const DELETED: ServiceItem = { backends: [DAMAGED], affinitySeconds: 0 };
 /** How the maps of one family are opened. */
 export type OpenServiceMaps = (family: Family) => ServiceMaps;
 
-/** Opens the maps of services below a folder of a bpffs, or makes them. Throws `ForeignMapError`, `SyscallError`. */
-export function openServiceMaps(bpf: Bpf, folder: string, room: ServiceRoom = DEFAULT_ROOM): OpenServiceMaps {
+/**
+ * Opens the maps of services below a folder of a bpffs, or makes them, which unless `isPinned` go with this process. Throws
+ * `ForeignMapError`, `SyscallError`.
+ */
+export function openServiceMaps(
+  bpf: Bpf,
+  folder: string,
+  room: ServiceRoom = DEFAULT_ROOM,
+  isPinned = true,
+): OpenServiceMaps {
   return (family) => {
     const shapes = serviceMapShapes(family, room);
-    const open = (name: ServiceMapName): BpfMap =>
-      BpfMap.openOrCreate(bpf, shapes[name], join(folder, `${name}${family}`), `${name}${family}`);
+    const open = (name: ServiceMapName): BpfMap => {
+      const pinned = `${name}${family}`;
+      return BpfMap.openOrCreate(bpf, shapes[name], join(folder, pinned), pinned, isPinned);
+    };
     return new ServiceMaps(family, {
       services: open('services'),
       backends: open('backends'),

@@ -1,0 +1,271 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ApiClient } from '../src/api/api-client.ts';
+import type { DatapathDiffDocument } from '../src/api/datapath-document.ts';
+import type { ServiceDocument } from '../src/api/documents.ts';
+import type { StatusDocument } from '../src/api/status-document.ts';
+import { probeHost, readHost } from '../src/datapath/linux/probe.ts';
+import { exec, type Namespace, Scratch } from '../test/datapath/linux/support/scratch.ts';
+
+// `npm run demo:datapath`, as root: three clusters on this machine, each a network namespace with pods that are network
+// namespaces, and an agent in each that steers the kernel. A client reaches a service of three clusters by its cluster IP;
+// one cluster goes, and the client does not notice. Ends by taking all of it away.
+
+const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
+/** The program that was built, or with `--source` what it is built of. */
+const AGENT = process.argv.includes('--source')
+  ? ['--import', 'tsx', path('src/cli/main.ts')]
+  : [path('dist/cli/main.js')];
+const CLUSTER_IP = '172.16.0.10';
+const PORT = 8080;
+const CLUSTERS = ['atlantic', 'baltic', 'caspian'] as const;
+type Cluster = (typeof CLUSTERS)[number];
+const NUMBER: Readonly<Record<Cluster, number>> = { atlantic: 1, baltic: 2, caspian: 3 };
+const nodeIP = (cluster: Cluster): string => `192.168.77.${NUMBER[cluster]}`;
+const podIP = (cluster: Cluster, last = 10): string => `10.${NUMBER[cluster]}.0.${last}`;
+
+/** Answers each connection with the name of its cluster. */
+const SERVER = `require('node:net').createServer((socket) => {
+  socket.on('error', () => {});
+  socket.end(process.argv[1]);
+}).listen(${PORT}, () => console.log('listens'));`;
+
+/** Connects to the service again and again; a line for each answer, or for each error. */
+const CLIENT = `const { connect } = require('node:net');
+const once = () => {
+  let answer = '';
+  const socket = connect(${PORT}, '${CLUSTER_IP}');
+  socket.setTimeout(2000, () => socket.destroy(new Error('timeout')));
+  socket.setEncoding('utf8').on('data', (text) => { answer += text; });
+  socket.on('error', ({ code, message }) => console.log('error ' + (code ?? message)));
+  socket.on('close', (failed) => { if (!failed) console.log(answer); setTimeout(once, 5); });
+};
+once();`;
+
+function say(text = ''): void {
+  process.stdout.write(`${text}\n`);
+}
+
+async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
+  for (let left = 3_000; left > 0; left--) {
+    if (await isSo()) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  throw new Error(`in a minute it has not come to this: ${what}`);
+}
+
+/** A process in a network namespace and, for one, a cgroup. `ip netns exec` would hide what is mounted below /sys. */
+function run(scratch: Scratch, { path }: Namespace, words: readonly string[], cgroup?: string): ChildProcess {
+  const join = cgroup === undefined ? '' : `echo $$ > '${cgroup}/cgroup.procs' && `;
+  const command = [...words].map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(' ');
+  const child = spawn('sh', ['-c', `${join}exec nsenter --net='${path}' ${command}`], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  child.stdout?.setEncoding('utf8');
+  scratch.defer(() => void child.kill('SIGKILL'));
+  return child;
+}
+
+/** What the client has been answered. */
+class Answers {
+  readonly counts: Map<string, number> = new Map();
+  #rest = '';
+
+  read(text: string): void {
+    const lines = (this.#rest + text).split('\n');
+    this.#rest = lines.pop() ?? '';
+    for (const line of lines) this.counts.set(line, (this.counts.get(line) ?? 0) + 1);
+  }
+
+  of(name: string): number {
+    return this.counts.get(name) ?? 0;
+  }
+
+  get errors(): number {
+    return [...this.counts].reduce((sum, [line, count]) => sum + (line.startsWith('error') ? count : 0), 0);
+  }
+
+  get text(): string {
+    return CLUSTERS.map((name) => `${this.of(name)} from ${name}`).join(', ');
+  }
+}
+
+/** What the kvstores of the three clusters say: nodes, pods, and the service that all share. */
+function meshLines(): readonly string[] {
+  return CLUSTERS.flatMap((cluster) => {
+    const name = `${cluster}-node`;
+    const ClusterID = NUMBER[cluster];
+    const key = (path: string, value: object): string =>
+      JSON.stringify({ store: cluster, key: `cilium/${path}`, value: JSON.stringify(value) });
+    const pod = (IP: string, ID: number): string =>
+      key(`state/ip/v1/default/${IP}`, { IP, Mask: null, HostIP: nodeIP(cluster), ID, Key: 0, Metadata: '' });
+    return [
+      key(`cluster-config/${cluster}`, { id: ClusterID, capabilities: {} }),
+      key(`state/nodes/v1/${cluster}/${name}`, {
+        ...{ Name: name, Cluster: cluster, ClusterID },
+        IPAddresses: [{ Type: 'InternalIP', IP: nodeIP(cluster) }],
+        IPv4AllocCIDR: { IP: podIP(cluster, 0), Mask: '////AA==' },
+      }),
+      pod(podIP(cluster), ClusterID * 65_536 + 300),
+      pod(podIP(cluster, 20), ClusterID * 65_536 + 301),
+      key(`state/services/v1/${cluster}/shop/checkout`, {
+        ...{ cluster, namespace: 'shop', name: 'checkout', clusterID: ClusterID, shared: true },
+        ...{ includeExternal: true, labels: {}, selector: {} },
+        frontends: { [CLUSTER_IP]: { http: { Port: PORT, Protocol: 'TCP' } } },
+        backends: { [podIP(cluster)]: { http: { Port: PORT, Protocol: 'TCP' } } },
+      }),
+    ];
+  });
+}
+
+const manifests = (cluster: Cluster): string => `
+apiVersion: v1
+kind: Service
+metadata: { name: checkout, namespace: shop, annotations: { service.cilium.io/global: "true" } }
+spec: { clusterIP: ${CLUSTER_IP}, ports: [{ name: http, port: ${PORT}, protocol: TCP }] }
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: { name: checkout-1, namespace: shop, labels: { kubernetes.io/service-name: checkout } }
+addressType: IPv4
+ports: [{ name: http, port: ${PORT}, protocol: TCP }]
+endpoints: [{ addresses: [${podIP(cluster)}], conditions: { ready: true } }]
+`;
+
+/** A namespace for each node, each with a link to each other one. */
+function connectNodes(nodes: ReadonlyMap<Cluster, Namespace>): void {
+  for (const [a, from] of nodes) {
+    from.run('sysctl', '-qw', 'net.ipv4.ip_forward=1');
+    for (const [b, to] of nodes) {
+      if (NUMBER[a] >= NUMBER[b]) continue;
+      exec(
+        'ip',
+        '-n',
+        from.name,
+        ...`link add to-${b} type veth peer name to-${a} netns ${to.name}`.split(' '),
+      );
+      for (const [here, near, far] of [
+        [from, a, b],
+        [to, b, a],
+      ] as const) {
+        here.run('ip', ...`address add ${nodeIP(near)} peer ${nodeIP(far)} dev to-${far}`.split(' '));
+        here.run('ip', 'link', 'set', `to-${far}`, 'up');
+      }
+    }
+  }
+}
+
+/** A pod: a namespace behind its node. */
+function addPod(scratch: Scratch, cluster: Cluster, node: Namespace, name: string, ip: string): Namespace {
+  const pod = scratch.namespace(`${cluster}-${name}`);
+  exec('ip', '-n', node.name, ...`link add ${name} type veth peer name eth0 netns ${pod.name}`.split(' '));
+  node.run('ip', ...`address add ${podIP(cluster, 1)}/32 dev ${name}`.split(' '));
+  node.run('ip', 'link', 'set', name, 'up');
+  node.run('ip', ...`route add ${ip}/32 dev ${name}`.split(' '));
+  pod.run('ip', ...`address add ${ip}/32 dev eth0`.split(' '));
+  pod.run('ip', 'link', 'set', 'eth0', 'up');
+  pod.run('ip', ...`route add ${podIP(cluster, 1)} dev eth0`.split(' '));
+  pod.run('ip', ...`route add default via ${podIP(cluster, 1)}`.split(' '));
+  return pod;
+}
+
+async function demonstrate(scratch: Scratch): Promise<void> {
+  const pins = scratch.bpffs();
+  const cgroup = scratch.cgroup();
+  const answer = probeHost(readHost(), { pinFolder: pins, cgroup });
+  const missing = new Set(answer.parts.flatMap((part) => (part.part === 'nftables' ? [] : part.missing)));
+  if (missing.size > 0) throw new Error(`this machine lacks something: ${[...missing].join('; ')}`);
+
+  say('Three clusters, a network namespace each; each has a pod of the service shop/checkout.');
+  const folder = scratch.folder();
+  const nodes = new Map(CLUSTERS.map((cluster) => [cluster, scratch.namespace(cluster)] as const));
+  connectNodes(nodes);
+  writeFileSync(join(folder, 'mesh.jsonl'), meshLines().join('\n'));
+  const sockets = new Map<Cluster, ApiClient>();
+  const pods = new Map<Cluster, ChildProcess>();
+  const groups = new Map<Cluster, string>();
+  for (const [cluster, node] of nodes) {
+    const pod = addPod(scratch, cluster, node, 'checkout', podIP(cluster));
+    const server = run(scratch, pod, [process.execPath, '-e', SERVER, cluster]);
+    pods.set(cluster, server);
+    writeFileSync(join(folder, `${cluster}.yaml`), manifests(cluster));
+    groups.set(cluster, scratch.cgroup(cgroup));
+  }
+
+  say('An agent in each of them: routes to the pods of the others, prefixes and services in maps.');
+  const leaves = join(folder, 'leaves.yaml');
+  writeFileSync(leaves, '- after: 15\n  say: baltic leaves the mesh\n  do: [{ leave: baltic }]\n');
+  for (const [cluster, node] of nodes) {
+    const socket = join(folder, `${cluster}.sock`);
+    sockets.set(cluster, new ApiClient(socket, new AbortController().signal));
+    run(scratch, node, [
+      ...[process.execPath, ...AGENT, 'agent', '--socket', socket, '--log-level', 'error'],
+      ...['--cluster', cluster, '--node-name', `${cluster}-node`, '--load', join(folder, 'mesh.jsonl')],
+      ...['--manifests', join(folder, `${cluster}.yaml`), '--datapath', 'linux'],
+      ...['--datapath-pins', join(pins, cluster), '--datapath-cgroup', groups.get(cluster) ?? cgroup],
+      ...(cluster === 'atlantic' ? ['--play', leaves] : []),
+    ]).stdout?.resume();
+  }
+  const ask = async <T>(cluster: Cluster, path: string): Promise<T | undefined> =>
+    (await sockets
+      .get(cluster)
+      ?.ask(path)
+      .catch(() => undefined)) as T | undefined;
+  for (const cluster of CLUSTERS) {
+    await until(`the agent of ${cluster} has written all that it knows`, async () => {
+      const status = await ask<StatusDocument>(cluster, '/v1/status');
+      const { tables = [], waitsFor = ['its start'] } = status?.datapath ?? {};
+      return (
+        waitsFor.length === 0 &&
+        tables.length === 3 &&
+        tables.every((one) => one.state === 'kept' && one.pending === 0)
+      );
+    });
+    const diff = await ask<DatapathDiffDocument>(cluster, '/v1/datapath/diff');
+    if (diff?.total !== 0) throw new Error(`${cluster}: the kernel differs: ${JSON.stringify(diff)}`);
+  }
+
+  say(`A client in a pod of atlantic connects to the cluster IP ${CLUSTER_IP}:${PORT}, again and again:`);
+  const atlantic = nodes.get('atlantic');
+  if (atlantic === undefined) throw new Error('there is no cluster atlantic');
+  const clientPod = addPod(scratch, 'atlantic', atlantic, 'client', podIP('atlantic', 20));
+  const answers = new Answers();
+  const client = run(scratch, clientPod, [process.execPath, '-e', CLIENT], groups.get('atlantic'));
+  client.stdout?.on('data', (text: string) => answers.read(text));
+  await until('all clusters have answered', () => CLUSTERS.every((name) => answers.of(name) >= 20));
+  say(`  ${answers.text}, ${answers.errors} errors`);
+
+  say('The cluster baltic leaves the mesh, and is then switched off.');
+  await until('no backend of baltic is left', async () => {
+    const service = await ask<ServiceDocument>('atlantic', '/v1/services/shop/checkout');
+    const diff = await ask<DatapathDiffDocument>('atlantic', '/v1/datapath/diff');
+    return service !== undefined && diff?.total === 0 && !JSON.stringify(service).includes(podIP('baltic'));
+  });
+  const before = answers.of('baltic');
+  await until('what was under way has ended', () => answers.of('atlantic') + answers.of('caspian') > 0);
+  pods.get('baltic')?.kill('SIGKILL');
+  exec('ip', 'netns', 'delete', nodes.get('baltic')?.name ?? '');
+  const marks = [answers.of('atlantic') + 100, answers.of('caspian') + 100] as const;
+  await until(
+    'the others go on to answer',
+    () => answers.of('atlantic') >= marks[0] && answers.of('caspian') >= marks[1],
+  );
+  say(`  ${answers.text}, ${answers.errors} errors`);
+  if (answers.errors > 0) throw new Error(`the client has noticed: ${JSON.stringify([...answers.counts])}`);
+  if (answers.of('baltic') > before + 1) throw new Error('baltic has answered after it had gone');
+  say('The client has not noticed.');
+}
+
+const scratch = new Scratch();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+try {
+  await demonstrate(scratch);
+} catch (error) {
+  process.exitCode = 1;
+  process.stderr.write(`demo:datapath: ${error instanceof Error ? error.message : String(error)}\n`);
+} finally {
+  scratch[Symbol.dispose]();
+  say('All of it is taken away.');
+}

@@ -1,0 +1,18 @@
+import { spawnSync } from 'node:child_process';
+import { expect, it } from 'vitest';
+import { describeOnLinux } from './support/requirements.ts';
+import { leftovers } from './support/scratch.ts';
+
+const ROOT = new URL('../../..', import.meta.url).pathname;
+
+describeOnLinux('the demonstration', ['sockets', 'routes', 'namespaces', 'ip'], () => {
+  it('has a client that is answered by three clusters, does not notice that one goes, and leaves nothing', () => {
+    const args = ['--import', 'tsx', 'scripts/demo-datapath.ts', '--source'];
+    const run = spawnSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
+    expect([run.status, run.stdout], run.stderr).toEqual([
+      0,
+      expect.stringContaining('The client has not noticed.'),
+    ]);
+    expect(leftovers((pid) => pid !== run.pid)).toEqual([]);
+  });
+});

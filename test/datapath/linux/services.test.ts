@@ -1,0 +1,135 @@
+import { spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { AgentProcess } from './support/agent-process.ts';
+import { describeOnLinux } from './support/requirements.ts';
+import { type Namespace, Scratch } from './support/scratch.ts';
+
+const SERVICE = '172.16.0.10';
+const PORT = 8080;
+
+/** Answers with its address. */
+const SERVER = `for (const ip of process.argv.slice(1)) require('node:net')
+  .createServer((socket) => socket.on('error', () => {}).end(ip))
+  .listen({ host: ip, port: ${PORT}, backlog: 1000 }, () => console.log('listens'));`;
+
+/** Ten at a time connect to the service until nobody listens; a line for each answer, or for each error. */
+const CLIENT = `const { connect } = require('node:net');
+const once = () => {
+  let answer = '';
+  const socket = connect(${PORT}, '${SERVICE}').setTimeout(5000, () => socket.destroy(new Error('timeout')));
+  socket.setEncoding('utf8').on('data', (text) => { answer += text; });
+  socket.on('error', ({ code, message }) => { answer = 'error ' + (code ?? message); });
+  socket.on('close', () => { console.log(answer); setImmediate(once); });
+};
+for (let i = 0; i < 10; i++) once();`;
+
+const manifests = (...backends: readonly string[]): string => `
+apiVersion: v1
+kind: Service
+metadata: { name: web, namespace: shop }
+spec: { clusterIP: ${SERVICE}, ports: [{ name: http, port: ${PORT}, protocol: TCP }] }
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: { name: web-1, namespace: shop, labels: { kubernetes.io/service-name: web } }
+addressType: IPv4
+ports: [{ name: http, port: ${PORT}, protocol: TCP }]
+endpoints: [${backends.map((ip) => `{ addresses: [${ip}], conditions: { ready: true } }`).join(', ')}]
+`;
+
+/** What a client has been answered: how often each address, and each error. */
+class Client {
+  readonly counts: Map<string, number> = new Map();
+  #rest = '';
+
+  constructor(scratch: Scratch, { path }: Namespace, cgroup: string) {
+    const words = ['-c', `echo $$ > ${cgroup}/cgroup.procs && exec nsenter --net=${path} "$@"`, 'client'];
+    const child = spawn('sh', [...words, process.execPath, '-e', CLIENT], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    scratch.defer(() => void child.kill('SIGKILL'));
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      const lines = (this.#rest + text).split('\n');
+      this.#rest = lines.pop() ?? '';
+      for (const line of lines) this.counts.set(line, (this.counts.get(line) ?? 0) + 1);
+    });
+  }
+
+  get total(): number {
+    return [...this.counts.values()].reduce((sum, count) => sum + count, 0);
+  }
+
+  get errors(): readonly string[] {
+    return [...this.counts.keys()].filter((line) => line.startsWith('error'));
+  }
+
+  /** Resolves once there are so many more answers. */
+  async more(count: number): Promise<void> {
+    const goal = this.total + count;
+    while (this.total < goal) await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+describeOnLinux('services of an agent with --datapath linux', ['sockets', 'namespaces', 'ip'], () => {
+  let scratch = new Scratch();
+  beforeEach(() => {
+    scratch = new Scratch();
+  });
+  afterEach(() => scratch[Symbol.dispose]());
+
+  it('are reached without an error while it is killed, restarted, and catches up', async () => {
+    const pins = join(scratch.bpffs(), 'dpcache');
+    const cgroup = scratch.cgroup();
+    const host = scratch.namespace('host');
+    const backends = ['10.1.0.10', '10.2.0.10', '10.3.0.10'];
+    for (const ip of backends) host.run('ip', 'address', 'add', `${ip}/32`, 'dev', 'lo');
+    const server = spawn('nsenter', [`--net=${host.path}`, process.execPath, '-e', SERVER, ...backends]);
+    scratch.defer(() => void server.kill('SIGKILL'));
+    await new Promise((resolve) => server.stdout.once('data', resolve));
+
+    const file = join(scratch.folder(), 'services.yaml');
+    writeFileSync(file, manifests('10.1.0.10', '10.2.0.10'));
+    const steering = ['--datapath', 'linux', '--datapath-pins', pins, '--datapath-cgroup', cgroup];
+    const words = [...steering, '--datapath-routing', 'off', '--manifests', file];
+    const first = new AgentProcess(scratch, words);
+    await first.settled();
+    const client = new Client(scratch, host, cgroup);
+    await client.more(1_000);
+    await first.kill('SIGKILL');
+    await client.more(1_000);
+    expect([...client.counts.keys()].sort()).toEqual(['10.1.0.10', '10.2.0.10']);
+    const [one = 0, other = 0] = client.counts.values();
+    expect(Math.abs(one - other) / client.total).toBeLessThan(0.1);
+
+    // Meanwhile another backend has come, and the second has gone.
+    writeFileSync(file, manifests('10.1.0.10', '10.3.0.10'));
+    const second = new AgentProcess(scratch, words);
+    await second.settled();
+    await client.more(100); // those under way
+    const gone = client.counts.get('10.2.0.10');
+    await client.more(1_000);
+    expect(client.errors).toEqual([]);
+    expect(client.counts.get('10.2.0.10')).toBe(gone);
+    expect(client.counts.get('10.3.0.10')).toBeGreaterThan(300);
+  });
+
+  it('are named as not reached when their cgroup vanishes, while the rest goes on', async () => {
+    const pins = join(scratch.bpffs(), 'dpcache');
+    const parent = scratch.cgroup();
+    const inner = new Scratch();
+    const cgroup = inner.cgroup(parent);
+    const steering = ['--datapath', 'linux', '--datapath-pins', pins, '--datapath-cgroup', cgroup];
+    const agent = new AgentProcess(scratch, [...steering, '--datapath-routing', 'off']);
+    await agent.until(({ parts, waitsFor }) => parts.length === 3 && waitsFor.length === 0);
+    inner[Symbol.dispose]();
+    const { parts } = await agent.datapath();
+    expect(parts.find(({ name }) => name === 'services')?.missing.join()).toMatch(
+      /cgroup .* is gone.*--datapath-cgroup/,
+    );
+    await agent.ask('/v1/datapath/repair', {});
+    expect((await agent.datapath()).failures.join()).toMatch(/^services: .*ENOENT/);
+    expect((await agent.table('ipcache')).state).toBe('kept');
+  });
+});
