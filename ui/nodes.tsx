@@ -2,7 +2,7 @@ import type { VNode } from 'preact';
 import type { NodeDocument } from '../src/api/documents.ts';
 import { addressOf } from './address.ts';
 import { useAnswer, withQuery } from './ask.ts';
-import { Empty, Section, Table } from './parts.tsx';
+import { Empty, Restored, Section, Table } from './parts.tsx';
 
 /** Nodes and how to reach them. */
 export function Nodes({ parameters, version }: { parameters: URLSearchParams; version: string }): VNode {
@@ -23,7 +23,7 @@ export function Nodes({ parameters, version }: { parameters: URLSearchParams; ve
             <th scope="row">
               {node.cluster}/{node.name}
             </th>
-            <td>{node.source}</td>
+            <td>{node.restored === undefined ? node.source : <Restored restored={node.restored} />}</td>
             <td>
               {node.addresses.map(({ type, ip }) => (
                 <div key={`${type} ${ip}`}>

@@ -1,5 +1,6 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { RestoredDocument } from '../src/api/read-model.ts';
 import { reservedIdentityName } from '../src/identity/numeric-identity.ts';
 import { addressOf } from './address.ts';
 
@@ -61,6 +62,12 @@ export function Table({
 /** A mark with a colour and, for whoever does not see it, a word. */
 export function Mark({ good, children }: { good: boolean; children: ComponentChildren }): VNode {
   return <span class={good ? 'mark good' : 'mark bad'}>{children}</span>;
+}
+
+/** Of what only a checkpoint says: of when it is. Nothing of all else. */
+export function Restored({ restored }: { restored: RestoredDocument | undefined }): VNode | null {
+  if (restored === undefined) return null;
+  return <span class="restored">restored, as of {new Date(restored.knownAt).toLocaleString()}</span>;
 }
 
 /** What stands behind an identity: its reserved name, or the label that says most. */

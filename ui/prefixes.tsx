@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ClaimDocument, EntryDocument, ExplanationDocument } from '../src/api/documents.ts';
 import { addressOfPrefix, go } from './address.ts';
 import { ask, useAnswer, withQuery } from './ask.ts';
-import { Empty, Identity, Section, VirtualList } from './parts.tsx';
+import { Empty, Identity, Restored, Section, VirtualList } from './parts.tsx';
 
 const RULES: Readonly<Record<ExplanationDocument['decidedBy'], string>> = {
   'only-claim': 'It is the only claim.',
@@ -13,7 +13,7 @@ const RULES: Readonly<Record<ExplanationDocument['decidedBy'], string>> = {
 };
 
 function Rung({ claim, first }: { claim: ClaimDocument; first: boolean }): VNode {
-  const { key, source, owner, identity, labels, hostIP, namespace, podName, shadowed } = claim;
+  const { key, source, owner, identity, labels, hostIP, namespace, podName, shadowed, restored } = claim;
   return (
     <li class={first ? 'rung wins' : 'rung'}>
       <span class="who">
@@ -23,7 +23,7 @@ function Rung({ claim, first }: { claim: ClaimDocument; first: boolean }): VNode
       <span>
         says <code>{key}</code> is <Identity identity={identity} labels={labels} />
         {podName !== undefined && `, pod ${namespace}/${podName}`}
-        {hostIP !== undefined && `, on ${hostIP}`}
+        {hostIP !== undefined && `, on ${hostIP}`} <Restored restored={restored} />
       </span>
       <span class="verdict">{first ? 'effective' : shadowed ? 'hidden' : 'overruled'}</span>
     </li>
@@ -94,14 +94,20 @@ function parametersOf(text: string): Readonly<Record<string, string>> {
 }
 
 function Row({ entry }: { entry: EntryDocument }): VNode {
-  const { prefix, identity, labels, hostIP, namespace, podName, source, owner } = entry;
+  const { prefix, identity, labels, hostIP, namespace, podName, source, owner, restored } = entry;
   return (
     <li class="row" key={prefix}>
       <a href={addressOfPrefix(prefix)}>{prefix}</a>
       <Identity identity={identity} labels={labels} />
       <span>{podName === undefined ? '' : `${namespace}/${podName}`}</span>
       <span>{hostIP ?? ''}</span>
-      <span class="faint">{owner === undefined ? source : `${source} (${owner})`}</span>
+      <span class="faint">
+        {restored === undefined ? (
+          `${source}${owner === undefined ? '' : ` (${owner})`}`
+        ) : (
+          <Restored restored={restored} />
+        )}
+      </span>
     </li>
   );
 }

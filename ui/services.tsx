@@ -3,7 +3,7 @@ import type { ServiceDocument } from '../src/api/documents.ts';
 import type { ExplainedServiceDocument } from '../src/api/schemas.ts';
 import { addressOf } from './address.ts';
 import { useAnswer } from './ask.ts';
-import { Empty, Mark, Section, Table } from './parts.tsx';
+import { Empty, Mark, Restored, Section, Table } from './parts.tsx';
 
 function portsText(ports: Readonly<Record<string, string>>): string {
   return Object.entries(ports)
@@ -76,7 +76,8 @@ export function Services({
               <th scope="row">
                 <a href={addressOf('services', { name: `${service.namespace}/${service.name}` })}>
                   {service.namespace}/{service.name}
-                </a>
+                </a>{' '}
+                <Restored restored={service.restored} />
               </th>
               <td>{service.clusterIPs.join(' ') || '–'}</td>
               <td>{portsText(service.ports)}</td>

@@ -1,6 +1,7 @@
 import type { List } from '#immutable';
 import type { Knowledge } from '../api/read-model.ts';
 import { reservedIdentityName } from '../identity/numeric-identity.ts';
+import type { Source } from '../identity/source.ts';
 import type { IPCacheChange, IPCacheEntry } from '../ipcache/types.ts';
 import type { NodeAddress } from '../net/cluster-node.ts';
 import type { Node } from '../nodemanager/node.ts';
@@ -37,6 +38,11 @@ export function identityNames({ labelsOf }: Knowledge): IdentityName {
 const NAMED_BACKENDS = 3;
 
 const ARROW = '→';
+
+/** Of what nothing but a checkpoint says: it may have changed since. */
+function restoredText(source: Source | undefined): string[] {
+  return source === 'restored' ? ['only restored'] : [];
+}
 
 /** `shop/checkout-1`; `undefined` when no pod is known. */
 export function podText({ k8s }: IPCacheEntry): string | undefined {
@@ -77,11 +83,15 @@ function entryDifference(before: IPCacheEntry, after: IPCacheEntry, nameOf: Iden
   return differences.length === 0 ? 'named ports' : differences.join(', ');
 }
 
-/** A change of a prefix in words. */
-export function prefixChangeText(change: IPCacheChange, nameOf: IdentityName): ChangeText {
+/** A change of a prefix in words; `source` is that of its claim now. */
+export function prefixChangeText(
+  change: IPCacheChange,
+  nameOf: IdentityName,
+  source: Source | undefined,
+): ChangeText {
   const { old, new: now, prefix } = change;
   const shown = now ?? old;
-  const described = shown === undefined ? '' : entryText(shown, nameOf);
+  const described = shown === undefined ? '' : [entryText(shown, nameOf), ...restoredText(source)].join(', ');
   if (now === undefined) return { sign: '-', kind: 'ip', subject: prefix, detail: described };
   if (old === undefined) return { sign: '+', kind: 'ip', subject: prefix, detail: described };
   return { sign: '~', kind: 'ip', subject: prefix, detail: entryDifference(old, now, nameOf) };
@@ -131,6 +141,7 @@ export function nodeText(node: Node): string {
     addresses.map(({ ip }) => ip).join(' ') || 'no address',
     ...(pods.length === 0 ? [] : [`pods ${pods.join(' ')}`]),
     ...(node.encryptionKey === 0 ? [] : [`key ${node.encryptionKey}`]),
+    ...restoredText(node.source),
   ].join(', ');
 }
 

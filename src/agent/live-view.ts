@@ -2,6 +2,7 @@ import type { Knowledge } from '../api/read-model.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
+import type { Source } from '../identity/source.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
 
 import {
@@ -77,7 +78,9 @@ export class LiveView {
       services.subscribe({ onEvents: (events) => events.map(serviceChangeText).forEach(gather) }),
       ipcache.subscribe({
         onChanges: (changes) => {
-          if (live) for (const change of changes) gather(prefixChangeText(change, names));
+          if (!live) return;
+          for (const change of changes)
+            gather(prefixChangeText(change, names, sourceOf(ipcache, change.prefix)));
         },
       }),
     ];
@@ -137,6 +140,12 @@ export class LiveView {
   #time(): string {
     return new Date(this.#clock.wallTime()).toTimeString().slice(0, 8);
   }
+}
+
+/** The source of what counts for a prefix: an endpoint hides the CIDR of its single address. */
+function sourceOf(ipcache: Knowledge['ipcache'], prefix: string): Source | undefined {
+  const address = /^(.*)\/(?:32|128)$/.exec(prefix)?.[1];
+  return ((address && ipcache.get(address)) || ipcache.get(prefix))?.source;
 }
 
 function nodeListener(gather: (change: ChangeText) => void): NodeHandler {

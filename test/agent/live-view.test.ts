@@ -74,6 +74,17 @@ describe('the live view', () => {
     expect(clock.pending).toBe(0);
   });
 
+  it('marks what only a checkpoint says', async () => {
+    const { ipcache, clock, view, printed } = viewOf(false);
+    using _following = view.follow();
+    ipcache.upsert('10.0.0.1', { identity: 300, source: 'restored', owner: 'own' });
+    await clock.advance(100);
+    expect(printed()).toContain('+ ip  10.0.0.1/32  identity 300, only restored\n');
+    ipcache.upsert('10.0.0.2', CLAIM);
+    await clock.advance(100);
+    expect(printed()).toContain('+ ip  10.0.0.2/32  identity 300\n');
+  });
+
   it('I11 bounded: of a burst it shows the beginning and the size', async () => {
     const { ipcache, clock, view, printed } = viewOf(false);
     using _following = view.follow();
