@@ -32,6 +32,70 @@ function withPorts(name: unknown, port: unknown): NonNullable<Claim['k8s']> {
   return { namespace: 'a', podName: 'b', namedPorts };
 }
 
+describe('an endpoint over its full-length CIDR', () => {
+  const claim = (identity: number, source: 'k8s' | 'kvstore' = 'k8s') => ({ identity, source }) as const;
+
+  it('hides what is said of the CIDR, and is counted while it does', () => {
+    const cache = new IPCache();
+    const changes = told(cache);
+    const steps: readonly (readonly [write: () => unknown, shadowed: number, told: readonly unknown[]])[] = [
+      [() => cache.upsert('10.0.0.9', claim(1)), 0, [['10.0.0.9/32', undefined, 1]]],
+      [() => cache.delete('10.0.0.9', claim(1)), 0, [['10.0.0.9/32', 1, undefined]]],
+      [() => cache.upsert('10.0.0.1/32', claim(2)), 0, [['10.0.0.1/32', undefined, 2]]],
+      [() => cache.upsert('10.0.0.1', claim(3)), 1, [['10.0.0.1/32', 2, 3]]],
+      [() => cache.upsert('10.0.0.1/32', claim(4)), 1, []],
+      [() => cache.upsert('10.0.0.1/32', claim(5, 'kvstore')), 1, []],
+      [() => cache.delete('10.0.0.1/32', claim(5, 'kvstore')), 1, []],
+      [() => cache.delete('10.0.0.1', claim(3)), 0, [['10.0.0.1/32', 3, 4]]],
+      [() => cache.upsert('10.0.0.1', claim(3)), 1, [['10.0.0.1/32', 4, 3]]],
+      [() => cache.delete('10.0.0.1/32', claim(4)), 0, []],
+      [() => cache.upsert('10.0.0.1/32', claim(6)), 1, []],
+    ];
+    for (const [write, shadowed, expected] of steps) {
+      write();
+      expect([cache.status().shadowed, short(changes.splice(0))]).toEqual([shadowed, expected]);
+    }
+  });
+
+  it('is explained by the spelling of the CIDR, too, where there is none', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', claim(1));
+    expect(cache.explain('10.0.0.1/32')?.claims.map(({ key }) => key)).toEqual(['10.0.0.1']);
+  });
+});
+
+describe('the claims on a key', () => {
+  it('that are overruled go alone, and the highest number of keys stays known', () => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 1, source: 'kvstore' });
+    cache.upsert('10.0.0.1', { identity: 2, source: 'k8s' });
+    cache.upsert('10.0.0.2', { identity: 2, source: 'k8s' });
+    expect(cache.delete('10.0.0.1', { source: 'k8s' })).toBe('applied');
+    expect(cache.get('10.0.0.1')?.identity).toBe(1);
+    cache.delete('10.0.0.1', { source: 'kvstore' });
+    expect(cache.get('10.0.0.1')).toBeUndefined();
+    cache.delete('10.0.0.2', { source: 'k8s' });
+    cache.upsert('10.0.0.3', { identity: 2, source: 'k8s' });
+    expect(cache.status()).toMatchObject({ entries: 1, highWater: 2 });
+  });
+
+  it('are contested after a batch that failed as they were before it', () => {
+    const cache = new IPCache();
+    const hands: OwnerChange[] = [];
+    cache.upsert('10.0.0.1', { identity: 1, source: 'kvstore' });
+    cache.upsert('10.0.0.1', { identity: 1, source: 'k8s' });
+    cache.subscribeOwners({ onOwnerChanges: (changes) => hands.push(...changes) });
+    const failing = (): never => {
+      cache.delete('10.0.0.1', { source: 'kvstore' });
+      throw new Error('it fails');
+    };
+    expect(() => cache.batch(failing)).toThrow('it fails');
+    expect(hands).toEqual([]);
+    cache.delete('10.0.0.1', { source: 'kvstore' });
+    expect(hands.map(({ current }) => current?.source)).toEqual(['k8s']);
+  });
+});
+
 describe('an upsert', () => {
   it('names its outcome', () => {
     const cache = new IPCache({ maxEntries: 1 });
