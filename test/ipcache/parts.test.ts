@@ -3,9 +3,12 @@ import { describe, expect, it } from 'vitest';
 import type { Source } from '../../src/identity/source.ts';
 import { ByWriter } from '../../src/ipcache/by-writer.ts';
 import { netChanges, sameEntry } from '../../src/ipcache/change.ts';
+import { HostIndex, PodIndex } from '../../src/ipcache/entry-indexes.ts';
+import type { HeldClaim } from '../../src/ipcache/entry-reader.ts';
 import { metadataOrNone } from '../../src/ipcache/k8s-metadata.ts';
 import { NamedPortIndex } from '../../src/ipcache/named-port-index.ts';
 import { OutcomeCounts } from '../../src/ipcache/outcome-counts.ts';
+import { OverruledClaims } from '../../src/ipcache/overruled-claims.ts';
 import { RecentChanges } from '../../src/ipcache/recent-changes.ts';
 import type { IPCacheChange, IPCacheEntry, K8sMetadata, Writer } from '../../src/ipcache/types.ts';
 import { WriterTable } from '../../src/ipcache/writer-table.ts';
@@ -233,5 +236,67 @@ describe('outcomes', () => {
     expect(counts.snapshot()).toEqual(
       Object.fromEntries(OUTCOMES.map((outcome, i) => [outcome, 1 + 10 * i])),
     );
+  });
+});
+
+describe('the indexes of entries', () => {
+  it('are the same for two entries of one pod, or of one host, and for no others', () => {
+    const pod = (namespace: string, podName: string): IPCacheEntry => entry({ k8s: { namespace, podName } });
+    const pods = [pod('shop', 'a'), pod('shop', 'b'), pod('bank', 'a'), entry({ k8s: undefined })];
+    const hosts = ['192.0.2.1', '192.0.2.2', undefined].map((hostIP) => entry({ hostIP }));
+    for (const [index, entries] of [[new PodIndex(), pods] as const, [new HostIndex(), hosts] as const])
+      for (const a of entries) for (const b of entries) expect(index.isSame(a, { ...b })).toBe(a === b);
+  });
+
+  it('give the slots of a pod or a host, one or several, and none once they are taken out', () => {
+    const [pods, hosts] = [new PodIndex(), new HostIndex()];
+    const found = (): unknown => [[...pods.of('shop', 'web-1')], [...hosts.of('::ffff:192.0.2.1')]];
+    for (const slot of [3, 5, 7]) for (const index of [pods, hosts]) index.add(slot, entry());
+    expect(found()).toEqual([
+      [3, 5, 7],
+      [3, 5, 7],
+    ]);
+    for (const slot of [4, 5, 3]) for (const index of [pods, hosts]) index.remove(slot, entry());
+    expect(found()).toEqual([[7], [7]]);
+    for (const index of [pods, hosts]) index.remove(7, entry());
+    for (const index of [pods, hosts]) index.remove(7, entry());
+    expect(found()).toEqual([[], []]);
+    for (const index of [pods, hosts]) index.add(1, entry({ k8s: undefined, hostIP: undefined }));
+    expect([[...pods.of('', '')], [...hosts.of('')], [...hosts.of('no address')]]).toEqual([[], [], []]);
+  });
+});
+
+describe('overruled claims', () => {
+  const claim = (source: Source, owner = '', identity = 1): HeldClaim =>
+    ({ ...entry({ identity }), source, owner }) as HeldClaim;
+
+  it('are one of each writer, the strongest first, counted and found by slot and by writer', () => {
+    const claims = new OverruledClaims();
+    const held = (slot: number): unknown =>
+      claims.of(slot).map(({ source, owner, identity }) => `${source}/${owner} ${identity}`);
+    for (const each of [claim('generated'), claim('clustermesh', 'b'), claim('clustermesh', 'a')])
+      claims.put(1, each);
+    claims.put(2, claim('generated'));
+    claims.put(1, claim('clustermesh', 'b', 2));
+    expect([claims.count, held(1), held(2), held(3)]).toEqual([
+      4,
+      ['clustermesh/a 1', 'clustermesh/b 2', 'generated/ 1'],
+      ['generated/ 1'],
+      [],
+    ]);
+    expect(claims.find(1, { source: 'clustermesh', owner: 'b' })?.identity).toBe(2);
+    expect([claims.find(1, { source: 'k8s' }), claims.find(3, { source: 'generated' })]).toEqual([
+      undefined,
+      undefined,
+    ]);
+    expect([...claims.slotsOf({ source: 'generated' })].sort()).toEqual([1, 2]);
+    claims.remove(2, { source: 'generated' });
+    claims.remove(2, { source: 'generated' });
+    claims.set(1, [claim('k8s')]);
+    expect([claims.count, held(1), [...claims.slotsOf({ source: 'generated' })]]).toEqual([
+      1,
+      ['k8s/ 1'],
+      [],
+    ]);
   });
 });
