@@ -33,6 +33,11 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     summary: 'NodeManager: nodes with three addresses; --n nodes (20,000)',
     run: async (options) => (await import('./nodes.ts')).benchNodes(options),
   },
+  network: {
+    summary:
+      'routes and nftables services of the Linux datapath beside ip and nft, as root; --n routes (20,000)',
+    run: async (options) => (await import('./network.ts')).benchNetwork(options),
+  },
   kvstore: {
     summary: 'listing and watching a real etcd, stage by stage; --n keys (100,000)',
     run: async (options) => (await import('./kvstore.ts')).benchKvstore(options),

@@ -82,7 +82,8 @@ function parse(text: string): number {
 function wordsOf(bytes: Uint8Array): AddressWords {
   if (bytes.length !== 4 && bytes.length !== 16)
     throw new NetlinkFormatError(`an address of ${bytes.length} bytes`);
-  const view = viewOf(bytes);
-  const word = (at: number): number => (at < bytes.length ? view.getInt32(at) : 0);
+  const octet = (at: number): number => bytes[at] ?? 0;
+  const word = (at: number): number =>
+    (octet(at) << 24) | (octet(at + 1) << 16) | (octet(at + 2) << 8) | octet(at + 3);
   return { family: bytes.length === 4 ? 4 : 6, w0: word(0), w1: word(4), w2: word(8), w3: word(12) };
 }

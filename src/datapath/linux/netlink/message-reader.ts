@@ -26,18 +26,17 @@ export function viewOf(bytes: Uint8Array): DataView {
 
 /** The messages that were received at once. Throws {@link NetlinkFormatError}, and never reads behind the end. */
 export function readMessages(bytes: Uint8Array): readonly NetlinkMessage[] {
-  const view = viewOf(bytes);
   const messages: NetlinkMessage[] = [];
   for (let at = 0; at < bytes.length; ) {
     const rest = bytes.length - at;
-    const length = rest < HEADER_BYTES ? 0 : view.getUint32(at, true);
+    const length = rest < HEADER_BYTES ? 0 : readU32(bytes, at);
     if (length < HEADER_BYTES || length > rest)
       throw new NetlinkFormatError(`a message of ${length} bytes at ${at} of ${bytes.length}`);
     messages.push({
-      type: view.getUint16(at + 4, true),
-      flags: view.getUint16(at + 6, true),
-      sequence: view.getUint32(at + 8, true),
-      port: view.getUint32(at + 12, true),
+      type: readU16(bytes, at + 4),
+      flags: readU16(bytes, at + 6),
+      sequence: readU32(bytes, at + 8),
+      port: readU32(bytes, at + 12),
       body: bytes.subarray(at + HEADER_BYTES, at + length),
     });
     at += align(length);
@@ -57,7 +56,9 @@ export class Attributes {
 
   /** Throws {@link NetlinkFormatError} unless `bytes` are attributes from `from` on. */
   constructor(bytes: Uint8Array, from = 0) {
-    for (const [type, value] of readAttributes(bytes, from)) this.#byType[type] = value;
+    walkAttributes(bytes, from, (type, value) => {
+      this.#byType[type] = value;
+    });
   }
 
   bytes(type: number): Uint8Array | undefined {
@@ -65,23 +66,17 @@ export class Attributes {
   }
 
   u8(type: number): number | undefined {
-    return this.#view(type, 1)?.getUint8(0);
-  }
-
-  u16(type: number): number | undefined {
-    return this.#view(type, 2)?.getUint16(0, true);
+    return this.#number(type, 1)?.[0];
   }
 
   be16(type: number): number | undefined {
-    return this.#view(type, 2)?.getUint16(0);
+    const [high = 0, low = 0] = this.#number(type, 2) ?? NO_BYTES;
+    return this.#byType[type] && (high << 8) | low;
   }
 
   u32(type: number): number | undefined {
-    return this.#view(type, 4)?.getUint32(0, true);
-  }
-
-  be32(type: number): number | undefined {
-    return this.#view(type, 4)?.getUint32(0);
+    const bytes = this.#number(type, 4);
+    return bytes && readU32(bytes, 0);
   }
 
   text(type: number): string | undefined {
@@ -96,27 +91,45 @@ export class Attributes {
     return bytes && new Attributes(bytes);
   }
 
-  #view(type: number, size: number): DataView | undefined {
+  #number(type: number, size: number): Uint8Array | undefined {
     const bytes = this.#byType[type];
-    if (bytes === undefined) return undefined;
-    if (bytes.length < size)
+    if (bytes !== undefined && bytes.length < size)
       throw new NetlinkFormatError(`attribute ${type} has ${bytes.length} bytes instead of ${size}`);
-    return viewOf(bytes);
+    return bytes;
   }
 }
 
+const NO_BYTES = new Uint8Array();
+
+/** A number of 16 bits, in the order of the processor. Without a view, of which there would be a million in a large dump. */
+function readU16(bytes: Uint8Array, at: number): number {
+  return (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8);
+}
+
+/** A number of 32 bits, in the order of the processor. */
+export function readU32(bytes: Uint8Array, at: number): number {
+  return (readU16(bytes, at) | (readU16(bytes, at + 2) << 16)) >>> 0;
+}
+
 /** The attributes one by one, also those of the same type, as in a list. Throws {@link NetlinkFormatError}. */
-export function readAttributes(bytes: Uint8Array, from = 0): readonly (readonly [number, Uint8Array])[] {
-  const view = viewOf(bytes);
-  const attributes: [number, Uint8Array][] = [];
+export function readAttributes(bytes: Uint8Array): readonly Uint8Array[] {
+  const attributes: Uint8Array[] = [];
+  walkAttributes(bytes, 0, (_, value) => attributes.push(value));
+  return attributes;
+}
+
+function walkAttributes(
+  bytes: Uint8Array,
+  from: number,
+  visit: (type: number, value: Uint8Array) => void,
+): void {
   if (from > bytes.length) throw new NetlinkFormatError(`a fixed part of ${bytes.length} bytes, not ${from}`);
   for (let at = from; at < bytes.length; ) {
     const rest = bytes.length - at;
-    const length = rest < 4 ? 0 : view.getUint16(at, true);
+    const length = rest < 4 ? 0 : readU16(bytes, at);
     if (length < 4 || length > rest)
       throw new NetlinkFormatError(`an attribute of ${length} bytes at ${at} of ${bytes.length}`);
-    attributes.push([view.getUint16(at + 2, true) & TYPE_MASK, bytes.subarray(at + 4, at + length)]);
+    visit(readU16(bytes, at + 2) & TYPE_MASK, bytes.subarray(at + 4, at + length));
     at += align(length);
   }
-  return attributes;
 }

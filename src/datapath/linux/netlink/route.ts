@@ -7,7 +7,7 @@ import {
   readPrefix,
   writeAddress,
 } from './address-bytes.ts';
-import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
+import { Attributes, NetlinkFormatError, type NetlinkMessage, readU32 } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
 
 /** Types of messages about routes. */
@@ -87,7 +87,7 @@ export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
   if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`a route of ${body.length} bytes`);
   const [number = 0, length = 0, , , table = 0, protocol = 0, , kind = 0] = body;
   const family = familyWithNumber(number);
-  const flags = viewOf(body).getUint32(8, true);
+  const flags = readU32(body, 8);
   if (family === undefined) return undefined;
   const attributes = new Attributes(body, FIXED_BYTES);
   return {

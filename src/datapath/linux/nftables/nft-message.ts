@@ -206,7 +206,7 @@ export function readElements({ type, body }: NetlinkMessage): readonly NftElemen
   if (type !== ((SUBSYSTEM << 8) | NFT.newElement)) return undefined;
   const list = new Attributes(body, HEADER_BYTES).bytes(3);
   if (list === undefined) return undefined;
-  return readAttributes(list).map(([, bytes]) => readElement(new Attributes(bytes)));
+  return readAttributes(list).map((bytes) => readElement(new Attributes(bytes)));
 }
 
 function readElement(element: Attributes): NftElement {

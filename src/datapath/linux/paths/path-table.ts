@@ -347,15 +347,17 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   #route(destination: string, { gateway, interface: on }: RouteItem, index: number): Route {
+    const isIPv4 = familyOf(destination) === 4;
     return {
-      ...{ destination, gateway, table: this.#options.routeTable, protocol: OWN_PROTOCOL },
+      destination,
+      table: this.#options.routeTable,
+      protocol: OWN_PROTOCOL,
+      gateway,
+      interface: index,
       // A link-local next hop is on the link anyway.
-      ...{
-        interface: index,
-        onlink: on === TUNNEL && familyOf(destination) === 4,
-        metric: familyOf(destination) === 4 ? 0 : IPV6_METRIC,
-        isUnicast: true,
-      },
+      onlink: on === TUNNEL && isIPv4,
+      metric: isIPv4 ? 0 : IPV6_METRIC,
+      isUnicast: true,
     };
   }
 
