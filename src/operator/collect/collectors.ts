@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import type { Clock, Random } from '../../base/clock.ts';
 import type { IdentityRange } from '../../identity/numeric-identity.ts';
 import type { ObjectReader } from '../../k8s/client/object-reader.ts';
 import { DryRunWriter, type ObjectWriter, type ObjectWriterOptions } from '../../k8s/client/object-writer.ts';
@@ -16,6 +16,8 @@ import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
 import type { KvstoreBackend } from '../../kvstore/backend.ts';
 import type { Duty, DutyStatus } from '../duty.ts';
 import { ALONE, type Leadership } from '../leader-election.ts';
+import type { EndpointSlicesOptions } from '../slices/endpoint-slices.ts';
+import { SliceDuty } from '../slices/slice-duty.ts';
 import { ENDPOINT_GC_INTERVAL_MS, EndpointCollector } from './endpoint-collector.ts';
 import {
   IDENTITY_DELETES_PER_SECOND,
@@ -71,6 +73,10 @@ export interface CollectorsOptions {
   readonly kvstore?:
     | { readonly backend: KvstoreBackend; readonly cluster: string; readonly identities: IdentityRange }
     | undefined;
+  /** Batches CiliumEndpoints into slices. Default: off. */
+  readonly slices?: Omit<EndpointSlicesOptions, 'random'> | undefined;
+  /** Of the names of slices. Default: `Math.random`. */
+  readonly random?: Random | undefined;
   /** Prints each write with its reason instead of making it. */
   readonly dryRun?: ((line: string) => void) | undefined;
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
@@ -79,12 +85,17 @@ export interface CollectorsOptions {
 }
 
 const DELETES_PER_SECOND = 20;
+/** Upstream's for a small cluster. */
+const SLICE_WRITES_PER_SECOND = 10;
 
 /** What is kept of each kind that is followed. */
 const SHAPES = {
   endpoints: {
     metadata: { ownerReferences: { kind: true, name: true, uid: true } },
     status: { identity: { id: true }, networking: { addressing: { ipv4: true, ipv6: true } } },
+  },
+  slicedEndpoints: {
+    status: { identity: { id: true }, networking: true, encryption: true, 'named-ports': true },
   },
   slices: { endpoints: { id: true } },
   identities: { metadata: { annotations: { [IDENTITY_HEARTBEAT]: true } } },
@@ -162,7 +173,19 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
       return new UnmanagedDnsCollector({ pods: dns, endpoints, reader, writer, clock });
     }),
     ...policyCollectors(kubernetes, writer, options),
+    sliceDuty(kubernetes, options),
   ];
+}
+
+function sliceDuty(kubernetes: KubernetesOfCollectors, options: CollectorsOptions): Duty {
+  const { slices, clock, random = Math.random, onFailure } = options;
+  if (slices === undefined) return new OffDuty('endpoint-slices');
+  return new SliceDuty({
+    ...{ ...slices, random, clock, onFailure, reader: kubernetes.reader() },
+    endpoints: new ObservedKind(kubernetes, CILIUM_ENDPOINTS, trimTo(SHAPES.slicedEndpoints)),
+    slices: new ObservedKind(kubernetes, CILIUM_ENDPOINT_SLICES, (slice) => slice),
+    writer: writerOf(kubernetes, SLICE_WRITES_PER_SECOND, options),
+  });
 }
 
 /** They ask both Kubernetes and the kvstore. */

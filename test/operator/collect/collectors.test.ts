@@ -131,7 +131,7 @@ describe('the collectors of an operator', () => {
     expect(duties.map((duty) => duty.name)).toEqual([
       ...['endpoint-gc', 'identity-gc-crd', 'node-gc', 'unmanaged-kube-dns'],
       ...['ciliumnetworkpolicies-status-gc', 'ciliumclusterwidenetworkpolicies-status-gc'],
-      ...['identity-gc', 'lock-gc'],
+      ...['endpoint-slices', 'identity-gc', 'lock-gc'],
     ]);
   });
 

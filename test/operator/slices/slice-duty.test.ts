@@ -1,0 +1,315 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import type { ServedAnswer, ServedRequest } from '../../../src/k8s/memory/faults.ts';
+import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import { collectors } from '../../../src/operator/collect/collectors.ts';
+import type { Duty } from '../../../src/operator/duty.ts';
+import type { SliceMode } from '../../../src/operator/slices/endpoint-slices.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { ApiUser } from '../../k8s/support/api-user.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+
+const CEPS = { group: 'cilium.io', version: 'v2', plural: 'ciliumendpoints' };
+const SLICES = { group: 'cilium.io', version: 'v2alpha1', plural: 'ciliumendpointslices' };
+const META = { apiVersion: 'cilium.io/v2alpha1', kind: 'CiliumEndpointSlice' };
+const MOST = 3;
+
+interface Slice extends KubernetesObject {
+  readonly namespace: string;
+  readonly endpoints: readonly { readonly name: string; readonly id: number; readonly networking: unknown }[];
+}
+
+/** `namespace/name` → what the slices have of it; one that is in two has the last. */
+type Held = ReadonlyMap<string, { readonly id: number; readonly networking: unknown }>;
+
+function heldIn(slices: readonly Slice[]): Held {
+  return new Map(
+    slices.flatMap(({ namespace, endpoints }) =>
+      endpoints.map(({ name, id, networking }) => [`${namespace}/${name}`, { id, networking }] as const),
+    ),
+  );
+}
+
+function isOurs({ metadata }: Slice): boolean {
+  return !metadata.name.startsWith('other-');
+}
+
+class World {
+  readonly clock = new ManualClock();
+  readonly api = new MemoryApiServer({ clock: this.clock });
+  readonly #transport = new MemoryApiTransport(this.api);
+  readonly slicesUser = new ApiUser(this.#transport, SLICES);
+  readonly wanted = new Map<string, { readonly id: number; readonly networking: unknown }>();
+  /** Endpoints that were in a slice, were wanted, and were in none after a write. */
+  readonly gaps: string[] = [];
+  /** Those whose pod was gone once: a new one of the name is another, and need not be there at once. */
+  readonly #gone = new Set<string>();
+  readonly #mode: SliceMode;
+  #seed = 0;
+  duty: Duty | undefined;
+  #stop: (() => Promise<void>) | undefined;
+
+  constructor(mode: SliceMode) {
+    this.#mode = mode;
+  }
+
+  #user(namespace: string): ApiUser {
+    return new ApiUser(this.#transport, CEPS, namespace);
+  }
+
+  async put(namespace: string, name: string, id: number, ip: string): Promise<void> {
+    const user = this.#user(namespace);
+    const key = `${namespace}/${name}`;
+    const networking = { addressing: [{ ipv4: ip }], node: '192.0.2.1' };
+    if ((await user.ask({ path: user.path(name) })).status === 404) await user.create(name);
+    const contentType = 'application/merge-patch+json';
+    const status = id === 0 ? { identity: null, networking } : { identity: { id }, networking };
+    await user.ask({ method: 'PATCH', path: `${user.path(name)}/status`, body: { status }, contentType });
+    if (id === 0) this.#gone.add(key);
+    if (id === 0) this.wanted.delete(key);
+    else this.wanted.set(key, { id, networking });
+  }
+
+  async drop(namespace: string, name: string): Promise<void> {
+    await this.#user(namespace).ask({ method: 'DELETE', path: this.#user(namespace).path(name) });
+    this.wanted.delete(`${namespace}/${name}`);
+    this.#gone.add(`${namespace}/${name}`);
+  }
+
+  /** Somebody else makes a slice with an endpoint that is in another, or is not there at all. */
+  async copy(namespace: string, name: string, n: number): Promise<void> {
+    const endpoints = [
+      { name, id: 1001, networking: { addressing: [{ ipv4: '10.9.9.9' }], node: '192.0.2.9' } },
+    ];
+    const body = { ...META, namespace, endpoints, metadata: { name: `other-${n}` } };
+    await this.slicesUser.ask({ method: 'POST', path: this.slicesUser.path(), body });
+  }
+
+  async slices(): Promise<readonly Slice[]> {
+    const path = `${this.slicesUser.path()}?limit=500`;
+    const request = { method: 'GET', path, authorization: '', contentType: '', body: '' };
+    const { body } = await this.api.handleElsewhere({ ...request, gone: new AbortController().signal });
+    let text = '';
+    for await (const bytes of body) text += new TextDecoder().decode(bytes);
+    return (JSON.parse(text) as { items: readonly Slice[] }).items;
+  }
+
+  start(): void {
+    const handle = async (request: ServedRequest): Promise<ServedAnswer> => {
+      const isWrite = request.method !== 'GET';
+      const before = isWrite ? heldIn((await this.slices()).filter(isOurs)) : new Map();
+      const answer = await this.api.handle(request);
+      if (isWrite) {
+        const after = heldIn(await this.slices());
+        for (const key of before.keys())
+          if (this.wanted.has(key) && !this.#gone.has(key) && !after.has(key)) this.gaps.push(key);
+      }
+      return answer;
+    };
+    const client = new KubernetesClient(new MemoryApiTransport({ handle }), {
+      clock: this.clock,
+      random: () => 0,
+    });
+    const duties = collectors({
+      ...{ clock: this.clock, kubernetes: client, slices: { mode: this.#mode, most: MOST } },
+      random: () => this.#random(),
+      intervals: { endpoints: 0, identities: 0, nodes: 0 },
+    });
+    this.duty = duties.find(({ name }) => name === 'endpoint-slices');
+    const ended = new AbortController();
+    const running = this.duty?.run(ended.signal);
+    this.#stop = async () => {
+      ended.abort();
+      await settle();
+      await running;
+      await client.close();
+    };
+  }
+
+  #random(): number {
+    this.#seed = (this.#seed * 16_807 + 7) % 2_147_483_647;
+    return this.#seed / 2_147_483_647;
+  }
+
+  async stop(): Promise<void> {
+    await this.#stop?.();
+    this.#stop = undefined;
+  }
+
+  async restart(): Promise<void> {
+    await this.stop();
+    this.start();
+  }
+
+  /** What is wrong with the slices, with all that was to be written written. */
+  async faults(): Promise<readonly string[]> {
+    const slices = await this.slices();
+    const faults: string[] = [];
+    const all = slices.flatMap(({ namespace, endpoints }) =>
+      endpoints.map(({ name }) => `${namespace}/${name}`),
+    );
+    if (new Set(all).size < all.length) faults.push(`in two slices: ${all.join()}`);
+    for (const { metadata, endpoints } of slices) {
+      if (endpoints.length === 0) faults.push(`${metadata.name} is empty`);
+      if (endpoints.length > MOST) faults.push(`${metadata.name} is too large`);
+      if (this.#mode === 'identity' && new Set(endpoints.map(({ id }) => id)).size > 1)
+        faults.push(`${metadata.name} has several identities`);
+    }
+    const [held, wanted] = [heldIn(slices), this.wanted].map((one) => JSON.stringify([...one].sort()));
+    if (held !== wanted) faults.push(`has ${held} and not ${wanted}`);
+    return [...faults, ...this.gaps.map((key) => `${key} was in none for a while`)];
+  }
+}
+
+describe('the slices of endpoints', () => {
+  it('have what readers need, are gathered for half a second, and go when they are empty', async () => {
+    const world = new World('identity');
+    world.start();
+    await advance(world.clock, 3000);
+    for (const [i, name] of ['a', 'b', 'c', 'd'].entries())
+      await world.put('shop', name, 1001, `10.0.0.${i}`);
+    await world.put('shop', 'e', 1002, '10.0.0.9');
+    await world.put('shop', 'no-identity', 0, '10.0.0.8');
+    await advance(world.clock, 400);
+    expect(await world.slices()).toEqual([]);
+    await advance(world.clock, 2000);
+    const slices = await world.slices();
+    expect(slices.map(({ endpoints }) => endpoints.map(({ name }) => name).join('')).sort()).toEqual([
+      'abc',
+      'd',
+      'e',
+    ]);
+    expect(slices[0]).toMatchObject({ ...META, namespace: 'shop' });
+    expect(slices[0]?.metadata.name).toMatch(/^ces-[a-z0-9]{9}-[a-z0-9]{5}$/);
+    expect(slices[0]?.endpoints[0]).toEqual({
+      ...{ name: expect.any(String), id: expect.any(Number), encryption: {} },
+      networking: { addressing: [{ ipv4: expect.any(String) }], node: '192.0.2.1' },
+    });
+    expect(world.duty?.status()).toMatchObject({
+      ...{ state: 'running', failures: 0 },
+      published: { synced: true, keys: 3, pending: 0, writes: 3, refused: 1 },
+    });
+    await world.drop('shop', 'd');
+    await advance(world.clock, 2000);
+    expect(await world.faults()).toEqual([]);
+    expect(await world.slices()).toHaveLength(2);
+    await world.stop();
+  });
+
+  it('are not written once more when an API server that is behind shows an earlier write', async () => {
+    const world = new World('identity');
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    world.start();
+    await advance(world.clock, 3000);
+    const ips = ['10.0.0.2', '10.0.0.3'];
+    world.api.faults.order(
+      { do: 'hang' },
+      { matches: ({ path }) => path.includes('slices?watch'), times: 9 },
+    );
+    world.api.endWatches();
+    await advance(world.clock, 2000);
+    for (const ip of ips) {
+      await world.put('shop', 'a', 1001, ip);
+      await advance(world.clock, 2000);
+    }
+    expect(world.duty?.status().published?.writes).toBe(3);
+    world.api.faults.clear();
+    await advance(world.clock, 60_000);
+    expect(world.duty?.status().published?.writes).toBe(3);
+    expect(await world.faults()).toEqual([]);
+    await world.stop();
+  });
+
+  it('are tried for as long as it takes, where upstream gives up after 15 times', async () => {
+    const world = new World('identity');
+    world.api.deny('create', 'ciliumendpointslices');
+    world.start();
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    await advance(world.clock, 40 * 60_000);
+    expect(world.duty?.status().failures).toBeGreaterThan(20);
+    expect(world.duty?.status()).toMatchObject({
+      lastFailure: {
+        code: 'refused',
+        message: expect.stringMatching(
+          /^cannot write slice ces-.*: grant the verb "create" on the resource "ciliumendpointslices"/,
+        ),
+      },
+      published: { synced: false, pending: 1 },
+    });
+    world.api.allow('create', 'ciliumendpointslices');
+    await advance(world.clock, 101_000);
+    expect(await world.faults()).toEqual([]);
+    await world.stop();
+  });
+
+  type Deed =
+    | { readonly do: 'put'; readonly at: number; readonly id: number; readonly ip: number }
+    | { readonly do: 'drop'; readonly at: number }
+    | { readonly do: 'wait'; readonly ms: number }
+    | { readonly do: 'restart' | 'stop' | 'start' | 'down' | 'up' | 'compact' }
+    | { readonly do: 'lose' | 'empty'; readonly which: number }
+    | { readonly do: 'copy'; readonly at: number; readonly n: number };
+  const at = fc.nat(7);
+  const deed: fc.Arbitrary<Deed> = fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc.record({
+        ...{ do: fc.constant('put' as const), at, ip: fc.nat(3) },
+        id: fc.constantFrom(0, 1001, 1001, 1002),
+      }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('drop' as const), at }) },
+    { weight: 3, arbitrary: fc.record({ do: fc.constant('wait' as const), ms: fc.nat(4000) }) },
+    fc.record({
+      do: fc.constantFrom('restart' as const, 'down' as const, 'up' as const, 'compact' as const),
+    }),
+    fc.record({ do: fc.constantFrom('lose' as const, 'empty' as const), which: fc.nat(1) }),
+    fc.record({ do: fc.constant('copy' as const), at, n: fc.nat(2) }),
+  );
+
+  it('hold each endpoint once, and none is missing while it moves, whatever happens meanwhile', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom<SliceMode>('identity', 'fcfs'),
+        fc.array(deed, { maxLength: 40 }),
+        async (mode, deeds) => {
+          const world = new World(mode);
+          for (const i of [0, 1, 2]) await world.put('shop', `pod-${i}`, 1001, '10.0.0.1');
+          world.start();
+          await advance(world.clock, 3000);
+          for (const what of deeds) {
+            if (what.do === 'wait') await advance(world.clock, what.ms);
+            else if (what.do === 'restart') await world.restart();
+            else if (what.do === 'compact') world.api.compact();
+            else if (what.do === 'down') world.api.down();
+            else if (what.do === 'up') world.api.up();
+            else if ('at' in what) {
+              world.api.up();
+              const [namespace, name] = [what.at < 5 ? 'shop' : 'bank', `pod-${what.at}`];
+              if (what.do === 'copy') await world.copy(namespace, name, what.n);
+              else if (what.do === 'drop') await world.drop(namespace, name);
+              else await world.put(namespace, name, what.id, `10.0.0.${what.ip}`);
+            } else if ('which' in what) {
+              world.api.up();
+              const slice = (await world.slices())[what.which];
+              if (slice === undefined) continue;
+              const path = world.slicesUser.path(slice.metadata.name);
+              // Somebody else's hand: what it takes away is no gap of ours.
+              if (what.do === 'lose') await world.slicesUser.ask({ method: 'DELETE', path });
+              else await world.slicesUser.ask({ method: 'PUT', path, body: { ...slice, endpoints: [] } });
+            }
+          }
+          world.api.up();
+          await advance(world.clock, 300_000);
+          expect(await world.faults()).toEqual([]);
+          expect(world.duty?.status().published).toMatchObject({ synced: true, pending: 0 });
+          await world.stop();
+        },
+      ),
+      { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 60) },
+    );
+  }, 120_000);
+});
