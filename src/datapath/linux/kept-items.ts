@@ -35,11 +35,13 @@ export interface KeptItems extends Disposable {
 
 /** A kept table without the type of its items. */
 export function keptItems<Item>(
-  { name, print }: Pick<KernelTable<Item>, 'name' | 'print'>,
+  table: Pick<KernelTable<Item>, 'name' | 'print'>,
   kept: KeptTable<Item>,
 ): KeptItems {
+  const { name } = table;
   let repairs = 0;
-  const text = (item: Item | undefined): string | undefined => (item === undefined ? undefined : print(item));
+  const text = (item: Item | undefined): string | undefined =>
+    item === undefined ? undefined : table.print(item);
   const printed = (steps: readonly PlannedChange<Item>[]): readonly PrintedStep[] =>
     steps.map(({ key, actual, desired }) => ({
       ...{ table: name, key },

@@ -106,10 +106,10 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#reconsider = new PacedTask(context.clock, EVENT_PACE_MS, () => this.#resolveAll());
   }
 
-  /** Reads what is there, and listens from then on. Rejects with what the kernel refuses. */
+  /** Reads what is there, and listens from then on. Rejects with what the kernel refuses; may be called again then. */
   async start(): Promise<void> {
-    this.#monitor = this.#table.open({ groups: NODE_PATHS_GROUPS });
-    this.#poll = this.#monitor.onEvents(() => this.#hearAll());
+    this.#monitor ??= this.#table.open({ groups: NODE_PATHS_GROUPS });
+    this.#poll ??= this.#monitor.onEvents(() => this.#hearAll());
     await this.kept.adopt();
   }
 

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { keptItems } from '../../../../src/datapath/linux/kept-items.ts';
 import { NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
 import { RTM_ROUTE, writeRoute } from '../../../../src/datapath/linux/netlink/route.ts';
@@ -73,6 +74,18 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await after.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
     expect(host.run('ip', '-br', 'link')).not.toContain(DEVICE);
+  });
+
+  it('are shown with the names of interfaces where the kernel differs', async () => {
+    const one = under();
+    await one.start();
+    one.paths.nodeAdd(near);
+    await one.settle();
+    host.run('ip', 'route', 'delete', '10.2.0.0/24');
+    const steps = await one.turns.until(keptItems(one.table, one.paths.kept).plan());
+    expect(steps).toEqual([
+      { table: 'paths', key: 'route 10.2.0.0/24', kernel: undefined, cache: 'via 192.168.0.2 dev eth0' },
+    ]);
   });
 
   it('stay when an interface is renamed, go when it is down, and come back with it', async () => {
