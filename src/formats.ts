@@ -42,7 +42,13 @@ export type { NodeWriter } from './kvstore/codec/node.ts';
 export { decodeNode, encodeNode } from './kvstore/codec/node.ts';
 export type { PortConfiguration } from './kvstore/codec/ports.ts';
 export { decodeTimestamp, encodeTimestamp } from './kvstore/codec/timestamp.ts';
-export type { EncodedValue, FormatVersion, ParsedJson, ValueDecoder, ValueLimits } from './kvstore/codec/value.ts';
+export type {
+  EncodedValue,
+  FormatVersion,
+  ParsedJson,
+  ValueDecoder,
+  ValueLimits,
+} from './kvstore/codec/value.ts';
 export { decodeInPieces, VALUE_LIMITS } from './kvstore/codec/value.ts';
 export type { ClusterNode, NodeAddress, NodeName } from './net/cluster-node.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './net/cluster-service.ts';

@@ -1,7 +1,6 @@
 import { networkInterfaces } from 'node:os';
 import type { KubernetesDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
-import { messageOf } from '../base/failure.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
@@ -11,8 +10,6 @@ import type { Labels } from '../identity/labels.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ApiTransport } from '../k8s/client/api-transport.ts';
 import type { ClusterAccess } from '../k8s/client/cluster-access.ts';
-import { inClusterAccess } from '../k8s/client/in-cluster.ts';
-import { KubeconfigError, readKubeconfig } from '../k8s/client/kubeconfig.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import { OwnAddresses } from '../k8s/feed/own-addresses.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
@@ -23,7 +20,7 @@ import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { isoTime } from './agent-status.ts';
-import { InputError } from './input-error.ts';
+import { kubernetesAccess } from './kubernetes-access.ts';
 import type { Logger } from './log.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
 import type { Step } from './start-step.ts';
@@ -86,7 +83,7 @@ export class KubernetesFollower {
         const { clock, random, gate, log, engines, own } = this.#context;
         const onFault = (error: unknown): void =>
           log.error({ err: error }, 'the feed of Kubernetes has failed');
-        this.#client = new KubernetesClient(await this.#access(), { clock, random, gate, onFault });
+        this.#client = new KubernetesClient(await this.#way(), { clock, random, gate, onFault });
         const feed = this.#newFeed(this.#client, onFault);
         this.#feed = feed;
         this.#ends.push(feed.onChange(onChange));
@@ -179,20 +176,9 @@ export class KubernetesFollower {
     };
   }
 
-  async #access(): Promise<ClusterAccess | ApiTransport> {
-    const { kubeconfig, context } = this.#kubernetes;
+  async #way(): Promise<ClusterAccess | ApiTransport> {
     const { clock, recorded } = this.#context;
-    const server = recorded();
-    if (server !== undefined) return server;
-    try {
-      return kubeconfig === undefined
-        ? inClusterAccess({ clock })
-        : await readKubeconfig(kubeconfig, { context, clock });
-    } catch (error) {
-      if (!(error instanceof KubeconfigError)) throw error;
-      const fields = error.rejections.map(({ message }) => `\n  ${message}`).join('');
-      throw new InputError(`${messageOf(error)}${fields}`, { cause: error });
-    }
+    return recorded() ?? (await kubernetesAccess(this.#kubernetes, clock));
   }
 
   #newFeed(source: KubernetesClient, onFault: (error: unknown) => void): KubernetesFeed {

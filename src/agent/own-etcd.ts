@@ -18,6 +18,8 @@ export interface ReachContext {
   readonly signal: AbortSignal;
   /** Receives why the configuration has become unusable, once for each reason; `undefined`: it is usable again. */
   readonly onProblem?: ((why: string | undefined) => void) | undefined;
+  /** Life of leased keys after the last sign of life. Default 15 min. */
+  readonly leaseSeconds?: number | undefined;
   /** Receives why the kvstore has not answered, each time. */
   readonly onFailure?: ((why: string) => void) | undefined;
 }
@@ -28,11 +30,12 @@ const BACKOFF = { baseMs: 500, capMs: 5_000 };
 export async function openOwnEtcd(
   path: string,
   rateLimit: RateLimitOptions | undefined,
-  { clock, random, onProblem }: ReachContext,
+  { clock, random, onProblem, leaseSeconds }: ReachContext,
 ): Promise<EtcdBackend> {
   try {
     const onUsable = (): void => onProblem?.(undefined);
-    return await EtcdBackend.open(path, { clock, random, rateLimit, onUnusable: onProblem, onUsable });
+    const options = { clock, random, rateLimit, leaseSeconds };
+    return await EtcdBackend.open(path, { ...options, onUnusable: onProblem, onUsable });
   } catch (error) {
     if (!(error instanceof EtcdConfigError)) throw unreadable('--kvstore-config', path, error);
     throw new InputError(`--kvstore-config ${path}: ${error.message}`, { cause: error });

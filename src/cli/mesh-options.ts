@@ -54,7 +54,7 @@ export function parseClusterID(text: string): number {
 }
 
 /** A time as the original takes it, such as `90s`, `10m` or `1h30m`, in milliseconds. */
-function parseDuration(text: string): number {
+export function parseDuration(text: string): number {
   const parts = /^(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?$/.exec(text === '0' ? '0s' : text);
   if (parts === null) throw new InvalidArgumentError('It must be a time such as 90s, 10m or 1h30m.');
   const [hours = 0, minutes = 0, seconds = 0] = parts.slice(1).map((part) => Number(part ?? 0));
@@ -79,7 +79,8 @@ export function parsePath(path: string): string {
   return path;
 }
 
-function append(path: string, before: readonly string[] = []): readonly string[] {
+/** One path more. */
+export function append(path: string, before: readonly string[] = []): readonly string[] {
   return [...before, parsePath(path)];
 }
 

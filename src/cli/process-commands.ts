@@ -12,6 +12,7 @@ export interface AskedProcess {
 }
 
 interface StatusFlags extends SocketFlags {
+  readonly quiet?: true;
   readonly output: 'text' | 'json';
 }
 
@@ -28,6 +29,7 @@ export function addProcessStatus(
     .addOption(
       new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']).default('text'),
     )
+    .option('-q, --quiet', 'print nothing: the exit status says whether it is ready')
     .action((flags: StatusFlags) =>
       run(async () => {
         const { askAgent } = await import('../agent/ask-agent.ts');
@@ -37,13 +39,10 @@ export function addProcessStatus(
         const path = socketPath({ ...flags, ...parent.opts<SocketFlags>() }, io.env, socket);
         const advice = `start one with dpcache ${name}, or name its socket with --socket`;
         const answer = await askAgent(path, (client) => ask(client.ask, view), io.signal, advice);
-        const { json, lines } = answer;
-        io.stdout.write(
-          flags.output === 'json'
-            ? `${JSON.stringify(json, null, 1)}\n`
-            : lines.map((line) => `${line}\n`).join(''),
-        );
-        return EXIT.ok;
+        const { json, lines, found: isReady } = answer;
+        const text = flags.output === 'json' ? [JSON.stringify(json, null, 1)] : lines;
+        if (flags.quiet !== true) io.stdout.write(text.map((line) => `${line}\n`).join(''));
+        return isReady ? EXIT.ok : EXIT.failed;
       }),
     );
   addSocketOption(command, name, socket);

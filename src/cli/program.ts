@@ -8,6 +8,7 @@ import { addDatapathCommands } from './datapath-command.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addKvstoreMeshCommand } from './kvstoremesh-command.ts';
 import { addMonitorCommand } from './monitor-command.ts';
+import { addOperatorCommand } from './operator-command.ts';
 import { addQuestionCommands } from './question-commands.ts';
 import { addRecordCommand } from './record-command.ts';
 import { addRestoreCommand } from './restore-command.ts';
@@ -37,6 +38,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   addQuestionCommands(program, io, run);
   addMonitorCommand(program, io, run);
   addDatapathCommands(program, io, run);
+  addOperatorCommand(program, io, run);
   addKvstoreMeshCommand(program, io, run);
   addRecordCommand(program, io, run);
   addRestoreCommand(program, io, run);

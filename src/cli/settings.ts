@@ -23,7 +23,7 @@ export interface Setting {
 }
 
 /** Options of the moment: a file that said them would answer a question that was not asked. */
-const NOT_SETTINGS: ReadonlySet<string> = new Set(['once', 'output', 'play', 'all', 'config']);
+const NOT_SETTINGS: ReadonlySet<string> = new Set(['once', 'output', 'play', 'all', 'config', 'dryRun']);
 
 /** The settings among the options of a command, in their order. */
 export function settingsOf(options: readonly Option[]): readonly Setting[] {

@@ -1,0 +1,23 @@
+import type { Clock } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
+import type { ClusterAccess } from '../k8s/client/cluster-access.ts';
+import { inClusterAccess } from '../k8s/client/in-cluster.ts';
+import { KubeconfigError, readKubeconfig } from '../k8s/client/kubeconfig.ts';
+import { InputError } from './input-error.ts';
+import type { KubernetesOptions } from './options.ts';
+
+/** How the API server of a kubeconfig is reached, or as the service account of the pod. Throws `InputError`. */
+export async function kubernetesAccess(
+  { kubeconfig, context }: Pick<KubernetesOptions, 'kubeconfig' | 'context'>,
+  clock: Clock,
+): Promise<ClusterAccess> {
+  try {
+    return kubeconfig === undefined
+      ? inClusterAccess({ clock })
+      : await readKubeconfig(kubeconfig, { context, clock });
+  } catch (error) {
+    if (!(error instanceof KubeconfigError)) throw error;
+    const fields = error.rejections.map(({ message }) => `\n  ${message}`).join('');
+    throw new InputError(`${messageOf(error)}${fields}`, { cause: error });
+  }
+}

@@ -1,0 +1,88 @@
+import type { BackendStatus, KvstoreBackend, KvstoreLock } from '../kvstore/backend.ts';
+import { equalBytes, textOfBytes } from '../kvstore/bytes.ts';
+
+/** What of a kvstore only reads. */
+type Reads = Pick<
+  KvstoreBackend,
+  'get' | 'read' | 'listPrefix' | 'watch' | 'retryInTurn' | 'onLeaseLost' | 'endpoints' | 'status' | 'close'
+>;
+
+/** Text that may be shown; a value that is none by its size. */
+function shown(value: Uint8Array): string {
+  return textOfBytes(value) ?? `${value.length} bytes`;
+}
+
+/**
+ * A kvstore that is read and not written: each put and delete that would change something is printed with its reason, once,
+ * and counts as done. What was printed is kept in mind, so that a key is not printed at each repetition.
+ */
+export class DryRunBackend implements KvstoreBackend {
+  readonly #backend: Reads;
+  readonly #print: (line: string) => void;
+  /** What the kvstore would have; `undefined`: deleted. */
+  readonly #would = new Map<string, Uint8Array | undefined>();
+
+  constructor(backend: Reads, print: (line: string) => void) {
+    this.#backend = backend;
+    this.#print = print;
+  }
+
+  get: KvstoreBackend['get'] = (key, options) => this.#backend.get(key, options);
+  read: KvstoreBackend['read'] = (key, options) => this.#backend.read(key, options);
+  listPrefix: KvstoreBackend['listPrefix'] = (prefix, options) => this.#backend.listPrefix(prefix, options);
+  watch: KvstoreBackend['watch'] = (prefix, options) => this.#backend.watch(prefix, options);
+  retryInTurn: KvstoreBackend['retryInTurn'] = (turns) => this.#backend.retryInTurn(turns);
+  onLeaseLost: KvstoreBackend['onLeaseLost'] = (listener) => this.#backend.onLeaseLost(listener);
+  endpoints: KvstoreBackend['endpoints'] = (options) => this.#backend.endpoints(options);
+  close: KvstoreBackend['close'] = (options) => this.#backend.close(options);
+
+  status(): BackendStatus {
+    return this.#backend.status();
+  }
+
+  async update(key: string, value: Uint8Array): Promise<number> {
+    await this.updateIfDifferent(key, value);
+    return 0;
+  }
+
+  async updateIfDifferent(key: string, value: Uint8Array): Promise<boolean> {
+    const before = await this.#now(key);
+    if (before !== undefined && equalBytes(before, value)) return false;
+    const why = before === undefined ? 'it is not there' : `it says ${shown(before)}`;
+    this.#would.set(key, value);
+    this.#print(`put ${key} ${shown(value)}: ${why}`);
+    return true;
+  }
+
+  async createOnly(key: string, value: Uint8Array): Promise<boolean> {
+    return (await this.#now(key)) === undefined && this.updateIfDifferent(key, value);
+  }
+
+  async createIfExists(condition: string, key: string, value: Uint8Array): Promise<boolean> {
+    return (await this.#now(condition)) !== undefined && this.updateIfDifferent(key, value);
+  }
+
+  async delete(key: string): Promise<boolean> {
+    if ((await this.#now(key)) === undefined) return false;
+    this.#would.set(key, undefined);
+    this.#print(`delete ${key}: nothing says it any more`);
+    return true;
+  }
+
+  async deletePrefix(prefix: string): Promise<number> {
+    const kvs = await this.#backend.listPrefix(prefix);
+    for (const { key } of kvs) await this.delete(key);
+    return kvs.length;
+  }
+
+  /** A lock would be a write: the caller goes on as if it had it. */
+  lock(path: string): Promise<KvstoreLock> {
+    const lost = new AbortController().signal;
+    return Promise.resolve({ key: path, revision: 0, lost, release: () => Promise.resolve() });
+  }
+
+  async #now(key: string): Promise<Uint8Array | undefined> {
+    if (this.#would.has(key)) return this.#would.get(key);
+    return (await this.#backend.get(key))?.value;
+  }
+}

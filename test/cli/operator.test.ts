@@ -1,0 +1,91 @@
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { runCommand } from '../../src/cli/program.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { until } from '../kvstore/support/until.ts';
+import { dpcache, example, nothing } from './support/run.ts';
+
+const CLUSTER = [
+  '--cluster',
+  'atlantic',
+  '--cluster-id',
+  '1',
+  '--k8s-load',
+  example('kubernetes/cluster.yaml'),
+];
+
+/** An operator that runs in this process until it is stopped. */
+function operate(words: readonly string[]): {
+  readonly shown: () => readonly string[];
+  readonly stop: () => Promise<number>;
+} {
+  const lines: string[] = [];
+  const stop = new AbortController();
+  const output = { write: (text: string) => lines.push(...text.split('\n').filter((line) => line !== '')) };
+  const ended = runCommand(['operator', ...words], {
+    ...{ stdout: output, stderr: output, stdin: nothing(), env: {}, signal: stop.signal },
+  });
+  return {
+    shown: () => lines,
+    stop: () => {
+      stop.abort();
+      return ended;
+    },
+  };
+}
+
+describe('dpcache operator', () => {
+  it('with --dry-run prints every write once with its reason, alone, and writes nothing', async () => {
+    const { shown, stop } = operate([...CLUSTER, '--no-socket', '--dry-run', '--no-ip-sync']);
+    const isShown = (text: string): boolean => shown().some((line) => line.startsWith(text));
+    await until('the last of them is printed', () =>
+      isShown('put cilium/synced/atlantic/cilium/state/services/v1'),
+    );
+    expect(await stop()).toBe(0);
+    expect(shown().filter((line) => line.startsWith('put cilium/state/nodes/'))).toHaveLength(3);
+    expect(shown().every((line) => /^put cilium\/\S+ .+: it is not there$/.test(line))).toBe(true);
+    expect(new Set(shown().map((line) => line.split(' ')[1])).size).toBe(shown().length);
+    expect(isShown('put cilium/state/ip/')).toBe(false);
+    // Canaries of all four resources are promised only where all four are published.
+    expect(shown().find((line) => line.startsWith('put cilium/cluster-config/'))).not.toContain(
+      'syncedCanaries',
+    );
+  });
+
+  it('says in its status what each duty has done, and with its exit status whether it is ready', async () => {
+    const socket = ['--socket', join(temporaryFolder({}), 'operator.sock')];
+    const { stop } = operate([...CLUSTER, ...socket, '--nodes-gc-interval', '0']);
+    await until(
+      'it is ready',
+      async () => (await dpcache('operator', 'status', '-q', ...socket)).status === 0,
+    );
+    const { stdout } = await dpcache('operator', 'status', ...socket);
+    expect(stdout).toMatch(
+      /^Cluster atlantic: this operator is alone\.\nDUTY +STATE +KEYS +PENDING +LAST ROUND/,
+    );
+    expect(stdout).toMatch(/^node sync +running +3 +0 /m);
+    expect(stdout).toMatch(/^node-gc +off /m);
+    expect(stdout).toMatch(/^lock-gc +\S+ +- +- +\d{4}-\S+Z +0 +0 +0 +\d{4}-/m);
+    expect(await stop()).toBe(0);
+  });
+
+  it.each([
+    [2, ['--kubeconfig', 'a', '--k8s-load', 'b'], '--k8s-load serves objects in place of an API server'],
+    [2, ['--endpoint-gc-interval', 'soon'], 'It must be a time such as 90s'],
+    [2, ['--kvstore-lease-ttl', '1s'], 'It must be at least 5s'],
+    [
+      1,
+      [...CLUSTER, '--identity-allocation-mode', 'kvstore', '--kvstore-identity-gc-interval', '1m'],
+      'identity-gc-interval',
+    ],
+    [1, [...CLUSTER, '--endpoint-gc-interval', '0'], 'endpoint'],
+    [1, ['--kubeconfig', '/nowhere/config'], '/nowhere/config'],
+    [1, ['status', '--socket', '/nowhere/operator.sock'], 'start one with dpcache operator'],
+  ])('ends with status %i for %j', async (status, words, why) => {
+    const socket = words[0] === 'status' ? [] : ['--no-socket'];
+    expect(await dpcache('operator', ...words, ...socket)).toMatchObject({
+      status,
+      stderr: expect.stringContaining(why),
+    });
+  });
+});

@@ -1,0 +1,383 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+import type { Agent } from '../../../src/agent/agent.ts';
+import { stateDocument } from '../../../src/agent/state-document.ts';
+import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
+import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
+import { until } from '../../kvstore/support/until.ts';
+import {
+  type Manifest,
+  OperatedCluster,
+  published,
+  type RunningOperator,
+  statusOf,
+} from './support/operated-cluster.ts';
+
+const NAMES = ['atlantic', 'baltic', 'caspian'] as const;
+const SERVICES = ['s0', 's1', 's2'] as const;
+const COLLECT = [
+  '--kvstore-lease-ttl',
+  '6s',
+  '--endpoint-gc-interval',
+  '0',
+  '--identity-gc-interval',
+  '0',
+  '--nodes-gc-interval',
+  '1s',
+];
+
+const etcds: EtcdProcess[] = [];
+const clusters: OperatedCluster[] = [];
+const agents: Agent[] = [];
+const running = new Map<string, RunningOperator>();
+/** What Kubernetes has, by cluster: from this, and nothing else, the model is made. */
+const objects = new Map<string, Map<string, Manifest>>();
+const folder = mkdtempSync(join(tmpdir(), 'operators-'));
+
+function seeded(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
+    return Math.floor((state / 2 ** 31) * below);
+  };
+}
+
+const any = seeded(20_261_122);
+
+function node(cluster: OperatedCluster, i: number, version: number): readonly Manifest[] {
+  const name = `n${i}`;
+  const addresses = [{ type: 'InternalIP', ip: `192.168.${cluster.id}.${i * 10 + version}` }];
+  return [
+    { apiVersion: 'v1', kind: 'Node', metadata: { name } },
+    { apiVersion: 'cilium.io/v2', kind: 'CiliumNode', metadata: { name }, spec: { addresses } },
+  ];
+}
+
+function endpoint(cluster: OperatedCluster, i: number, ip: number): readonly Manifest[] {
+  const id = (cluster.id << 16) + 256 + i;
+  const name = `pod-${i}`;
+  return [
+    {
+      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumIdentity', metadata: { name: String(id) } },
+      'security-labels': { 'k8s:app': name },
+    },
+    {
+      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumEndpoint', metadata: { name, namespace: 'shop' } },
+      status: {
+        identity: { id, labels: [`k8s:app=${name}`] },
+        networking: { addressing: [{ ipv4: `10.${cluster.id}.0.${ip}` }], node: `192.168.${cluster.id}.10` },
+        state: 'ready',
+      },
+    },
+  ];
+}
+
+function service(
+  cluster: OperatedCluster,
+  name: string,
+  isGlobal: boolean,
+  backend: number,
+): readonly Manifest[] {
+  const annotations = { 'service.cilium.io/global': String(isGlobal) };
+  return [
+    {
+      ...{ apiVersion: 'v1', kind: 'Service', metadata: { name, namespace: 'shop', annotations } },
+      spec: { type: 'ClusterIP', clusterIP: `172.16.${cluster.id}.1`, ports: [{ name: 'http', port: 80 }] },
+    },
+    {
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      metadata: { name: `${name}-0`, namespace: 'shop', labels: { 'kubernetes.io/service-name': name } },
+      addressType: 'IPv4',
+      endpoints: [{ addresses: [`10.${cluster.id}.1.${backend}`], conditions: { ready: true } }],
+      ports: [{ name: 'http', port: 80, protocol: 'TCP' }],
+    },
+  ];
+}
+
+function keyOf({ kind, metadata: { namespace = '', name } }: Manifest): string {
+  return `${kind} ${namespace}/${name}`;
+}
+
+async function apply(cluster: OperatedCluster, made: readonly Manifest[]): Promise<void> {
+  for (const object of made) {
+    objects.get(cluster.name)?.set(keyOf(object), object);
+    await cluster.apply(object);
+  }
+}
+
+async function remove(cluster: OperatedCluster, made: readonly Manifest[]): Promise<void> {
+  for (const object of made) {
+    if (objects.get(cluster.name)?.delete(keyOf(object)) === true) await cluster.remove(object);
+  }
+}
+
+/** One change of one cluster, whatever it does to what is there. */
+async function edit(cluster: OperatedCluster): Promise<void> {
+  const [i, version] = [any(3), any(5)];
+  const name = SERVICES[i] ?? 's0';
+  switch (any(6)) {
+    case 0:
+      return apply(cluster, node(cluster, i, version));
+    case 1:
+      return remove(cluster, node(cluster, i, version).slice(0, 1)); // its CiliumNode is the collector's
+    case 2:
+      return apply(cluster, endpoint(cluster, i, i * 10 + version));
+    case 3:
+      return remove(cluster, endpoint(cluster, i, 0));
+    case 4:
+      return apply(cluster, service(cluster, name, any(3) > 0, version + 1));
+    default:
+      return remove(cluster, service(cluster, name, true, 0));
+  }
+}
+
+/** What an agent of `own` holds when it holds what the objects of all clusters say: naive on purpose. */
+function model(own: string): readonly string[] {
+  const lines: string[] = [];
+  for (const cluster of clusters) {
+    const all = [...(objects.get(cluster.name)?.values() ?? [])];
+    for (const object of all) {
+      const { name } = object.metadata;
+      const has = (kind: string, other = name): Manifest | undefined =>
+        all.find((one) => one.kind === kind && one.metadata.name === other);
+      const at = JSON.stringify(object);
+      if (object.kind === 'CiliumNode' && has('Node') !== undefined)
+        lines.push(`node ${cluster.name}/${name} ${/"ip":"([^"]+)"/.exec(at)?.[1]}`);
+      if (object.kind === 'CiliumEndpoint')
+        lines.push(`ip ${/"ipv4":"([^"]+)"/.exec(at)?.[1]} ${/"id":(\d+)/.exec(at)?.[1]}`);
+      if (
+        object.kind === 'Service' &&
+        at.includes('"service.cilium.io/global":"true"') &&
+        cluster.name !== own
+      ) {
+        const slice = JSON.stringify(has('EndpointSlice', `${name}-0`));
+        lines.push(`backend ${name} ${/"addresses":\["([^"]+)"/.exec(slice)?.[1]}`);
+      }
+    }
+  }
+  return lines.sort();
+}
+
+function held(agent: Agent): readonly string[] {
+  const { ipcache, nodes, services } = stateDocument(agent.contents());
+  const ips = Object.entries(ipcache)
+    .filter(([key]) => /^10\.\d\.0\./.test(key))
+    .map(([key, { identity }]) => `ip ${key.replace('/32', '')} ${identity}`);
+  const known = nodes.map(
+    ({ cluster, name, addresses }) => `node ${cluster}/${name} ${addresses[0]?.replace('InternalIP=', '')}`,
+  );
+  const backends = Object.entries(services).flatMap(([name, of]) =>
+    (JSON.stringify(of).match(/10\.\d\.1\.\d+/g) ?? []).map(
+      (address) => `backend ${name.replace('shop/', '')} ${address}`,
+    ),
+  );
+  return [...ips, ...known, ...backends].sort();
+}
+
+async function agree(when: string): Promise<void> {
+  const wrong = (): readonly unknown[] =>
+    agents.flatMap((agent, i) => {
+      const [is, should] = [held(agent), model(NAMES[i] ?? '')];
+      return JSON.stringify(is) === JSON.stringify(should) ? [] : [{ of: NAMES[i], is, should }];
+    });
+  await until(`all agents hold what Kubernetes says ${when}`, () => wrong().length === 0).catch(
+    (error: unknown) => {
+      throw new Error(
+        `${String(error)}\n${JSON.stringify(wrong(), null, 1)}\n${clusters.flatMap(({ log }) => log).join('\n')}`,
+      );
+    },
+  );
+}
+
+beforeAll(async () => {
+  mkdirSync(join(folder, 'mesh'));
+  const services = SERVICES.flatMap((name, i) => ({
+    ...{ apiVersion: 'v1', kind: 'Service' },
+    metadata: { name, namespace: 'shop', annotations: { 'service.cilium.io/global': 'true' } },
+    spec: { type: 'ClusterIP', clusterIP: `172.31.0.${i + 1}`, ports: [{ name: 'http', port: 80 }] },
+  }));
+  writeFileSync(join(folder, 'services.yaml'), services.map((one) => JSON.stringify(one)).join('\n---\n'));
+  for (const [i, name] of NAMES.entries()) {
+    const [etcd] = await startEtcd();
+    if (etcd === undefined) throw new Error('no etcd');
+    etcds.push(etcd);
+    writeFileSync(join(folder, 'mesh', name), `endpoints: ["${etcd.url}"]\n`);
+    clusters.push(await OperatedCluster.start(name, i + 1, etcd, folder));
+    objects.set(name, new Map());
+  }
+});
+
+afterAll(async () => {
+  for (const agent of agents) await agent.stop();
+  for (const operator of running.values()) await operator.stop();
+  for (const cluster of clusters) await cluster.close();
+  for (const etcd of etcds) await etcd.dispose();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+it('three operators make a mesh in which every agent holds what the objects of all clusters say, whatever fails', async () => {
+  const [first] = clusters;
+  if (first === undefined) throw new Error('no cluster');
+  for (const cluster of clusters) {
+    for (let i = 0; i < 8; i++) await edit(cluster);
+    const operator = cluster.operate(...COLLECT);
+    running.set(cluster.name, operator);
+    await published(operator);
+  }
+  for (const cluster of clusters) {
+    const agent = cluster.agent(join(folder, 'mesh'), join(folder, 'services.yaml'));
+    agents.push(agent);
+    expect(await agent.start(new AbortController().signal)).toEqual([]);
+  }
+  await agree('at first');
+
+  const second = first.operate(...COLLECT);
+  for (const cluster of clusters) for (let i = 0; i < 6; i++) await edit(cluster);
+  await agree('after edits');
+
+  // The leader ends, edits go on, and the other operator takes the lease that was given back.
+  expect(await running.get(first.name)?.stop()).toBe(0);
+  running.set(first.name, second);
+  for (let i = 0; i < 6; i++) await edit(first);
+  await published(second);
+  await agree('after the second operator of a cluster has taken over');
+
+  for (const cluster of clusters) await cluster.loseLeases();
+  etcds[1]?.freeze();
+  for (const cluster of clusters) for (let i = 0; i < 6; i++) await edit(cluster);
+  etcds[1]?.thaw();
+  await running.get('caspian')?.stop();
+  const third = clusters[2]?.operate(...COLLECT);
+  if (third !== undefined) running.set('caspian', third);
+  await agree('after lost leases, a partition and a restart');
+
+  expect(clusters.flatMap(({ trespasses }) => trespasses)).toEqual([]);
+  expect(clusters.flatMap(({ deletes }) => deletes).length).toBeGreaterThan(0);
+});
+
+describe('an operator for which something is wrong', () => {
+  /** What failed last of each duty. */
+  async function failures(operator: RunningOperator): Promise<Readonly<Record<string, string>>> {
+    const { duties = [] } = (await statusOf(operator)) ?? {};
+    return Object.fromEntries(
+      duties.flatMap(({ name, lastFailure }) =>
+        lastFailure === undefined ? [] : [[name, lastFailure.message]],
+      ),
+    );
+  }
+
+  async function operated(
+    cluster: OperatedCluster,
+    use: (operator: RunningOperator) => Promise<void>,
+    spoil = (): void => {},
+  ): Promise<void> {
+    objects.set(cluster.name, new Map());
+    await apply(cluster, [
+      ...node(cluster, 1, 1),
+      ...endpoint(cluster, 1, 1),
+      ...service(cluster, 's0', true, 1),
+    ]);
+    spoil();
+    const operator = cluster.operate();
+    try {
+      await use(operator);
+    } finally {
+      await operator.stop();
+      await cluster.close();
+      objects.delete(cluster.name);
+    }
+  }
+
+  it('names the right that it lacks and the CRD that is not there; all else goes on', async () => {
+    const [etcd] = etcds;
+    if (etcd === undefined) throw new Error('no etcd');
+    const cluster = await OperatedCluster.start('dateline', 4, etcd, folder);
+    const look = async (operator: RunningOperator): Promise<void> => {
+      const expected = {
+        'node sync': /list.*ciliumnodes/,
+        'node-gc': /list.*ciliumnodes/,
+        'identity-gc-crd': /CRD is not installed/,
+      };
+      await until('each duty says what is wrong', async () => {
+        const found = await failures(operator);
+        return Object.entries(expected).every(([name, what]) => what.test(found[name] ?? ''));
+      });
+      await until('what can be published is', async () => {
+        const { duties = [] } = (await statusOf(operator)) ?? {};
+        const done = duties.filter(({ published: of }) => of?.synced).map(({ name }) => name);
+        return done.includes('IP sync') && done.includes('service sync') && done.includes('heartbeat');
+      });
+    };
+    await operated(cluster, look, () => {
+      cluster.api.deny('list', 'ciliumnodes');
+      for (const type of CLUSTER_TYPES) if (type.plural === 'ciliumidentities') cluster.api.stopServing(type);
+    });
+  });
+
+  it('names the cluster that has its id as well', async () => {
+    const [etcd] = etcds;
+    if (etcd === undefined) throw new Error('no etcd');
+    await operated(await OperatedCluster.start('twin', 1, etcd, folder), async (operator) => {
+      await published(operator);
+      expect(await failures(operator)).toMatchObject({
+        'cluster configuration': 'cluster atlantic has the id 1 as well: readers refuse one of the two',
+      });
+    });
+  });
+
+  it('says what etcd refuses for want of space, while its collectors go on', async () => {
+    const [full] = await startEtcd(1, { flags: ['--quota-backend-bytes', String(4 * 1024 * 1024)] });
+    if (full === undefined) throw new Error('no etcd');
+    etcds.push(full);
+    const value = 'x'.repeat(1024 * 1024);
+    for (let i = 0; i < 6; i++) await full.ctl(['put', `fill/${i}`], value).catch(() => {});
+    await operated(await OperatedCluster.start('full', 7, full, folder), async (operator) => {
+      await until('the duties say so', async () => {
+        const found = await failures(operator);
+        return ['service sync', 'node sync', 'heartbeat'].every((name) =>
+          /space exceeded/.test(found[name] ?? ''),
+        );
+      });
+      await until('rounds go on', async () => {
+        const { duties = [] } = (await statusOf(operator)) ?? {};
+        return duties.find(({ name }) => name === 'node-gc')?.rounds?.rounds !== 0;
+      });
+      expect((await statusOf(operator))?.blockers.join()).toMatch(/space exceeded/);
+    });
+  });
+});
+
+it('examples/kubernetes/operator.yaml grants what operators read, and what their collectors write', async () => {
+  interface Role {
+    readonly kind: string;
+    readonly rules?: readonly { apiGroups: string[]; resources: string[]; verbs: string[] }[];
+  }
+  const text = readFileSync(new URL('../../../examples/kubernetes/operator.yaml', import.meta.url), 'utf8');
+  const granted = parseAllDocuments(text)
+    .map((document): Role => document.toJS())
+    .flatMap(({ rules = [] }) => rules)
+    .flatMap(({ apiGroups, resources, verbs }) =>
+      apiGroups.flatMap((group) =>
+        resources.flatMap((plural) => verbs.map((verb) => `${group}/${plural} ${verb}`)),
+      ),
+    );
+  // What depends on what there is to collect.
+  const collecting = [
+    ...['ciliumendpoints delete', 'ciliumendpoints get', 'ciliumidentities delete', 'ciliumidentities get'],
+    ...['ciliumidentities update', 'ciliumnodes delete', 'ciliumnodes get'],
+    ...['ciliumendpointslices list', 'ciliumendpointslices watch'],
+  ].map((right) => `cilium.io/${right}`);
+  // Endpoints only where there are no slices.
+  const core = ['nodes get', 'pods get', 'pods list', 'pods watch', 'endpoints list', 'endpoints watch'].map(
+    (right) => `/${right}`,
+  );
+  const asked = new Set(
+    clusters.flatMap((cluster) => [...cluster.asked]).filter((right) => !right.startsWith('/ ')),
+  );
+  const needed = [...new Set([...asked, ...collecting, ...core])];
+  expect([...granted].sort()).toEqual(needed.sort());
+});

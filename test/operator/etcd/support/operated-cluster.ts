@@ -1,0 +1,217 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Agent } from '../../../../src/agent/agent.ts';
+import { createLog } from '../../../../src/agent/log.ts';
+import type { OperatorDocument } from '../../../../src/agent/run-operator.ts';
+import { systemClock } from '../../../../src/base/system-clock.ts';
+import { runCommand } from '../../../../src/cli/program.ts';
+import { ApiHttpServer } from '../../../../src/k8s/memory/api-http-server.ts';
+import { MemoryApiServer } from '../../../../src/k8s/memory/memory-api-server.ts';
+import { CLUSTER_TYPES } from '../../../../src/k8s/memory/resource-types.ts';
+import { NO_INPUTS } from '../../../agent/support/agent-under-test.ts';
+import { dpcache, nothing } from '../../../cli/support/run.ts';
+import type { EtcdProcess } from '../../../kvstore/etcd/support/etcd-process.ts';
+import { until } from '../../../kvstore/support/until.ts';
+
+/** An object as a manifest has it. */
+export interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly [field: string]: unknown;
+  };
+  readonly [field: string]: unknown;
+}
+
+/** A request that has changed something, and which operator has sent it. */
+interface Write {
+  readonly by: string;
+  readonly verb: string;
+  readonly path: string;
+}
+
+/** An operator that runs in this process. */
+export interface RunningOperator {
+  readonly name: string;
+  readonly socket: string;
+  /** Ends it as SIGTERM does; resolves to its exit status. */
+  stop(): Promise<number>;
+}
+
+/** A cluster: an API server in this process, a real etcd, and operators that keep the one as the other says. */
+export class OperatedCluster {
+  readonly name: string;
+  readonly id: number;
+  readonly etcd: EtcdProcess;
+  readonly api: MemoryApiServer = new MemoryApiServer({ clock: systemClock });
+  /** Deletes by an operator that did not hold the lease when they came. */
+  readonly trespasses: Write[] = [];
+  readonly deletes: Write[] = [];
+  /** What operators have asked for: `ciliumnodes.cilium.io list`. */
+  readonly asked: Set<string> = new Set();
+  readonly log: string[] = [];
+  readonly #folder: string;
+  readonly #http: ApiHttpServer;
+  #url = '';
+  #operators = 0;
+  /** Who wrote the lease last, unless to give it back. */
+  #holder = '';
+
+  private constructor(name: string, id: number, etcd: EtcdProcess, folder: string) {
+    this.name = name;
+    this.id = id;
+    this.etcd = etcd;
+    this.#folder = folder;
+    this.#watchWrites();
+    this.#http = new ApiHttpServer(this.api);
+  }
+
+  static async start(name: string, id: number, etcd: EtcdProcess, folder: string): Promise<OperatedCluster> {
+    const cluster = new OperatedCluster(name, id, etcd, folder);
+    cluster.#url = `http://${await cluster.#http.listen()}`;
+    return cluster;
+  }
+
+  async close(): Promise<void> {
+    await this.#http.close();
+  }
+
+  /** Makes or replaces an object. */
+  async apply(object: Manifest): Promise<void> {
+    const { name } = object.metadata;
+    const path = pathOf(object);
+    const status = await this.#send('POST', path, object);
+    const written = status === 409 ? await this.#send('PUT', `${path}/${name}`, object) : status;
+    if (written >= 300) throw new Error(`${written}: ${path}/${name}`);
+    if (object['status'] !== undefined) await this.#send('PUT', `${path}/${name}/status`, object);
+  }
+
+  async remove(object: Manifest): Promise<void> {
+    await this.#send('DELETE', `${pathOf(object)}/${object.metadata.name}`);
+  }
+
+  /** Runs `dpcache operator` against this cluster. */
+  operate(...words: readonly string[]): RunningOperator {
+    const name = `${this.name}-operator-${++this.#operators}`;
+    const socket = join(this.#folder, `${name}.sock`);
+    const kubeconfig = join(this.#folder, `${name}.kubeconfig`);
+    writeFileSync(kubeconfig, kubeconfigOf(this.#url, name));
+    const stop = new AbortController();
+    const stderr = { write: (text: string) => this.log.push(`${name} ${text.trimEnd()}`) };
+    const ended = runCommand(
+      [
+        ...['operator', '--cluster', this.name, '--cluster-id', String(this.id), '--socket', socket],
+        ...['--kubeconfig', kubeconfig, '--kvstore-config', this.etcdConfig, ...words],
+      ],
+      { stdout: { write: () => {} }, stderr, stdin: nothing(), env: {}, signal: stop.signal },
+    );
+    return {
+      ...{ name, socket },
+      stop: () => {
+        stop.abort();
+        return ended;
+      },
+    };
+  }
+
+  get etcdConfig(): string {
+    const path = join(this.#folder, `${this.name}.etcd`);
+    writeFileSync(path, `endpoints: ["${this.etcd.url}"]\n`);
+    return path;
+  }
+
+  /** Ends every lease of its etcd, as if all who write there had died. */
+  async loseLeases(): Promise<void> {
+    const listed = await this.etcd.ctl(['lease', 'list']);
+    for (const lease of listed.match(/^[0-9a-f]{8,}$/gm) ?? [])
+      await this.etcd.ctl(['lease', 'revoke', lease]);
+  }
+
+  /** An agent of this cluster, which follows the etcds of all of them. */
+  agent(mesh: string, services: string): Agent {
+    const log = createLog('error', 'text', { write: (line) => this.log.push(line.trimEnd()) });
+    const own = { clusterName: this.name, kvstore: 'etcd', kvstoreConfig: this.etcdConfig } as const;
+    const options = { ...NO_INPUTS, ...own, clustermeshConfig: mesh, manifests: [services] };
+    return new Agent(options, { log, clock: systemClock, random: Math.random });
+  }
+
+  async #send(method: 'POST' | 'PUT' | 'DELETE', path: string, object?: Manifest): Promise<number> {
+    const { status } = await this.api.handle({
+      ...{ method, path, authorization: '', contentType: 'application/json' },
+      ...{ body: object === undefined ? '' : JSON.stringify(object), gone: new AbortController().signal },
+    });
+    return status;
+  }
+
+  #watchWrites(): void {
+    const handle = this.api.handle.bind(this.api);
+    this.api.handle = async (request) => {
+      const { method: verb, path, authorization } = request;
+      const by = authorization.replace('Bearer ', '');
+      if (by !== '' && verb === 'DELETE') {
+        const write = { by, verb, path };
+        this.deletes.push(write);
+        if (this.#holder !== by) this.trespasses.push(write);
+      }
+      if (by !== '') this.asked.add(askedFor(verb, path));
+      const answer = await handle(request);
+      const isLease = path.includes('/leases') && (verb === 'POST' || verb === 'PUT');
+      if (isLease && answer.status < 300)
+        this.#holder = /"holderIdentity":"[^"]/.test(request.body) ? by : '';
+      return answer;
+    };
+  }
+}
+
+/** How an operator stands; undefined while it cannot be asked. */
+export async function statusOf({ socket }: RunningOperator): Promise<OperatorDocument | undefined> {
+  const { stdout } = await dpcache('operator', 'status', '-o', 'json', '--socket', socket);
+  return stdout === '' ? undefined : (JSON.parse(stdout) as OperatorDocument);
+}
+
+/** Resolves once the operator leads, and everything that it publishes is there. */
+export function published(operator: RunningOperator): Promise<void> {
+  return until(`${operator.name} has published everything`, async () => {
+    const status = await statusOf(operator);
+    return status?.election?.state === 'leader' && status.blockers.length === 0;
+  });
+}
+
+const VERBS: Readonly<Record<string, string>> = {
+  POST: 'create',
+  PUT: 'update',
+  PATCH: 'patch',
+  DELETE: 'delete',
+};
+
+/** The right that a request needs: `cilium.io/ciliumnodes list`. */
+function askedFor(method: string, path: string): string {
+  const url = new URL(path, 'http://localhost');
+  const [, group = '', plural = '', name] =
+    /^\/apis?\/(?:([^/]+\.[^/]+|apps)\/)?v[^/]+(?:\/namespaces\/[^/]+(?=\/))?\/([^/]+)(?:\/(.+))?$/.exec(
+      url.pathname,
+    ) ?? [];
+  const read = url.searchParams.get('watch') ? 'watch' : name === undefined ? 'list' : 'get';
+  return `${group}/${plural} ${VERBS[method] ?? read}`;
+}
+
+function pathOf({ apiVersion, kind, metadata: { namespace } }: Manifest): string {
+  const type = CLUSTER_TYPES.find(
+    (one) =>
+      one.kind === kind && (one.group === '' ? one.version : `${one.group}/${one.version}`) === apiVersion,
+  );
+  if (type === undefined) throw new Error(`${apiVersion} ${kind}`);
+  const root = type.group === '' ? '/api/' : '/apis/';
+  return `${root}${apiVersion}${namespace === undefined ? '' : `/namespaces/${namespace}`}/${type.plural}`;
+}
+
+function kubeconfigOf(server: string, token: string): string {
+  return JSON.stringify({
+    ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'here' },
+    clusters: [{ name: 'c', cluster: { server } }],
+    users: [{ name: 'u', user: { token } }],
+    contexts: [{ name: 'here', context: { cluster: 'c', user: 'u' } }],
+  });
+}
