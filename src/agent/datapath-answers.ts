@@ -5,7 +5,7 @@ import type {
   DatapathTableDocument,
 } from '../api/datapath-document.ts';
 import type { StatusDocument } from '../api/status-document.ts';
-import type { CleanOutcome } from '../datapath/linux/clean-host.ts';
+import type { CleanOutcome } from '../datapath/linux/clean-tables.ts';
 import type { ProbeAnswer } from '../datapath/linux/probe.ts';
 import { type Answer, type Column, listed, type Question, table } from './answer.ts';
 import { InputError } from './input-error.ts';

@@ -87,7 +87,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
           `an agent steers it (process ${pid}) and would write everything anew: stop that first`,
         );
       }
-      const { cleanHost } = await import('../datapath/linux/host-datapath.ts');
+      const { cleanHost } = await import('../datapath/linux/clean-host.ts');
       const outcome = cleanHost(pinFolder);
       for (const why of outcome.left) io.stderr.write(`dpcache: stays: ${why}\n`);
       return show(cleanAnswer(outcome), flags);

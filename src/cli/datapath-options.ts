@@ -5,7 +5,7 @@ import type { HostDatapathOptions } from '../datapath/linux/host-datapath.ts';
 export const DEFAULT_PIN_FOLDER = '/sys/fs/bpf/dpcache';
 
 // The first of each is the default.
-const SERVICES = ['socket', 'off'] as const satisfies readonly HostDatapathOptions['services'][];
+const SERVICES = ['socket', 'nftables', 'off'] as const satisfies readonly HostDatapathOptions['services'][];
 const ROUTING = [
   'auto',
   'direct',

@@ -1,100 +1,48 @@
-import { closeSync, readdirSync, rmdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { messageOf } from '../../base/failure.ts';
-import { Bpf } from './bpf/bpf.ts';
-import { MAP_TYPES, type MapShape, mapInfo } from './bpf/info.ts';
-import { openPin, unpin } from './bpf/pin.ts';
-import type { KernelTable } from './kernel-table.ts';
+import { type CleanOutcome, cleanAll, cleanPins, cleanTable, type OwnMap } from './clean-tables.ts';
+import { NftServices } from './nftables/nft-services.ts';
+import { BESIDE, IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, TUNNEL_DEVICE } from './own-names.ts';
+import { PathTable } from './paths/path-table.ts';
+import { missingFor, probeHost, readHost } from './probe.ts';
+import { DEFAULT_ROOM, serviceMapShapes } from './services/service-layout.ts';
+import { detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/** What was taken away, and what could not be or is not ours: a sentence each. */
-export interface CleanOutcome {
-  readonly removed: readonly string[];
-  readonly left: readonly string[];
-}
+/** The maps that are pinned by this, and what each of ours is like. */
+const OWN_MAPS: Parameters<typeof cleanPins>[1] = new Map<string, OwnMap>([
+  ...Object.values(IPCACHE_PINS)
+    .flatMap((name) => [name, name + BESIDE])
+    .map((name) => [name, { type: 'lpmTrie', keySize: 24, valueSize: 12 }] as const),
+  ...([4, 6] as const).flatMap((family) =>
+    Object.entries(serviceMapShapes(family, DEFAULT_ROOM)).map(
+      ([name, shape]) => [`${name}${family}`, shape] as const,
+    ),
+  ),
+]);
 
-/** What a map of ours is like, whatever there is room for. */
-export type OwnMap = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
-
-/** Something of ours on a host: how to take it away. Gives what was; throws where that fails. */
-export type CleanStep = () => Iterable<string>;
-
-const CHUNK = 256;
-
-/** Takes away what of ours is in a table; gives a line for each item. */
-export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, void, void> {
-  const there = [...new Map([...table.dump()].filter((entry) => entry !== undefined))];
-  const order = (key: string): number => table.order?.(key) ?? 0;
-  there.sort(([a], [b]) => order(b) - order(a));
-  for (let at = 0; at < there.length; at += CHUNK) {
-    const items = there.slice(at, at + CHUNK);
-    const outcomes = table.apply(items.map(([key]) => ({ key, item: undefined })));
-    for (const [index, [key, item]] of items.entries()) {
-      const error = outcomes[index];
-      if (error !== undefined) throw new Error(`${table.name} ${key}: ${error.message}`);
-      yield `${table.name} - ${key} ${table.print(item)}`;
-    }
-  }
-}
-
-/** Takes pins of ours away: maps of this name and shape. Others in the folder stay, and are named. */
-export function cleanPins(folder: string, own: ReadonlyMap<string, OwnMap>): CleanOutcome {
-  const removed: string[] = [];
-  const left: string[] = [];
-  const names = namesIn(folder);
-  for (const name of names) {
-    const path = join(folder, name);
-    const shape = own.get(name);
-    if (shape === undefined) left.push(`${path} is not ours`);
-    else if (!isShaped(path, shape)) left.push(`${path} is a map of others`);
-    else {
-      unpin(path);
-      removed.push(path);
-    }
-  }
-  if (names.length > 0 && left.length === 0) rmdirSync(folder);
-  return { removed, left };
-}
-
-/** Goes through all steps, whatever becomes of each. */
-export function cleanAll(steps: readonly CleanStep[], pins: () => CleanOutcome): CleanOutcome {
-  const removed: string[] = [];
-  const left: string[] = [];
-  for (const step of steps) {
-    try {
-      for (const line of step()) removed.push(line);
-    } catch (error) {
-      left.push(messageOf(error));
-    }
-  }
-  try {
-    const outcome = pins();
-    removed.push(...outcome.removed);
-    left.push(...outcome.left);
-  } catch (error) {
-    left.push(messageOf(error));
-  }
-  return { removed, left };
-}
-
-function namesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder).sort();
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
-    throw error;
-  }
-}
-
-function isShaped(path: string, shape: OwnMap): boolean {
-  const bpf = new Bpf(new Kernel());
-  const fd = openPin(bpf, path);
-  if (fd === undefined) return true;
-  try {
-    const { type, keySize, valueSize } = mapInfo(bpf, fd);
-    return type === MAP_TYPES[shape.type] && keySize === shape.keySize && valueSize === shape.valueSize;
-  } finally {
-    closeSync(fd);
-    bpf[Symbol.dispose]();
-  }
+/**
+ * Takes away all that is ours on this host: routes, the tunnel, and what is pinned in the folder, programs first. No agent may run with it: it
+ * would write everything anew. Never throws.
+ */
+export function cleanHost(pinFolder: string): CleanOutcome {
+  const missing = missingFor(probeHost(readHost(), { pinFolder }), 'routes');
+  const paths = function* (): Generator<string, void, void> {
+    if (missing.length > 0) throw new Error(`routes, tunnels and rules: ${missing.join('; ')}`);
+    using table = new PathTable(new Kernel(), { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
+    yield* cleanTable(table);
+  };
+  const rules = function* (): Generator<string, void, void> {
+    if (missing.length > 0) return;
+    using table = new NftServices(new Kernel(), { table: NFT_TABLE });
+    const there = [...table.dump()].filter((entry) => entry !== undefined);
+    table.remove();
+    for (const [key, item] of there) yield `${table.name} - ${key} ${table.print(item)}`;
+  };
+  const programs = function* (): Generator<string, void, void> {
+    const before = existsSync(pinFolder) ? readdirSync(pinFolder).sort() : [];
+    detachSocketPrograms(pinFolder);
+    for (const name of before) if (!existsSync(join(pinFolder, name))) yield join(pinFolder, name);
+  };
+  return cleanAll([paths, rules, programs], () => cleanPins(pinFolder, OWN_MAPS));
 }

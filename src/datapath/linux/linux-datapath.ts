@@ -13,6 +13,8 @@ export interface LinuxPart extends Disposable {
   readonly tables: readonly KeptItems[];
   /** What of it does not work now, a sentence each: a cgroup that is gone, a device that cannot be had. */
   problems?(): readonly string[];
+  /** The caches are complete and the tables have all of it: what an earlier process has left in another form can go. */
+  retire?(): void;
 }
 
 /** A part that is asked for: what it needs of the host, and how it is opened. What `open` throws is why it cannot run. */
@@ -64,6 +66,7 @@ export class LinuxDatapath implements Disposable {
   /** Tables in which there was something. */
   readonly #found = new Set<KeptItems>();
   #engines: DatapathEngines | undefined;
+  #isDisposed = false;
 
   /** Opens what can run here. Never throws. */
   constructor(probe: ProbeAnswer, wanted: readonly WantedPart[]) {
@@ -95,6 +98,7 @@ export class LinuxDatapath implements Disposable {
   allowDeletes(): void {
     for (const { name, part } of this.#parts) this.#connectPart(name, part);
     for (const table of this.#tables) table.allowDeletes();
+    void this.#retire();
   }
 
   /** Where the kernel differs from the engines, table by table, in the order in which it would be written. */
@@ -134,10 +138,24 @@ export class LinuxDatapath implements Disposable {
 
   /** Lets go of the kernel, which stays as it is: what is pinned works on. */
   [Symbol.dispose](): void {
+    this.#isDisposed = true;
     for (const end of this.#ends.splice(0).reverse()) end();
     for (const { part } of [...this.#parts].reverse()) {
       for (const table of part?.tables ?? []) table[Symbol.dispose]();
       part?.[Symbol.dispose]();
+    }
+  }
+
+  async #retire(): Promise<void> {
+    for (const { name, part } of this.#parts) {
+      if (part?.retire === undefined) continue;
+      for (const table of part.tables) await table.flushed();
+      if (this.#isDisposed) return;
+      try {
+        part.retire();
+      } catch (error) {
+        this.#failures.set(`${name}: what was there before`, `${name}: ${messageOf(error)}`);
+      }
     }
   }
 

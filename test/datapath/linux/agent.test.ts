@@ -172,6 +172,24 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(dumpPrefixes(join(pins, 'ipcache-1_8')).get('10.1.0.1/32')).toBe('7 via 192.168.0.1');
   });
 
+  it('fills a map of another layout or size beside the one that it has found, and puts it in its place', async () => {
+    const mesh = recorded([config('default', 1), ip('default', '10.1.0.1', 7)]);
+    const after = async (...words: readonly string[]): Promise<readonly string[]> => {
+      const agent = steering('--load', mesh, ...words);
+      await agent.settled();
+      await agent.until(({ parts }) => parts.every(({ missing }) => missing.length === 0));
+      await agent.stop();
+      return readdirSync(pins);
+    };
+    const size = (name: string): number =>
+      JSON.parse(exec('bpftool', '-j', 'map', 'show', 'pinned', join(pins, name))).max_entries;
+    expect(await after('--datapath-capacity', '10')).toEqual(['ipcache']);
+    expect(size('ipcache')).toBe(10);
+    expect(await after('--datapath-capacity', '20')).toEqual(['ipcache']);
+    expect([size('ipcache'), [...dumpPrefixes(join(pins, 'ipcache')).keys()]]).toEqual([20, ['10.1.0.1/32']]);
+    expect(await after('--datapath-layout', '1.8')).toEqual(['ipcache-1_8']);
+  });
+
   it('writes nothing in a dry run, and says what it would', async () => {
     const agent = steering(
       ...['--load', recorded([config('default', 1), ip('default', '10.1.0.1', 7)])],

@@ -18,6 +18,8 @@ export class ForeignMapError extends Error {
   override readonly name: string = 'ForeignMapError';
   readonly code: 'foreign-map' = 'foreign-map';
   readonly path: string;
+  /** It is like the one that was wanted, but has room for another number of entries. */
+  readonly isResized: boolean;
 
   constructor(path: string, found: MapInfo, wanted: MapShape) {
     const words = (type: number, keySize: number, valueSize: number, maxEntries: number): string =>
@@ -28,6 +30,7 @@ export class ForeignMapError extends Error {
       `${path} is another map (${was}) than wanted (${words(MAP_TYPES[wanted.type], keySize, valueSize, maxEntries)})`,
     );
     this.path = path;
+    this.isResized = hasShape({ ...found, maxEntries: wanted.maxEntries }, wanted);
   }
 }
 

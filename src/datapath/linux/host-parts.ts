@@ -1,0 +1,179 @@
+import { existsSync, mkdirSync, renameSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import type { Datapath } from '../datapath.ts';
+import { Bpf } from './bpf/bpf.ts';
+import { ForeignMapError } from './bpf/bpf-map.ts';
+import { unpin } from './bpf/pin.ts';
+import type { HostDatapathContext, HostDatapathOptions } from './host-datapath.ts';
+import { DesiredIPCache, type IPCacheMapOptions, IPCacheTable, markPrefixes } from './ipcache-map.ts';
+import { type KeptItems, keptItems } from './kept-items.ts';
+import { KeptTable, type KeptTableContext } from './kept-table.ts';
+import type { KernelTable } from './kernel-table.ts';
+import type { LinuxPart } from './linux-datapath.ts';
+import { NftServices } from './nftables/nft-services.ts';
+import { BESIDE, IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, TUNNEL, TUNNEL_DEVICE } from './own-names.ts';
+import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
+import { PathTable } from './paths/path-table.ts';
+import { DesiredServices, type ServiceItem } from './services/desired-services.ts';
+import { openServiceMaps, ServiceTable } from './services/service-table.ts';
+import { attachSocketPrograms, detachSocketPrograms } from './services/socket-programs.ts';
+import { Kernel } from './syscall/kernel.ts';
+
+/** What is to be written is taken for written. */
+function writesNothing<Item>(table: Pick<KernelTable<Item>, 'apply'>): void {
+  table.apply = (changes) => changes.map(() => undefined);
+}
+
+/** The parts of one host, which share what they speak to the kernel through. */
+export class HostParts {
+  readonly #options: HostDatapathOptions;
+  readonly #context: HostDatapathContext;
+  readonly #keeping: KeptTableContext & { readonly clock: Clock };
+  #opened: { readonly kernel: Kernel; readonly bpf: Bpf } | undefined;
+
+  constructor(options: HostDatapathOptions, context: HostDatapathContext) {
+    this.#options = options;
+    this.#context = context;
+    const { clock, random } = context;
+    this.#keeping = { clock, random, nextTurn: setImmediate };
+  }
+
+  nodes(mode: NodePathsOptions['mode']): LinuxPart {
+    const table = new PathTable(this.#open().kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
+    if (this.#options.dryRun) writesNothing(table);
+    const paths = new NodePaths(table, { mode, ...TUNNEL, device: TUNNEL_DEVICE }, this.#keeping);
+    return {
+      tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
+      datapath: { nodes: paths },
+      problems: () => paths.status().failures.map(({ reason }) => reason),
+      [Symbol.dispose]: () => {
+        paths[Symbol.dispose]();
+        table[Symbol.dispose]();
+      },
+    };
+  }
+
+  ipcache(): LinuxPart {
+    const { layout, capacity, dryRun } = this.#options;
+    const { ipcache } = this.#context.engines;
+    const folder = this.#folder();
+    const path = join(folder, IPCACHE_PINS[layout]);
+    const { table, resized } = this.#ipcacheTable(path, { layout, maxEntries: capacity, isPinned: !dryRun });
+    if (dryRun) writesNothing(table);
+    let isSwapped = resized === undefined;
+    const kept = new KeptTable(table, new DesiredIPCache(ipcache), this.#keeping);
+    return {
+      tables: [keptItems(table, kept)],
+      datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
+      problems: () =>
+        isSwapped ? [] : [`${resized}: a new one is filled beside it, and then takes its place`],
+      retire: () => {
+        if (dryRun) return;
+        if (!isSwapped) renameSync(path + BESIDE, path);
+        isSwapped = true;
+        for (const name of Object.values(IPCACHE_PINS))
+          if (name !== IPCACHE_PINS[layout]) unpin(join(folder, name));
+      },
+      [Symbol.dispose]: () => table[Symbol.dispose](),
+    };
+  }
+
+  /** The table, or where the pinned one has room for another number, one beside it, and what that has found. */
+  #ipcacheTable(
+    path: string,
+    options: Omit<IPCacheMapOptions, 'path'>,
+  ): { readonly table: IPCacheTable; readonly resized?: string } {
+    const { bpf } = this.#open();
+    try {
+      return { table: new IPCacheTable(bpf, { path, ...options }) };
+    } catch (error) {
+      if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
+      const beside = path + BESIDE;
+      // One that an agent has not finished may be of yet another size.
+      if (options.isPinned !== false) unpin(beside);
+      return { table: new IPCacheTable(bpf, { path: beside, ...options }), resized: error.message };
+    }
+  }
+
+  /** The maps come before the programs that read them; those stay attached where an earlier process has left them. */
+  sockets(cgroup: string): LinuxPart {
+    const { dryRun } = this.#options;
+    const { bpf } = this.#open();
+    const folder = this.#folder();
+    const table = new ServiceTable(openServiceMaps(bpf, folder, undefined, !dryRun));
+    const attach = (): void => {
+      if (!dryRun) attachSocketPrograms(bpf, { folder, cgroup, maps: table.descriptors });
+    };
+    attach();
+    const { items, datapath } = this.#services(table);
+    return {
+      tables: [
+        {
+          ...items,
+          // What others have detached, or a cgroup that has come back, is steered again.
+          repair: () => {
+            attach();
+            return items.repair();
+          },
+        },
+      ],
+      datapath,
+      problems: () =>
+        existsSync(cgroup)
+          ? []
+          : [`the cgroup ${cgroup} is gone, and its sockets with it: name another with --datapath-cgroup`],
+      [Symbol.dispose]: () => table[Symbol.dispose](),
+    };
+  }
+
+  /** Socket programs of an earlier agent go once the rules have all of it: both lead to the same backends. */
+  nftables(): LinuxPart {
+    const table = new NftServices(this.#open().kernel, { table: NFT_TABLE });
+    const { items, datapath } = this.#services(table);
+    const { pinFolder, dryRun } = this.#options;
+    return {
+      tables: [items],
+      datapath,
+      retire: () => {
+        if (!dryRun) detachSocketPrograms(pinFolder);
+      },
+      [Symbol.dispose]: () => table[Symbol.dispose](),
+    };
+  }
+
+  #services(table: KernelTable<ServiceItem>): { readonly items: KeptItems; readonly datapath: Datapath } {
+    const { nodeName } = this.#context;
+    if (this.#options.dryRun) writesNothing(table);
+    const desired = new DesiredServices({ nodePort: { enabled: true, ...hostAddresses() }, nodeName });
+    const kept = new KeptTable(table, desired, this.#keeping);
+    return {
+      items: keptItems(table, kept),
+      datapath: { services: desired.listener((frontend) => kept.mark(frontend)) },
+    };
+  }
+
+  /** The folder of pins; it is made where it is missing. */
+  #folder(): string {
+    const { pinFolder, dryRun } = this.#options;
+    if (!dryRun) mkdirSync(pinFolder, { recursive: true, mode: 0o700 });
+    return pinFolder;
+  }
+
+  #open(): { readonly kernel: Kernel; readonly bpf: Bpf } {
+    if (this.#opened === undefined) {
+      const kernel = new Kernel();
+      this.#opened = { kernel, bpf: new Bpf(kernel) };
+    }
+    return this.#opened;
+  }
+}
+
+/** Addresses of this host that answer on node ports; those of a link alone say nothing without it. */
+function hostAddresses(): { readonly ipv4: readonly string[]; readonly ipv6: readonly string[] } {
+  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  const of = (family: string): readonly string[] =>
+    all.filter((one) => one.family === family && !one.scopeid).map(({ address }) => address);
+  return { ipv4: of('IPv4'), ipv6: of('IPv6') };
+}
