@@ -1,42 +1,55 @@
-/** Keys, each once, first in first out within their order, a small whole number. */
+/**
+ * Keys, first in first out within their order, a small whole number. A key that is added again while it waits is there once,
+ * or once more when its lane is being taken from: then it is taken twice.
+ */
 export class KeyQueue {
-  readonly #lanes: (Lane | undefined)[] = [];
-  size = 0;
+  readonly #lanes: Lane[] = [];
+
+  get size(): number {
+    let size = 0;
+    for (const lane of this.#lanes) size += lane.size;
+    return size;
+  }
 
   add(order: number, key: string): void {
-    this.#lanes[order] ??= new Lane();
-    if (this.#lanes[order].add(key)) this.size++;
+    while (this.#lanes.length <= order) this.#lanes.push(new Lane());
+    this.#lanes[order]?.add(key);
   }
 
   /** Takes the first key of the lowest (`first` −1) or the highest (1) order. */
   take(first: 1 | -1): string | undefined {
-    if (this.size === 0) return undefined;
-    const isFull = (lane: Lane | undefined): boolean => lane !== undefined && lane.size > 0;
-    const lane = first < 0 ? this.#lanes.find(isFull) : this.#lanes.findLast(isFull);
-    this.size--;
-    return lane?.take();
+    const lanes = this.#lanes;
+    for (let i = 0; i < lanes.length; i++) {
+      const key = lanes[first < 0 ? i : lanes.length - 1 - i]?.take();
+      if (key !== undefined) return key;
+    }
+    return undefined;
   }
 }
 
+/** What is added goes to one set while another is taken from: nothing is deleted from a set, which costs as much as adding. */
 class Lane {
-  readonly #keys = new Set<string>();
-  /** Goes on where it was: one that begins anew would pass over everything that has been taken. */
-  #next: Iterator<string> | undefined;
+  #added = new Set<string>();
+  #taken: Iterator<string> | undefined;
+  #left = 0;
 
   get size(): number {
-    return this.#keys.size;
+    return this.#added.size + this.#left;
   }
 
-  add(key: string): boolean {
-    const before = this.#keys.size;
-    return this.#keys.add(key).size > before;
+  add(key: string): void {
+    this.#added.add(key);
   }
 
   take(): string | undefined {
-    this.#next ??= this.#keys.values();
-    const { value: key } = this.#next.next();
-    if (key !== undefined) this.#keys.delete(key);
-    if (this.#keys.size === 0) this.#next = undefined;
+    if (this.#left === 0) {
+      if (this.#added.size === 0) return undefined;
+      this.#left = this.#added.size;
+      this.#taken = this.#added.values();
+      this.#added = new Set();
+    }
+    const key = this.#taken?.next().value;
+    if (--this.#left === 0) this.#taken = undefined;
     return key;
   }
 }
