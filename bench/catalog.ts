@@ -61,4 +61,9 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
       'following a real kube-apiserver beside @kubernetes/client-node; --n CiliumEndpoints (50,000), and a tenth as many services',
     run: async (options) => (await import('./kubernetes.ts')).benchKubernetes(options),
   },
+  datapath: {
+    summary:
+      'the kernel of this host, as root: prefixes and services written, compared, changed, beside bpftool; --n prefixes (500,000)',
+    run: async (options) => (await import('./datapath.ts')).benchDatapath(options),
+  },
 };

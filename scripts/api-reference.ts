@@ -5,7 +5,16 @@ import { fileURLToPath } from 'node:url';
 import { Declarations, type Declared, type Documented } from './declarations.ts';
 
 /** From small to large: a name is described with the first entry that has it. */
-const ENTRIES = ['ipcache', 'servicecache', 'nodemanager', 'etcd', 'kubernetes', 'formats', 'index'] as const;
+const ENTRIES = [
+  'ipcache',
+  'servicecache',
+  'nodemanager',
+  'etcd',
+  'kubernetes',
+  'formats',
+  'linux',
+  'index',
+] as const;
 
 /** A public name, where it is described. */
 interface Described {

@@ -1,0 +1,32 @@
+/**
+ * The datapath of the Linux host on which a program runs, as `datapath-cache/linux`: the engines, and what they know
+ * written into the kernel and kept equal to it. Importing this loads nothing that calls foreign functions; opening a datapath does.
+ */
+
+export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';
+export type { CleanOutcome } from './datapath/linux/clean-host.ts';
+export type {
+  HostDatapath,
+  HostDatapathContext,
+  HostDatapathOptions,
+} from './datapath/linux/host-datapath.ts';
+export { cleanHost, openHostDatapath } from './datapath/linux/host-datapath.ts';
+export type { KeptItems, KeptItemsStatus, PrintedStep } from './datapath/linux/kept-items.ts';
+export type { FailingKey, KeptTableContext, KeptTableStatus } from './datapath/linux/kept-table.ts';
+export { KeptTable } from './datapath/linux/kept-table.ts';
+export type { DesiredItems, KernelTable, TableChange } from './datapath/linux/kernel-table.ts';
+export type {
+  LinuxDatapath,
+  LinuxDatapathStatus,
+  LinuxPart,
+  LinuxPartName,
+  LinuxPartStatus,
+  WantedPart,
+} from './datapath/linux/linux-datapath.ts';
+export type { NodePathsOptions } from './datapath/linux/paths/node-paths.ts';
+export type { PlannedChange, PlannedTable } from './datapath/linux/plan.ts';
+export { formatPlan } from './datapath/linux/plan.ts';
+export type { DatapathPart, PartAnswer, ProbeAnswer } from './datapath/linux/probe.ts';
+export { SyscallError } from './datapath/linux/syscall/syscall-error.ts';
+export * from './nodemanager.ts';
+export * from './servicecache.ts';
