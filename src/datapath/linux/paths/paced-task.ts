@@ -1,12 +1,12 @@
 import type { Clock, Timer } from '../../../base/clock.ts';
 
 /**
- * Work that is asked for more often than it is worth doing: runs soon after the first request, not again within `paceMs`
+ * Work that is asked for more often than it is worth doing: runs soon after the first request, not again within its pace
  * from its last start, and never twice at a time. What is asked for while it runs is done by the run after it.
  */
 export class PacedTask implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
-  readonly #paceMs: number;
+  readonly #paceMs: () => number;
   readonly #work: () => Promise<void>;
   #timer: Timer | undefined;
   #isRunning = false;
@@ -14,7 +14,7 @@ export class PacedTask implements Disposable {
   #waiting: (() => void)[] = [];
 
   /** What `work` rejects with has to be seen to by itself. */
-  constructor(clock: Pick<Clock, 'now' | 'after'>, paceMs: number, work: () => Promise<void>) {
+  constructor(clock: Pick<Clock, 'now' | 'after'>, paceMs: () => number, work: () => Promise<void>) {
     this.#clock = clock;
     this.#paceMs = paceMs;
     this.#work = work;
@@ -41,7 +41,7 @@ export class PacedTask implements Disposable {
 
   #set(): void {
     if (this.#isRunning) return;
-    this.#timer ??= this.#clock.after(Math.max(0, this.#paceMs - this.age), () => void this.#run());
+    this.#timer ??= this.#clock.after(Math.max(0, this.#paceMs() - this.age), () => void this.#run());
   }
 
   async #run(): Promise<void> {

@@ -9,17 +9,10 @@ import {
 } from '../netlink/interface-address.ts';
 import { type Link, RTM_LINK, readLink, writeLinkQuestion } from '../netlink/link.ts';
 import type { NetlinkMessage } from '../netlink/message-reader.ts';
-import { NLM_F } from '../netlink/message-writer.ts';
-import {
-  type Neighbor,
-  RTM_NEIGHBOR,
-  readNeighbor,
-  writeNeighbor,
-  writeNeighborDump,
-} from '../netlink/neighbor.ts';
+import { type Neighbor, RTM_NEIGHBOR, readNeighbor, writeNeighborDump } from '../netlink/neighbor.ts';
 import { type NetlinkRequest, NetlinkSocket, type NetlinkSocketOptions } from '../netlink/netlink-socket.ts';
 import { type Route, RTM_ROUTE, readRoute, writeRouteDump, writeRouteQuestion } from '../netlink/route.ts';
-import { RTM_RULE, type Rule, readRule, writeRule, writeRuleDump } from '../netlink/rule.ts';
+import { RTM_RULE, type Rule, readRule, writeRuleDump } from '../netlink/rule.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import {
@@ -33,6 +26,7 @@ import {
   splitKey,
   TUNNEL,
 } from './path-item.ts';
+import { neighborRequest, ruleRequest } from './path-requests.ts';
 import { type LenientRequest, RouteLedger } from './route-ledger.ts';
 import { deviceItem, linkNamed, setDevice } from './tunnel-device.ts';
 
@@ -59,6 +53,12 @@ export interface PathNews {
   readonly reach?: boolean | undefined;
   /** Things of ours may have gone without a word. */
   readonly reread?: boolean | undefined;
+}
+
+/** A request, and the place of its change among all. */
+interface QueuedRequest {
+  readonly at: number;
+  readonly request: LenientRequest;
 }
 
 /** How an address is reached. */
@@ -140,21 +140,23 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   apply(changes: readonly TableChange<PathItem>[]): readonly (SyscallError | undefined)[] {
     const outcomes: (SyscallError | undefined)[] = changes.map(() => undefined);
-    const batch: { readonly at: number; readonly request: LenientRequest }[] = [];
+    const batch: QueuedRequest[] = [];
     changes.forEach(({ key, item }, at) => {
       try {
         if (item !== undefined && this.#isThere(key, item)) return;
-        if (splitKey(key)[0] === 'device') this.#applyDevice(key, item);
-        else for (const request of this.#requests(key, item)) batch.push({ at, request });
+        if (splitKey(key)[0] !== 'device')
+          for (const request of this.#requests(key, item)) batch.push({ at, request });
+        else {
+          // What is on the device goes before it does.
+          this.#send(batch, outcomes);
+          this.#applyDevice(key, item);
+        }
       } catch (error) {
         if (!(error instanceof SyscallError)) throw error;
         outcomes[at] = error;
       }
     });
-    this.#socket.transact(batch.map(({ request }) => request)).forEach((error, index) => {
-      const { at, request } = batch[index] ?? { at: -1, request: undefined };
-      if (error !== undefined && !request?.needless.includes(error.code)) outcomes[at] ??= error;
-    });
+    this.#send(batch, outcomes);
     changes.forEach((change, at) => {
       if (outcomes[at] === undefined) this.#settle(change);
     });
@@ -212,6 +214,15 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     if (readInterfaceAddress(message) === undefined) return {};
     // With an address go the routes that need it, and of IPv4 nothing is said of them.
     return { reach: true, reread: message.type === RTM_ADDRESS.delete };
+  }
+
+  /** Sends what is queued, and empties the queue. */
+  #send(batch: QueuedRequest[], outcomes: (SyscallError | undefined)[]): void {
+    const queued = batch.splice(0);
+    this.#socket.transact(queued.map(({ request }) => request)).forEach((error, index) => {
+      const { at, request } = queued[index] ?? { at: -1, request: undefined };
+      if (error !== undefined && !request?.needless.includes(error.code)) outcomes[at] ??= error;
+    });
   }
 
   *#dumpTunnel(socket: NetlinkSocket): Generator<readonly [string, PathItem], void, void> {
@@ -323,7 +334,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   #requests(key: string, item: PathItem | undefined): readonly LenientRequest[] {
     const [kind, what] = splitKey(key);
     if (kind === 'route') return this.#routeRequests(what, item?.kind === 'route' ? item : undefined);
-    if (kind === 'rule') return [this.#ruleRequest(key, item)];
+    if (kind === 'rule') return [ruleRequest(key, item, this.#known.get(key), this.#options.routeTable)];
     const device = this.#device();
     if (device !== undefined) return [neighborRequest(key, item, this.#known.get(key), device.index)];
     if (item === undefined) return [];
@@ -358,27 +369,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       onlink: on === TUNNEL && isIPv4,
       metric: isIPv4 ? 0 : IPV6_METRIC,
       isUnicast: true,
-    };
-  }
-
-  #ruleRequest(key: string, item: PathItem | undefined): LenientRequest {
-    const known = this.#known.get(key);
-    const of = item?.kind === 'rule' ? item : known?.kind === 'rule' ? known : { priority: 0 };
-    const [, source] = splitKey(key);
-    const rule: Rule = {
-      source,
-      table: this.#options.routeTable,
-      priority: of.priority,
-      protocol: OWN_PROTOCOL,
-    };
-    return {
-      ...{
-        what: `${item === undefined ? 'delete' : 'add'} ${key}`,
-        write: (writer) => writeRule(writer, rule),
-      },
-      ...(item === undefined
-        ? { type: RTM_RULE.delete, flags: 0, needless: ['ENOENT'] }
-        : { type: RTM_RULE.add, flags: NLM_F.create | NLM_F.exclusive, needless: [] }),
     };
   }
 
@@ -420,38 +410,4 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     for (const link of this.#socket.dump({ what: 'links', type: RTM_LINK.get, write }, readLink))
       this.#links.set(link.index, link);
   }
-}
-
-function neighborRequest(
-  key: string,
-  item: PathItem | undefined,
-  known: PathItem | undefined,
-  index: number,
-): LenientRequest {
-  const [kind, what] = splitKey(key);
-  const of = item ?? known;
-  const neighbor: Neighbor =
-    kind === 'fdb'
-      ? {
-          kind,
-          interface: index,
-          address: of?.kind === 'fdb' ? of.host : undefined,
-          mac: what,
-          permanent: true,
-          protocol: 0,
-        }
-      : {
-          ...{ kind: 'neighbor', interface: index, address: what, permanent: true, protocol: OWN_PROTOCOL },
-          mac: of?.kind === 'neighbor' ? of.mac : undefined,
-        };
-  const write: NetlinkRequest['write'] = (writer) => writeNeighbor(writer, neighbor);
-  return item === undefined
-    ? { what: `delete ${key}`, type: RTM_NEIGHBOR.delete, flags: 0, write, needless: ['ENOENT', 'ESRCH'] }
-    : {
-        what: `add ${key}`,
-        type: RTM_NEIGHBOR.add,
-        flags: NLM_F.create | NLM_F.replace,
-        write,
-        needless: [],
-      };
 }

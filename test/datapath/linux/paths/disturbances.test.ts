@@ -88,6 +88,21 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     ]);
   });
 
+  it('go in one call with the interface that they need', async () => {
+    const one = under();
+    await one.start();
+    for (const other of [own, near, far]) one.paths.nodeAdd(other);
+    await one.settle();
+    const keys = [...one.table.dump()].map(([key]) => key);
+    expect(keys).toHaveLength(5);
+    const deletes = keys
+      .sort((a, b) => one.table.order(b) - one.table.order(a))
+      .map((key) => ({ key, item: undefined }));
+    expect(one.table.apply(deletes)).toEqual(keys.map(() => undefined));
+    expect(routes()).toEqual([]);
+    expect(host.run('ip', '-br', 'link')).not.toContain(DEVICE);
+  });
+
   it('stay when an interface is renamed, go when it is down, and come back with it', async () => {
     const one = under({ mode: 'direct' });
     await one.start();

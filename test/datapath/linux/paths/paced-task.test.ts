@@ -7,7 +7,11 @@ import { ManualClock } from '../../../base/support/manual-clock.ts';
 function paced() {
   const clock = new ManualClock();
   const ends: (() => void)[] = [];
-  const task = new PacedTask(clock, 1_000, () => new Promise((resolve) => ends.push(resolve)));
+  const task = new PacedTask(
+    clock,
+    () => 1_000,
+    () => new Promise((resolve) => ends.push(resolve)),
+  );
   return { clock, ends, task };
 }
 
