@@ -18,19 +18,20 @@ const REPLAYS: ReadonlyMap<unknown, (scenario: unknown, tally: ReplayTally) => v
   ['servicecache', replayServiceCache],
 ]);
 
-/** Of programs, by how their name begins. */
-const PROGRAMS: ReadonlyMap<string, (recording: Recording, tally: ReplayTally) => Promise<void>> = new Map([
-  ['cilium-operator', replayCollectors],
-  ['clustermesh-apiserver kvstoremesh', replayKvstoreMesh],
-  ['clustermesh-apiserver clustermesh', replayOperator],
-  ['cilium-operator-generic 1.8', replayOperator],
+type ReplayProgram = (recording: Recording, tally: ReplayTally) => Promise<void>;
+
+/** Of programs, by how their name begins; of an operator what it publishes, and what it collects. */
+const PROGRAMS: ReadonlyMap<string, readonly ReplayProgram[]> = new Map([
+  ['clustermesh-apiserver kvstoremesh', [replayKvstoreMesh]],
+  ['clustermesh-apiserver clustermesh', [replayOperator]],
+  ['cilium-operator-generic 1.8', [replayOperator, replayCollectors]],
 ]);
 
 async function replayProgram(recording: Recording, tally: ReplayTally): Promise<void> {
   const { program } = recording.scenario;
-  const [, replay] = [...PROGRAMS].find(([name]) => program.startsWith(name)) ?? [];
-  if (replay === undefined) throw new Error(`no replay for the program ${program}`);
-  await replay(recording, tally);
+  const [, replays] = [...PROGRAMS].find(([name]) => program.startsWith(name)) ?? [];
+  if (replays === undefined) throw new Error(`no replay for the program ${program}`);
+  for (const replay of replays) await replay(recording, tally);
 }
 
 async function replayFile(file: string): Promise<ReplayReport> {

@@ -1,0 +1,209 @@
+import { describe, expect, it } from 'vitest';
+import type { Clock } from '../../../src/base/clock.ts';
+import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
+import { identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.ts';
+import { identityCollection, lockCollection } from '../../../src/kvstore/gc/collections.ts';
+import { GarbageCollector } from '../../../src/kvstore/gc/garbage-collector.ts';
+import type { KeyValue } from '../../../src/kvstore/transport.ts';
+import { type Choose, explore } from '../support/explore.ts';
+import { Fate, type Happening } from '../support/tiny-cluster.ts';
+
+const LABELS = 'k8s:a=1;';
+const MASTER = identityKey(300);
+const LOCKS = 'cilium/state/identities/v1/locks/';
+const RANGE = { min: 256, max: 65_535 };
+
+/** Nothing takes time. */
+const AT_ONCE: Clock = {
+  now: () => 0,
+  wallTime: () => 0,
+  after: (_delayMs, callback) => {
+    queueMicrotask(callback);
+    return { cancel: () => {} };
+  },
+};
+
+/** A kvstore of a few keys; something may happen before each call of the collector. */
+class TinyKvstore {
+  readonly keys: Map<string, KeyValue> = new Map();
+  #revision = 0;
+  /** Whether the collector holds the allocator's lock. */
+  locked = false;
+  before: () => void = () => {};
+  onDelete: (key: string) => void = () => {};
+
+  put(key: string, value: string): void {
+    const modRevision = ++this.#revision;
+    const createRevision = this.keys.get(key)?.createRevision ?? modRevision;
+    this.keys.set(key, { key, value: bytesOfText(value), createRevision, modRevision });
+  }
+
+  backend(): KvstoreBackend {
+    const backend: Partial<KvstoreBackend> = {
+      get: async (key) => {
+        this.before();
+        return this.keys.get(key);
+      },
+      listPrefix: async (prefix) => {
+        this.before();
+        return [...this.keys.values()].filter(({ key }) => key.startsWith(prefix));
+      },
+      lock: async (path) => {
+        this.before();
+        this.locked = true;
+        const release = async (): Promise<void> => {
+          this.locked = false;
+        };
+        return { key: `${path}/x`, revision: 1, lost: new AbortController().signal, release };
+      },
+      delete: async (key, { ifModRevision } = {}) => {
+        this.before();
+        if (this.keys.get(key)?.modRevision !== ifModRevision) return false;
+        this.onDelete(key);
+        return this.keys.delete(key);
+      },
+    };
+    return backend as KvstoreBackend; // as much of it as collections use
+  }
+}
+
+type Begin = (kvstore: TinyKvstore) => () => Promise<void>;
+
+const ours: Begin = (kvstore) => {
+  const collection = identityCollection(kvstore.backend(), RANGE);
+  const collector = new GarbageCollector({
+    collection,
+    clock: AT_ONCE,
+    intervalMs: 0,
+    removalsPerSecond: 1e9,
+  });
+  return () => collector.round(new AbortController().signal);
+};
+
+/** One look, without a lock: what a collector of one round would do. */
+const inOneRound: Begin = (kvstore) => {
+  const { list } = identityCollection(kvstore.backend(), RANGE);
+  const backend = kvstore.backend();
+  return async () => {
+    const stale = await list(new AbortController().signal);
+    for (const [key, ifModRevision] of stale) await backend.delete(key, { ifModRevision });
+  };
+};
+
+/** Nodes that use an identity and stop to, under the allocator's lock as they do, and a collector that crashes. */
+async function histories(begin: Begin, most: number): Promise<{ ways: number; first: string | undefined }> {
+  let first: string | undefined;
+  const ways = await explore(async (choose: Choose) => {
+    const kvstore = new TinyKvstore();
+    const using = new Set<string>();
+    let crashed = false;
+    const use = (node: string): void => {
+      if (!kvstore.keys.has(MASTER)) kvstore.put(MASTER, LABELS);
+      kvstore.put(identityValueKey(LABELS, node), '300');
+      using.add(node);
+    };
+    const stop = (node: string): void => {
+      kvstore.keys.delete(identityValueKey(LABELS, node));
+      using.delete(node);
+    };
+    const happenings: readonly Happening[] = [
+      ...['n1', 'n2'].flatMap((node): readonly Happening[] => [
+        { name: `${node} uses it`, can: () => !kvstore.locked && !using.has(node), happen: () => use(node) },
+        { name: `${node} stops`, can: () => using.has(node), happen: () => stop(node) },
+      ]),
+      {
+        ...{ name: 'written again', can: () => kvstore.keys.has(MASTER) && !kvstore.locked },
+        happen: () => kvstore.put(MASTER, LABELS),
+      },
+      {
+        ...{ name: 'operator crashed', can: () => !crashed },
+        happen: () => {
+          crashed = true;
+        },
+      },
+    ];
+    const fate = new Fate(choose, happenings, most);
+    kvstore.before = () => fate.turn();
+    kvstore.onDelete = (key) => {
+      if (key === MASTER && using.size > 0) first ??= fate.log.join(', ');
+    };
+    kvstore.put(MASTER, LABELS);
+    let round = begin(kvstore);
+    for (let number = 1; number <= 3; number++) {
+      fate.turn();
+      if (crashed) round = begin(kvstore);
+      crashed = false;
+      kvstore.locked = false;
+      await round();
+    }
+    kvstore.before = () => {};
+    for (let number = 4; number <= 5; number++) await round();
+    if (using.size === 0 && kvstore.keys.has(MASTER)) first ??= `left over: ${fate.log.join(', ')}`;
+    if (using.size > 0 && !kvstore.keys.has(MASTER)) first ??= `missing: ${fate.log.join(', ')}`;
+  });
+  return { ways, first };
+}
+
+describe('the collector of identities in a kvstore', () => {
+  it('deletes nothing in use, and leaves nothing unused, in every small history', async () => {
+    const { ways, first } = await histories(ours, 3);
+    expect(first).toBeUndefined();
+    expect(ways).toBeGreaterThan(1000);
+  }, 60_000);
+
+  it('would delete what is in use without lock and second round', async () => {
+    expect((await histories(inOneRound, 2)).first).toBe('n1 uses it');
+  });
+});
+
+describe('the collector of locks', () => {
+  it('takes a lock only from who held it unchanged for a round, in every small history', async () => {
+    let first: string | undefined;
+    const ways = await explore(async (choose) => {
+      const kvstore = new TinyKvstore();
+      const rounds = new Map<string, number>();
+      let number = 0;
+      const happenings = ['1f', '2f'].flatMap((client): readonly Happening[] => {
+        const key = `${LOCKS}${LABELS}/${client}`;
+        return [
+          {
+            ...{ name: `${client} locks`, can: () => !kvstore.keys.has(key) },
+            happen: () => {
+              kvstore.put(key, '');
+              rounds.set(key, number);
+            },
+          },
+          {
+            name: `${client} gives back`,
+            can: () => kvstore.keys.has(key),
+            happen: () => void kvstore.keys.delete(key),
+          },
+        ];
+      });
+      const fate = new Fate(choose, happenings, 4);
+      kvstore.before = () => fate.turn();
+      kvstore.onDelete = (key) => {
+        const isWaiting = [...kvstore.keys.values()].some(
+          (other) => other.createRevision < (kvstore.keys.get(key)?.createRevision ?? 0),
+        );
+        // It was there when the round before began to look, and nothing that is older is still there.
+        if (isWaiting || number - (rounds.get(key) ?? 0) < 1)
+          first ??= `${textOfBytes(bytesOfText(key))}: ${fate.log.join(', ')}`;
+      };
+      const collection = lockCollection(kvstore.backend());
+      const collector = new GarbageCollector({
+        collection,
+        clock: AT_ONCE,
+        intervalMs: 0,
+        removalsPerSecond: 1e9,
+      });
+      for (number = 1; number <= 3; number++) await collector.round(new AbortController().signal);
+      kvstore.before = () => {};
+      for (number = 4; number <= 7; number++) await collector.round(new AbortController().signal);
+      if (kvstore.keys.size > 0) first ??= `left over: ${fate.log.join(', ')}`;
+    });
+    expect(first).toBeUndefined();
+    expect(ways).toBeGreaterThan(300);
+  });
+});
