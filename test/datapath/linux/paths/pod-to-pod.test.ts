@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import type { NodeConfiguration } from '../../../../src/nodemanager/address-claims.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
 import { cable, DEVICE, internal, node, PathsUnderTest, pod } from './support/path-network.ts';
@@ -9,6 +10,11 @@ function ping(from: Namespace, index: number): void {
   for (const address of [`10.${index}.0.9`, `fd00:${index}::9`])
     from.run('ping', '-q', '-c', '3', '-i', '0.01', '-W', '2', address);
 }
+
+const CONFIGURATION: NodeConfiguration = {
+  ...{ remoteNodeIdentities: false, encryption: false, nodeEncryption: false, hostFirewall: false },
+  underlay: 'ipv4',
+};
 
 describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'ping'], () => {
   let scratch: Scratch;
@@ -27,11 +33,15 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
   });
 
   /** Both nodes learn of both. */
-  async function connect(addresses: readonly (readonly string[])[]): Promise<readonly PathsUnderTest[]> {
+  async function connect(
+    addresses: readonly (readonly string[])[],
+    underlay: NodeConfiguration['underlay'] = 'ipv4',
+  ): Promise<readonly PathsUnderTest[]> {
     const all = hosts.map((host) => new PathsUnderTest(kernel, host));
     for (const [self, under] of all.entries()) {
       scratch.defer(() => under[Symbol.dispose]());
       await under.start();
+      under.paths.nodeConfigurationChanged({ ...CONFIGURATION, underlay });
       addresses.forEach((ips, at) => {
         const source = at === self ? 'local' : 'kvstore';
         const cidrs = { ipv4AllocCIDR: `10.${at + 1}.0.0/24`, ipv6AllocCIDR: `fd00:${at + 1}::/64` };
@@ -93,5 +103,23 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
     await all[0]?.settle();
     expect(hosts[0].run('ip', '-br', 'link')).not.toContain(DEVICE);
     expect(JSON.parse(hosts[0].run('ip', '-j', 'route', 'show', 'proto', '201'))).toEqual([]);
+  });
+
+  it('reach each other through VXLAN over IPv6 where that is the network under the tunnel', async () => {
+    const router = scratch.namespace('router');
+    cable([hosts[0], 'eth0', ['fd01::1/64']], [router, 'one', ['fd01::fe/64']]);
+    cable([hosts[1], 'eth0', ['fd02::1/64']], [router, 'two', ['fd02::fe/64']]);
+    router.run('sysctl', '-qw', 'net.ipv6.conf.all.forwarding=1');
+    const pods = hosts.map((host, at) => pod(scratch, host, at + 1));
+    for (const [at, host] of hosts.entries())
+      host.run('ip', '-6', 'route', 'add', 'default', 'via', `fd0${at + 1}::fe`);
+    const all = await connect([['fd01::1'], ['fd02::1']], 'ipv6');
+    expect(all.map(({ paths }) => paths.status())).toMatchObject([
+      { direct: 0, tunnel: 2, withoutPath: 0, table: { state: 'kept', failures: [] } },
+      { direct: 0, tunnel: 2, withoutPath: 0, table: { state: 'kept', failures: [] } },
+    ]);
+    ping(pods[0] ?? hosts[0], 2);
+    const [there] = JSON.parse(hosts[0].run('ip', '-j', '-d', 'link', 'show', DEVICE));
+    expect(there).toMatchObject({ mtu: 1430, linkinfo: { info_data: { local6: 'fd01::1' } } });
   });
 });
