@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 
@@ -23,7 +23,11 @@ export class BenchNamespace implements Disposable {
   /** Runs a command on a file of these lines. */
   runOn(command: string, args: readonly string[], file: string, lines: readonly string[]): number {
     writeFileSync(file, `${lines.join('\n')}\n`);
-    return this.run(command, [...args, file]);
+    try {
+      return this.run(command, [...args, file]);
+    } finally {
+      rmSync(file);
+    }
   }
 
   [Symbol.dispose](): void {
