@@ -124,7 +124,15 @@ export class Agent implements ReadModel, PlayStage {
     }
     if (options.datapath !== undefined)
       this.datapath = new DatapathKeeper({
-        ...{ options: options.datapath, clock, random, log, nodeName, engines: { ipcache, services, nodes } },
+        ...{
+          options: options.datapath,
+          clock,
+          random,
+          log,
+          nodeName,
+          clusterName,
+          engines: { ipcache, services, nodes },
+        },
         blockers: () => this.blockers(),
       });
     if (options.stateDir === undefined) return;

@@ -14,6 +14,7 @@ export interface DatapathKeeperOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly nodeName: string;
+  readonly clusterName: string;
   readonly log: Logger;
   /** What is not complete of what the agent follows, a sentence each. */
   readonly blockers: () => readonly string[];
@@ -89,9 +90,9 @@ export class DatapathKeeper implements DatapathModel {
   }
 
   async #open(): Promise<void> {
-    const { options, engines, clock, random, nodeName, log } = this.#options;
+    const { options, engines, clock, random, nodeName, clusterName, log } = this.#options;
     const { openHostDatapath } = await import('../datapath/linux/host-datapath.ts');
-    const { probe, datapath } = openHostDatapath(options, { engines, clock, random, nodeName });
+    const { probe, datapath } = openHostDatapath(options, { engines, clock, random, nodeName, clusterName });
     this.#datapath = datapath;
     this.#kernel = probe.kernel;
     this.#cgroup = probe.cgroup;

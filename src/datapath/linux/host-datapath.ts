@@ -29,8 +29,9 @@ export interface HostDatapathContext {
   readonly engines: DatapathEngines & { readonly ipcache: IPCache };
   readonly clock: Clock;
   readonly random: Random;
-  /** The own node, for traffic policies that prefer it. */
+  /** The own node, to which no path is needed, and which traffic policies prefer. */
   readonly nodeName: string;
+  readonly clusterName: string;
 }
 
 /** The datapath of this host, and what its probe has found. */

@@ -41,9 +41,14 @@ export class HostParts {
   }
 
   nodes(mode: NodePathsOptions['mode']): LinuxPart {
+    const { clusterName, nodeName } = this.#context;
     const table = new PathTable(this.#open().kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
     if (this.#options.dryRun) writesNothing(table);
-    const paths = new NodePaths(table, { mode, ...TUNNEL, device: TUNNEL_DEVICE }, this.#keeping);
+    const paths = new NodePaths(
+      table,
+      { mode, ...TUNNEL, device: TUNNEL_DEVICE, ownNode: `${clusterName}/${nodeName}` },
+      this.#keeping,
+    );
     return {
       tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
       datapath: { nodes: paths },

@@ -13,6 +13,7 @@ describeOnLinux('the demonstration', ['sockets', 'routes', 'namespaces', 'ip'], 
       0,
       expect.stringContaining('The client has not noticed.'),
     ]);
+    expect(run.stderr).not.toContain('no path to');
     expect(leftovers((pid) => pid !== run.pid)).toEqual([]);
   });
 });

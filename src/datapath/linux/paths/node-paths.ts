@@ -36,6 +36,8 @@ export interface NodePathsOptions {
   readonly device: string;
   /** Packets of own pods use the table of our routes, by rules of this priority; by default there are none. */
   readonly rulePriority?: number | undefined;
+  /** The own node by its full name, `cluster/name`: a kvstore says it as one of all. Of source `local` it is always. */
+  readonly ownNode?: string | undefined;
 }
 
 /** A node that there is no path to, for one of its pod CIDRs at least. */
@@ -124,12 +126,12 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   nodeAdd(node: Node): void {
-    if (node.source === 'local') this.#setOwn(node);
+    if (this.#isOwn(node)) this.#setOwn(node);
     else this.#set(node);
   }
 
   nodeUpdate(old: Node, node: Node): void {
-    if ((old.source === 'local') !== (node.source === 'local')) this.nodeDelete(old);
+    if (this.#isOwn(old) !== this.#isOwn(node)) this.nodeDelete(old);
     this.nodeAdd(node);
   }
 
@@ -137,7 +139,7 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#claim(node.fullName, new Map());
     this.#withoutPath.delete(node.fullName);
     this.#nodes.delete(node.fullName);
-    if (node.source === 'local') this.#setOwn(undefined);
+    if (this.#isOwn(node)) this.#setOwn(undefined);
   }
 
   /** Looks at all nodes, and not again within half a minute: a look at one costs nearly as much. */
@@ -186,6 +188,10 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#repair[Symbol.dispose]();
     this.#reconsider[Symbol.dispose]();
     this.kept[Symbol.dispose]();
+  }
+
+  #isOwn({ source, fullName }: Node): boolean {
+    return source === 'local' || fullName === this.#options.ownNode;
   }
 
   #setOwn(node: Node | undefined): void {
