@@ -93,7 +93,7 @@ function fill(ipcache: IPCache, n: number): void {
 
 async function benchPrefixes(bpf: Bpf, path: string, n: number) {
   const ipcache = new IPCache();
-  using table = new IPCacheTable(bpf, { path, maxEntries: Math.max(n, 1) });
+  using table = IPCacheTable.open(bpf, { path, maxEntries: Math.max(n, 1) });
   const start = (): KeptTable<unknown> => {
     const kept = new KeptTable(table, new DesiredIPCache(ipcache), CONTEXT);
     return kept as KeptTable<unknown>;
@@ -170,7 +170,7 @@ async function benchServices(bpf: Bpf, folder: string, n: number) {
 /** The same prefixes by `bpftool`, in a process: entries per second. */
 function benchBpftool(bpf: Bpf, folder: string): number | undefined {
   const path = join(folder, 'bpftool');
-  using table = new IPCacheTable(bpf, { path, maxEntries: BPFTOOL_ENTRIES });
+  using table = IPCacheTable.open(bpf, { path, maxEntries: BPFTOOL_ENTRIES });
   const lines = Array.from({ length: BPFTOOL_ENTRIES }, (_, i) => {
     const key = [64, 0, 0, 0, 0, 0, 0, 1, 10, 0, i >> 8, i & 255, ...Array(12).fill(0)].join(' ');
     return `map update pinned ${path} key ${key} value 1 0 0 0 0 0 0 0 0 0 0 0`;

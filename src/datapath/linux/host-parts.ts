@@ -92,13 +92,13 @@ export class HostParts {
   ): { readonly table: IPCacheTable; readonly resized?: string } {
     const { bpf } = this.#open();
     try {
-      return { table: new IPCacheTable(bpf, { path, ...options }) };
+      return { table: IPCacheTable.open(bpf, { path, ...options }) };
     } catch (error) {
       if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
       const beside = path + BESIDE;
       // One that an agent has not finished may be of yet another size.
       if (options.isPinned !== false) unpin(beside);
-      return { table: new IPCacheTable(bpf, { path: beside, ...options }), resized: error.message };
+      return { table: IPCacheTable.open(bpf, { path: beside, ...options }), resized: error.message };
     }
   }
 

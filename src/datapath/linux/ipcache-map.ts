@@ -6,7 +6,8 @@ import { formatAddress, formatPrefix } from '../../net/format-address.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../../net/prefix.ts';
 import type { Bpf } from './bpf/bpf.ts';
-import { BpfMap } from './bpf/bpf-map.ts';
+import { type BatchedMap, BpfMap } from './bpf/bpf-map.ts';
+import type { MapShape } from './bpf/info.ts';
 import type { DesiredItems, KernelTable, TableChange } from './kernel-table.ts';
 import type { SyscallError } from './syscall/syscall-error.ts';
 
@@ -50,23 +51,30 @@ const KEY_AT: Readonly<Record<IPCacheLayout, number>> = { '1.17': 10, '1.8': 8 }
 /** Of keys that are none of ours. */
 const RAW = 'raw:';
 
+/** What the map is like. */
+export function ipcacheShape(maxEntries: number = MAX_ENTRIES): MapShape {
+  return { type: 'lpmTrie', keySize: KEY_BYTES, valueSize: VALUE_BYTES, maxEntries };
+}
+
 /** The map from prefixes to identities that Cilium's programs read: an LPM trie. Keys are prefixes, `10.1.2.3/32`. */
-export class IPCacheTable implements KernelTable<IPCacheItem>, Disposable {
+export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTable<IPCacheItem>, Disposable {
   readonly name: string = 'ipcache';
-  readonly map: BpfMap;
+  readonly map: Map;
   readonly #keyAt: number;
   readonly #hasFlags: boolean;
   readonly #key: PrefixRegister = prefixRegister();
 
-  /** Opens or creates the map. Throws `ForeignMapError` when something else is pinned there, and `SyscallError`. */
-  constructor(
-    bpf: Bpf,
-    { path, layout = '1.17', maxEntries = MAX_ENTRIES, isPinned = true }: IPCacheMapOptions,
-  ) {
+  /** Over a map of {@link ipcacheShape}. */
+  constructor(map: Map, layout: IPCacheLayout = '1.17') {
+    this.map = map;
     this.#keyAt = KEY_AT[layout];
     this.#hasFlags = layout === '1.17';
-    const shape = { type: 'lpmTrie', keySize: KEY_BYTES, valueSize: VALUE_BYTES, maxEntries } as const;
-    this.map = BpfMap.openOrCreate(bpf, shape, path, 'ipcache', isPinned);
+  }
+
+  /** Opens or creates the map. Throws `ForeignMapError` when something else is pinned there, and `SyscallError`. */
+  static open(bpf: Bpf, { path, layout, maxEntries, isPinned = true }: IPCacheMapOptions): IPCacheTable {
+    const map = BpfMap.openOrCreate(bpf, ipcacheShape(maxEntries), path, 'ipcache', isPinned);
+    return new IPCacheTable(map, layout);
   }
 
   get capacity(): number {

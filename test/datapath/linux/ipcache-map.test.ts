@@ -1,17 +1,21 @@
 import { closeSync } from 'node:fs';
-import { expect, it } from 'vitest';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
 import { Bpf } from '../../../src/datapath/linux/bpf/bpf.ts';
+import { type BatchedMap, BpfMap } from '../../../src/datapath/linux/bpf/bpf-map.ts';
 import { loadProgram, testRun } from '../../../src/datapath/linux/bpf/program.ts';
 import { ipcacheMark } from '../../../src/datapath/linux/bpf/programs/ipcache-images.ts';
 import {
   DesiredIPCache,
   type IPCacheLayout,
   IPCacheTable,
+  ipcacheShape,
   markPrefixes,
 } from '../../../src/datapath/linux/ipcache-map.ts';
 import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { FakeMap } from './support/fake-map.ts';
 import { ManualTurns } from './support/fake-table.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { exec, Scratch } from './support/scratch.ts';
@@ -26,7 +30,7 @@ function setUp({ layout = '1.17', maxEntries = 512_000 }: SetUpOptions = {}) {
   const path = `${scratch.bpffs()}/ipcache`;
   const bpf = new Bpf(new Kernel());
   const open = (ipcache: IPCache) => {
-    const table = new IPCacheTable(bpf, { path, layout, maxEntries });
+    const table = IPCacheTable.open(bpf, { path, layout, maxEntries });
     const turns = new ManualTurns();
     const kept = new KeptTable(table, new DesiredIPCache(ipcache), turns);
     ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
@@ -46,7 +50,7 @@ function bytesOf(path: string): readonly string[] {
   return entries.map(({ key, value }) => `${hex(key)} ${hex(value)}`).sort();
 }
 
-function printed(table: IPCacheTable): Record<string, string> {
+function printed(table: Pick<IPCacheTable, 'dump' | 'print'>): Record<string, string> {
   return Object.fromEntries(
     Array.from(table.dump(), ([key, item]) => [key, table.print(item)] as const).sort(),
   );
@@ -296,5 +300,85 @@ describeOnLinux('a program in the kernel', ['maps'], () => {
     expect(run(10, 1, 2, 3)).toEqual([9, 0xc0a80007, 3, 1]);
     expect(run(10, 1, 2, 4)).toEqual([0, 0, 0, 0]);
     closeSync(program);
+  });
+});
+
+/** What a listener of the cache would know, as the map has it. */
+function wanted(ipcache: IPCache): Record<string, string> {
+  const rows = Array.from(ipcache.entries(), ({ key, identity, hostIP, encryptKey }) => {
+    const prefix = key.includes('/') ? key : `${key}/${key.includes(':') ? 128 : 32}`;
+    const via = hostIP === undefined || hostIP.includes(':') ? '' : ` via ${hostIP}`;
+    return [prefix, `identity ${identity}${via}${encryptKey === 0 ? '' : ` key ${encryptKey}`}`] as const;
+  });
+  return Object.fromEntries(rows.sort());
+}
+
+const CLAIM = fc.record({
+  prefix: fc.constantFrom(
+    ...[
+      '10.0.0.1',
+      '10.0.0.1/32',
+      '10.0.0.0/24',
+      '10.0.0.2',
+      '0.0.0.0/0',
+      'fd00::1',
+      'fd00::1/128',
+      'fd00::/8',
+      '::/0',
+    ],
+  ),
+  source: fc.constantFrom('local' as const, 'kvstore' as const, 'k8s' as const),
+  identity: fc.option(fc.integer({ min: 1, max: 4 }), { nil: undefined }),
+  hostIP: fc.constantFrom(undefined, '192.0.2.1', 'fd00::9'),
+  encryptKey: fc.constantFrom(0, 3),
+});
+
+type Claimed = typeof CLAIM extends fc.Arbitrary<infer T> ? T : never;
+
+/** Takes the claims, some of them in one turn, in a few lives of a process; no identity withdraws one. */
+async function live(map: BatchedMap, claims: readonly Claimed[]): Promise<void> {
+  const ipcache = new IPCache();
+  const start = async () => {
+    const table = new IPCacheTable(map);
+    const turns = new ManualTurns();
+    const kept = new KeptTable(table, new DesiredIPCache(ipcache), turns);
+    const off = ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    return { table, turns, kept, off };
+  };
+  let process = await start();
+  for (const [at, { prefix, source, identity, hostIP, encryptKey }] of claims.entries()) {
+    if (identity === undefined) ipcache.delete(prefix, { source });
+    else ipcache.upsert(prefix, { source, identity, hostIP, encryptKey });
+    if (at % 3 === 2) await process.turns.turn();
+    if (at % 20 !== 19) continue;
+    await process.turns.settle();
+    expect(printed(process.table)).toEqual(wanted(ipcache));
+    process.off();
+    process.kept[Symbol.dispose]();
+    process = await start();
+  }
+  await process.turns.settle();
+  expect(printed(process.table)).toEqual(wanted(ipcache));
+  expect(process.kept.status()).toMatchObject({ failing: 0, noRoom: 0, pending: 0 });
+  process.off();
+}
+
+describe('the ipcache in a map', () => {
+  it('is after any steps what the cache says', () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(CLAIM, { maxLength: 80 }), (claims) =>
+        live(new FakeMap(ipcacheShape(1024)), claims),
+      ),
+      { numRuns: 200 },
+    ));
+});
+
+describeOnLinux('the ipcache in a map of this kernel', ['maps'], () => {
+  it('is after a thousand steps what the cache says', async () => {
+    using it = setUp();
+    using map = BpfMap.create(it.bpf, ipcacheShape(1024), 'ipcache');
+    await live(map, fc.sample(CLAIM, { numRuns: 1000, seed: 5 }));
   });
 });

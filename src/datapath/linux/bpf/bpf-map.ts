@@ -13,6 +13,16 @@ const ENOSPC = 28;
 /** Entries of one batch: what is written at a time, and about 1 ms of reading. */
 export const BATCH_ENTRIES = 1024;
 
+/** As much of a `BpfMap` as is written and read through: in tests it may be something else. */
+export interface BatchedMap extends Disposable {
+  readonly shape: { readonly keySize: number; readonly valueSize: number; readonly maxEntries: number };
+  readonly keys: { readonly view: DataView; readonly bytes: Uint8Array };
+  readonly values: { readonly view: DataView };
+  update(count: number): readonly (SyscallError | undefined)[];
+  delete(count: number): readonly (SyscallError | undefined)[];
+  batches(): Iterable<number>;
+}
+
 /** What is under a pin is another map than was wanted. */
 export class ForeignMapError extends Error {
   override readonly name: string = 'ForeignMapError';
@@ -38,7 +48,7 @@ export class ForeignMapError extends Error {
  * A map in the kernel. Entries are written and read in batches that lie one after the other in `keys` and `values`, which
  * the caller fills in and reads.
  */
-export class BpfMap implements Disposable {
+export class BpfMap implements BatchedMap {
   readonly fd: number;
   readonly shape: MapShape;
   readonly keys: Arena;

@@ -1,14 +1,5 @@
+import type { BatchedMap } from '../bpf/bpf-map.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
-
-/** As much of a `BpfMap` as is written and read through: in tests it may be something else. */
-export interface BatchedMap extends Disposable {
-  readonly shape: { readonly keySize: number; readonly valueSize: number; readonly maxEntries: number };
-  readonly keys: { readonly view: DataView };
-  readonly values: { readonly view: DataView };
-  update(count: number): readonly (SyscallError | undefined)[];
-  delete(count: number): readonly (SyscallError | undefined)[];
-  batches(): Iterable<number>;
-}
 
 /** What becomes of an entry: undefined, or why it could not be written. */
 export type Done = (error: SyscallError | undefined) => void;

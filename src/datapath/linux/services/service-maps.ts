@@ -1,5 +1,5 @@
 import type { Family } from '../../../net/address-words.ts';
-import type { BatchedMap } from './map-batch.ts';
+import type { BatchedMap } from '../bpf/bpf-map.ts';
 import {
   AFFINITY_FLAG,
   type Endpoint,

@@ -1,4 +1,4 @@
-import type { BatchedMap } from '../../../../src/datapath/linux/services/map-batch.ts';
+import type { BatchedMap } from '../../../../src/datapath/linux/bpf/bpf-map.ts';
 import {
   type ServiceRoom,
   serviceMapShapes,
