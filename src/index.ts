@@ -70,6 +70,7 @@ export { IdentityAllocator } from './kvstore/allocator/identity-allocator.ts';
 export type { IdentityKeysOptions } from './kvstore/allocator/identity-keys.ts';
 export type { ReleaseOutcome } from './kvstore/allocator/local-identities.ts';
 export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
+export type { IPIdentityPair, PodMetadata } from './kvstore/codec/ip-identity-pair.ts';
 export type { MeshResource } from './kvstore/codec/keys.ts';
 export type { ValueLimits } from './kvstore/codec/value.ts';
 export { VALUE_LIMITS } from './kvstore/codec/value.ts';
@@ -104,6 +105,17 @@ export { WatchStore } from './kvstore/store/watch-store.ts';
 export type { Decoded } from './net/fields.ts';
 // ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
 export * from './nodemanager.ts';
+// ── Publishing a cluster ───────────────────────────────────────────────────────────────────────────────────
+export type {
+  ClusterPublisherOptions,
+  ClusterPublisherStatus,
+  PublishedNode,
+  PublishedService,
+} from './operator/cluster-publisher.ts';
+export { ClusterPublisher } from './operator/cluster-publisher.ts';
+export type { DutyRounds, DutyState, DutyStatus, PublishedKeys } from './operator/duty.ts';
+export type { KeyOwner } from './operator/mesh-keys.ts';
+export type { PublishedPrefixStatus } from './operator/published-prefix.ts';
 export type { CheckpointEngines, CheckpointHeader, CheckpointIdentity } from './restore/checkpoint.ts';
 export { checkpointSections } from './restore/checkpoint.ts';
 export type { CheckpointFault, Section, SectionKind } from './restore/checkpoint-file.ts';

@@ -64,6 +64,8 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
   EtcdBackend: () => new api.EtcdBackend({ endpoints: ['http://127.0.0.1:1'] }, { clock, random }),
   GarbageCollector: () =>
     new api.GarbageCollector({ collection: api.lockCollection(backend), clock, intervalMs: 1000 }),
+  ClusterPublisher: () =>
+    new api.ClusterPublisher({ backend, clock, random, clusterName: 'atlantic', clusterID: 1 }),
   Heartbeat: () => new api.Heartbeat(backend, clock, { random }),
   IPAM: () => new api.IPAM([[api.DEFAULT_POOL, ['10.1.0.0/16']]]),
   IPCache: ipcache,

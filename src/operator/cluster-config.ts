@@ -7,6 +7,7 @@ import { equalBytes } from '../kvstore/bytes.ts';
 import { decodeClusterConfig, encodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { CLUSTER_CONFIG_PREFIX, clusterConfigKey } from '../kvstore/codec/keys.ts';
 import type { Duty, DutyState, DutyStatus } from './duty.ts';
+import { openable } from './openable.ts';
 
 /** What must be complete before readers are shown it. */
 export interface Completable {
@@ -53,6 +54,7 @@ export class ClusterConfigKeeper implements Duty {
   #isThere = false;
   #writes = 0;
   #wake: () => void = () => {};
+  readonly #written = openable();
 
   constructor(options: ClusterConfigOptions) {
     this.#options = options;
@@ -64,6 +66,11 @@ export class ClusterConfigKeeper implements Duty {
       id,
       capabilities: { syncedCanaries, cached: false, maxConnectedClusters },
     });
+  }
+
+  /** Resolves when it has been written for the first time. */
+  get written(): Promise<void> {
+    return this.#written.opened;
   }
 
   status(): DutyStatus {
@@ -120,6 +127,7 @@ export class ClusterConfigKeeper implements Duty {
       if (await backend.updateIfDifferent(this.#key, this.#value, options)) this.#writes++;
     }
     this.#isThere = true;
+    this.#written.open();
     await this.#tasks.run('ids of clusters', () => this.#checkIDs(signal), { signal }).catch(() => {}); // it is counted
   }
 

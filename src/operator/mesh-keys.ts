@@ -15,7 +15,7 @@ export interface KeyOwner {
 }
 
 /** How the keys of a resource are bound, which of those that are there are a cluster's own, and what is as good as them. */
-export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwn' | 'isAsGood' | 'keepWhenEmpty'>;
+export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwn' | 'isAsGood'>;
 
 function parseJson(value: Uint8Array): unknown {
   try {
@@ -27,13 +27,11 @@ function parseJson(value: Uint8Array): unknown {
 
 /**
  * Nodes have no lease: a node lives on when the operator does not (OPERATOR 10). Its own agent may have registered it, and
- * what that says alike is left alone. A leftover is own if its value says so, too, and stays while there are no nodes at all:
- * they may not have been made yet (OPERATOR 13).
+ * what that says alike is left alone. A leftover is own if its value says so, too (OPERATOR 13).
  */
 function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
   return {
     leased: false,
-    keepWhenEmpty: true,
     isOwn: (name, value) => {
       const said = parseJson(value);
       return isObject(said) && said['Cluster'] === cluster && said['Name'] === name && !name.includes('/');

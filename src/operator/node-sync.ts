@@ -14,6 +14,7 @@ export function nodeSync(options: ProducerOptions): Producer {
     {
       name: 'node sync',
       resource: 'nodes',
+      keepWhenEmpty: true,
       follow: (context) => {
         const reader = keyReader('CiliumNode', context, (fields) => {
           if (fields.map('metadata').value('deletionTimestamp') !== undefined) return undefined;

@@ -10,6 +10,7 @@ import { type MeshResource, resourcePrefix, syncedKey } from '../kvstore/codec/k
 import type { FormatVersion } from '../kvstore/codec/value.ts';
 import type { Duty, DutyState, DutyStatus } from './duty.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
+import { type Openable, openable } from './openable.ts';
 import { latest, PublishedPrefix } from './published-prefix.ts';
 
 /** What all producers take from their surroundings. */
@@ -53,6 +54,8 @@ export interface InputContext extends ProducerOptions {
 export interface ProducerKind {
   readonly name: string;
   readonly resource: MeshResource;
+  /** What a former life has left stays while there are no objects: they may not have been made yet. Default false. */
+  readonly keepWhenEmpty?: boolean | undefined;
   /** Begins to follow the objects, and to say what the keys are to be. */
   follow(context: InputContext): FollowedInputs;
 }
@@ -79,7 +82,7 @@ export class Producer implements Duty {
   #life: Life;
   #state: DutyState = 'waiting';
   /** Of this run, or the next: the inputs are complete, and what they say has landed. */
-  #complete: Gate = openable();
+  #complete: Openable = openable();
 
   constructor(kind: ProducerKind, options: ProducerOptions) {
     this.name = kind.name;
@@ -133,9 +136,10 @@ export class Producer implements Duty {
 
   #newLife(): Life {
     const { backend, clusterName, clock, random, canaries = true, onReject, onFailure } = this.#options;
-    const { resource } = this.#kind;
+    const { resource, keepWhenEmpty } = this.#kind;
     return {
       keys: new PublishedPrefix({
+        keepWhenEmpty,
         ...{ backend, clock, random, onFailure, ...keyRules(resource, this.#options) },
         prefix: resourcePrefix(resource, clusterName),
         canary: canaries ? syncedKey(clusterName, resource) : undefined,
@@ -143,19 +147,6 @@ export class Producer implements Duty {
       rejections: new RejectionLog(onReject),
     };
   }
-}
-
-interface Gate {
-  readonly opened: Promise<void>;
-  open(this: void): void;
-}
-
-function openable(): Gate {
-  let open = (): void => {};
-  const opened = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return { opened, open };
 }
 
 /** Follows the objects of one kind. */
