@@ -1,0 +1,41 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { expect, it } from 'vitest';
+import { requireEtcd } from './kvstore/etcd/support/etcd-process.ts';
+
+async function demonstrate(
+  env: NodeJS.ProcessEnv,
+): Promise<{ readonly status: unknown; readonly output: string }> {
+  const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--source', '--end'];
+  const child = spawn(process.execPath, words, { env, stdio: ['ignore', 'pipe', 'inherit'] });
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  const [status] = await once(child, 'close');
+  return { status, output };
+}
+
+it('npm run demo:mesh shows how a service that is made global in one cluster appears in the other, and goes', async () => {
+  requireEtcd();
+  const { status, output } = await demonstrate(process.env);
+  const told = output.split('\n').filter((line) => /^( {2}in|The|In|Over)/.test(line));
+  expect(told, output).toEqual([
+    '  in atlantic shop/checkout is served by 10.1.0.10',
+    'The service is made global in both (service.cilium.io/global: "true").',
+    '  in atlantic shop/checkout is served by 10.1.0.10, 10.2.0.10',
+    '  in baltic shop/checkout is served by 10.1.0.10, 10.2.0.10',
+    'In baltic a second pod begins to serve it.',
+    '  in atlantic shop/checkout is served by 10.1.0.10, 10.2.0.10, 10.2.0.11',
+    'In baltic it is not global any more.',
+    '  in atlantic shop/checkout is served by 10.1.0.10',
+    'Over.',
+  ]);
+  expect(status).toBe(0);
+});
+
+it('it says what to install where there is no etcd', async () => {
+  const { status, output } = await demonstrate({ ...process.env, PATH: '/nowhere' });
+  expect(output).toContain('apt-get install etcd-server');
+  expect(status).toBe(1);
+});
