@@ -42,6 +42,7 @@ export interface OperatorOptions
     | 'endpoints'
     | 'publish'
     | 'intervals'
+    | 'slicing'
   > {
   /** Etcd configuration of the own kvstore; `undefined`: one in this process. */
   readonly kvstoreConfig: string | undefined;

@@ -43,6 +43,7 @@ interface OperatorFlags extends LogFlags, ServeFlags {
   readonly unmanagedKubeDnsInterval?: number;
   readonly kvstoreIdentityGcInterval?: number;
   readonly lockGcInterval?: number;
+  readonly endpointSlices: 'off' | 'identity' | 'fcfs';
   readonly dryRun?: true;
 }
 
@@ -68,6 +69,14 @@ function addDutyOptions(command: Command): Command {
     .option('--no-ip-sync', 'no addresses of endpoints')
     .option('--no-cluster-config', 'no configuration of the cluster')
     .option('--no-heartbeat', 'no heartbeat')
+    .addOption(
+      new Option(
+        '--endpoint-slices <mode>',
+        'batch CiliumEndpoints into CiliumEndpointSlices: those of one identity together, or first come, first served',
+      )
+        .choices(['off', 'identity', 'fcfs'])
+        .default('off'),
+    )
     .optionsGroup('What it collects, and how often (0: not at all):')
     .option(
       '--endpoint-gc-interval <time>',
@@ -201,6 +210,7 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
               ...{ unmanagedDns: flags.unmanagedKubeDnsInterval, locks: flags.lockGcInterval },
               kvstoreIdentities: flags.kvstoreIdentityGcInterval,
             },
+            slicing: flags.endpointSlices === 'off' ? undefined : flags.endpointSlices,
             dryRun: flags.dryRun === true ? io.stdout : undefined,
           },
           serve,

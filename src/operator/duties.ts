@@ -15,6 +15,7 @@ import { ALONE, type LeaderElection } from './leader-election.ts';
 import { nodeSync } from './node-sync.ts';
 import type { Producer, ProducerOptions } from './producer.ts';
 import { serviceSync } from './service-sync.ts';
+import type { SliceMode } from './slices/endpoint-slices.ts';
 
 /** What can be switched off; collectors have their intervals. */
 export interface PublishSwitches {
@@ -39,6 +40,8 @@ export interface OperatorDutiesOptions {
   readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
   readonly publish: PublishSwitches;
   readonly intervals: CollectorIntervals;
+  /** How CiliumEndpoints are batched into slices; `undefined`: not at all. */
+  readonly slicing?: SliceMode | undefined;
   readonly kubernetes: KubernetesClient;
   readonly backend: KvstoreBackend;
   /** Default: there is no other. */
@@ -102,7 +105,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
 
 function collecting(options: OperatorDutiesOptions): readonly Duty[] {
   const { intervals, identityAllocation, backend, clusterName, clusterID, maxConnectedClusters } = options;
-  const { kubernetes, election = ALONE, clock, dryRun, onFailure, onDeed } = options;
+  const { kubernetes, election = ALONE, slicing, clock, random, dryRun, onFailure, onDeed } = options;
   const off = identityAllocation === 'crd' ? { kvstoreIdentities: 0 } : { identities: 0 };
   const identities = clusterIdentityRange(clusterID, maxConnectedClusters);
   return collectors({
@@ -116,5 +119,6 @@ function collecting(options: OperatorDutiesOptions): readonly Duty[] {
       onDeed,
     },
     kvstore: { backend, cluster: clusterName, identities },
+    ...{ random, slices: slicing && { mode: slicing } },
   });
 }

@@ -54,7 +54,14 @@ describe('dpcache operator', () => {
 
   it('says in its status what each duty has done, and with its exit status whether it is ready', async () => {
     const socket = ['--socket', join(temporaryFolder({}), 'operator.sock')];
-    const { stop } = operate([...CLUSTER, ...socket, '--nodes-gc-interval', '0']);
+    const { stop } = operate([
+      ...CLUSTER,
+      ...socket,
+      '--nodes-gc-interval',
+      '0',
+      '--endpoint-slices',
+      'fcfs',
+    ]);
     await until(
       'it is ready',
       async () => (await dpcache('operator', 'status', '-q', ...socket)).status === 0,
@@ -65,6 +72,7 @@ describe('dpcache operator', () => {
     );
     expect(stdout).toMatch(/^node sync +running +3 +0 /m);
     expect(stdout).toMatch(/^node-gc +off /m);
+    expect(stdout).toMatch(/^endpoint-slices +(running|waiting) /m);
     expect(stdout).toMatch(/^lock-gc +\S+ +- +- +\d{4}-\S+Z +0 +0 +0 +\d{4}-/m);
     expect(await stop()).toBe(0);
   });
