@@ -128,6 +128,23 @@ describe('the copy of a cluster', () => {
     expect(Object.keys(copied.copy('cilium/cache/'))).toEqual(['cilium/cache/ip/v1/a/10.0.0.2']);
   });
 
+  it('after a restart is bound to the new lease before its configuration is, which must not outlive it', async () => {
+    await copy();
+    await copied.restart();
+    let isFull = true;
+    const written: string[] = [];
+    copied.onWrite((keys) => {
+      if (isFull && keys.includes(IP)) throw new KvstoreError('overloaded', 'not now');
+      written.push(...keys);
+    });
+    void copied.mesh.add('a', () => Promise.reject(new Error('no way to it')));
+    await advance(copied.clock, 10_000);
+    expect(written).not.toContain(CONFIG);
+    isFull = false;
+    await advance(copied.clock, 60_000);
+    expect(written).toContain(CONFIG);
+  });
+
   it('of another id is swept before the new configuration is put', async () => {
     await copy();
     await copied.restart();
