@@ -136,9 +136,12 @@ describe('the collectors of an operator', () => {
   });
 
   it('say what is missing or refused, each for itself, and go on when it is there', async () => {
-    const crd = CLUSTER_TYPES.find(({ plural }) => plural === 'ciliumidentities');
-    if (crd === undefined) throw new Error('no such kind');
+    const [crd, slices] = ['ciliumidentities', 'ciliumendpointslices'].map((plural) =>
+      CLUSTER_TYPES.find((type) => type.plural === plural),
+    );
+    if (crd === undefined || slices === undefined) throw new Error('no such kind');
     api.stopServing(crd);
+    api.stopServing(slices); // a cluster need not have them
     api.deny('list', 'nodes');
     api.deny('delete', 'ciliumendpoints');
     await endpoint('a', 'gone', 1001);
@@ -171,7 +174,7 @@ describe('the collectors of an operator', () => {
     api.allow('list', 'nodes');
     api.allow('delete', 'ciliumendpoints');
     await advance(clock, 6 * MINUTE);
-    expect(status('identity-gc-crd').state).toBe('running');
+    expect(status('identity-gc-crd')).toMatchObject({ state: 'running', lastFailure: undefined });
     expect(status('node-gc').state).toBe('running');
     expect(status('endpoint-gc').rounds?.deleted).toBe(1);
   });
