@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
 import type { TestKey } from '../../agent/support/agent-under-test.ts';
 import { dpcache, example } from '../../cli/support/run.ts';
 import { AgentHere, AgentProcess, type AskedAgent } from './support/agent-process.ts';
@@ -21,10 +22,11 @@ const ip = (cluster: string, address: string, identity: number): TestKey => [
   { IP: address, Mask: null, HostIP: '192.168.0.1', ID: identity, Key: 0, Metadata: '' },
 ];
 
+const MAIN = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url));
+
 /** Runs a command in a network namespace. */
 function runIn(namespace: string, words: readonly string[]): SpawnSyncReturns<string> {
-  const main = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url));
-  const node = [process.execPath, '--import', 'tsx', main, ...words];
+  const node = [process.execPath, '--import', 'tsx', MAIN, ...words];
   return spawnSync('ip', ['netns', 'exec', namespace, ...node], { encoding: 'utf8' });
 }
 
@@ -32,6 +34,28 @@ function runIn(namespace: string, words: readonly string[]): SpawnSyncReturns<st
 function addresses(net: number, count: number): readonly string[] {
   return Array.from({ length: count }, (_, at) => `10.${net}.${at >> 8}.${at & 255}`);
 }
+
+describeOnLinux('without privilege', ['user-namespaces'], () => {
+  it('it is said of each part what is missing: a user namespace gives capabilities that do not count', () => {
+    const words = ['datapath', 'status', '-o', 'json', '--socket', '/nowhere/agent.sock'];
+    const node = [process.execPath, '--import', 'tsx', MAIN, ...words];
+    const within = (...flags: readonly string[]) => {
+      const run = spawnSync('unshare', [...flags, ...node], { encoding: 'utf8' });
+      expect(run.stderr).toBe('');
+      const { parts } = JSON.parse(run.stdout) as ProbeAnswer;
+      return Object.fromEntries(parts.map(({ part, missing }) => [part, missing.join()]));
+    };
+    expect(within('--user', '--map-root-user', '--net')).toMatchObject({
+      maps: expect.stringContaining('this is a user namespace'),
+      routes: '',
+    });
+    expect(within('--user')).toMatchObject({
+      maps: expect.stringContaining('CAP_BPF is missing'),
+      routes: expect.stringContaining('CAP_NET_ADMIN is missing'),
+      sockets: expect.stringContaining('CAP_NET_ADMIN is missing'),
+    });
+  });
+});
 
 describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespaces', 'ip'], () => {
   let scratch = new Scratch();
