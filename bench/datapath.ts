@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmdirSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
@@ -175,11 +175,13 @@ function benchBpftool(bpf: Bpf, folder: string): number | undefined {
     const key = [64, 0, 0, 0, 0, 0, 0, 1, 10, 0, i >> 8, i & 255, ...Array(12).fill(0)].join(' ');
     return `map update pinned ${path} key ${key} value 1 0 0 0 0 0 0 0 0 0 0 0`;
   });
-  const file = join(mkdtempSync(join(tmpdir(), 'dpcache-bench-')), 'batch');
+  const scratch = mkdtempSync(join(tmpdir(), 'dpcache-bench-'));
+  const file = join(scratch, 'batch');
   writeFileSync(file, `${lines.join('\n')}\n`);
   const begun = performance.now();
   const { status } = spawnSync('bpftool', ['batch', 'file', file], { stdio: 'ignore' });
   const ms = performance.now() - begun;
+  rmSync(scratch, { recursive: true });
   if (status !== 0) return undefined;
   let count = 0;
   for (const _ of table.dump()) count++;
