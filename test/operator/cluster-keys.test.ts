@@ -1,0 +1,129 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
+import { encodeNode } from '../../src/kvstore/codec/node.ts';
+import { keyRange } from '../../src/kvstore/key-range.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { ClusterConfigKeeper } from '../../src/operator/cluster-config.ts';
+import { ClusterPublisher } from '../../src/operator/cluster-publisher.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
+
+const KEY = 'cilium/state/nodes/v1/a/n1';
+const CONFIG = 'cilium/cluster-config/a';
+const random = (): number => 0.5;
+
+describe('what a cluster publishes beside others who write there', () => {
+  const node = {
+    ...{ name: 'n1', addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }], bootID: 'b' },
+    ...{
+      ipv4SecondaryAllocCIDRs: [],
+      ipv6SecondaryAllocCIDRs: [],
+      labels: new Map(),
+      annotations: new Map(),
+    },
+    ...{ encryptionKey: 0, nodeIdentity: 0, wireguardPubKey: '' },
+  };
+  const registered = encodeNode({ ...node, cluster: 'a', clusterID: 1 });
+  const published = encodeNode({ ...node, cluster: 'a', clusterID: 1 }, { source: 'custom-resource' });
+  let clock: ManualClock;
+  let server: MemoryServer;
+  let backend: MemoryBackend;
+  let agent: MemoryBackend;
+  let ended: AbortController;
+  beforeEach(() => {
+    clock = new ManualClock();
+    server = new MemoryServer({ clock });
+    backend = new MemoryBackend({ server, clock, random });
+    agent = new MemoryBackend({ server, clock, random });
+    ended = new AbortController();
+  });
+  afterEach(async () => {
+    ended.abort();
+    await settle();
+    await Promise.all([backend.close(), agent.close()]);
+  });
+
+  const there = (key: string): string | undefined => {
+    const [kv] = server.range(keyRange(key)).kvs;
+    return kv && textOfBytes(kv.value);
+  };
+  const revision = (key: string): number | undefined => server.range(keyRange(key)).kvs[0]?.modRevision;
+  const put = (key: string, value: unknown): Promise<number> =>
+    agent.update(key, bytesOfText(JSON.stringify(value)));
+
+  function publish(): ClusterPublisher {
+    const publisher = new ClusterPublisher({ backend, clock, random, clusterName: 'a', clusterID: 1 });
+    void publisher.run(ended.signal);
+    publisher.upsertNode(node);
+    void publisher.markSynced();
+    return publisher;
+  }
+
+  function keepConfig(after?: []): ClusterConfigKeeper {
+    const keeper = new ClusterConfigKeeper({ backend, clock, random, clusterName: 'a', clusterID: 1, after });
+    void keeper.run(ended.signal);
+    return keeper;
+  }
+
+  it('leaves alone what the agent of a node has registered alike, and puts it when that is gone (OPERATOR 10)', async () => {
+    await agent.update(KEY, registered, { leased: true });
+    const before = revision(KEY);
+    publish();
+    await advance(clock, 400_000);
+    expect(revision(KEY)).toBe(before);
+    await agent.close();
+    await advance(clock, 1000);
+    expect(there(KEY)).toBe(textOfBytes(published));
+  });
+
+  it('puts a node over what its agent has registered otherwise', async () => {
+    const other = encodeNode({ ...node, cluster: 'a', clusterID: 1, bootID: 'old' });
+    await agent.update(KEY, other, { leased: true });
+    publish();
+    await advance(clock, 1000);
+    expect(there(KEY)).toBe(textOfBytes(published));
+  });
+
+  it('puts a node without a lease: it stays when the publisher ends', async () => {
+    publish();
+    await advance(clock, 1000);
+    expect(there(CONFIG)).toBeDefined();
+    ended.abort();
+    await settle();
+    await backend.close();
+    expect([there(KEY) !== undefined, there(CONFIG)]).toEqual([true, undefined]);
+  });
+
+  it('promises canaries in its configuration over whatever was there', async () => {
+    await put(CONFIG, { id: 9, capabilities: { syncedCanaries: true } });
+    keepConfig([]);
+    await advance(clock, 1000);
+    expect(JSON.parse(there(CONFIG) ?? '')).toEqual({
+      id: 1,
+      capabilities: { syncedCanaries: true, maxConnectedClusters: 255 },
+    });
+  });
+
+  it('without canaries never writes over the configuration of one who promises more (OPERATOR 16)', async () => {
+    await put(CONFIG, { id: 1, capabilities: { cached: true } });
+    const before = revision(CONFIG);
+    const keeper = keepConfig();
+    await advance(clock, 130_000);
+    expect(revision(CONFIG)).toBe(before);
+    await agent.delete(CONFIG);
+    await advance(clock, 61_000);
+    expect(JSON.parse(there(CONFIG) ?? '')).toEqual({ id: 1, capabilities: { maxConnectedClusters: 255 } });
+    expect(keeper.status().published).toMatchObject({ synced: true, writes: 1 });
+  });
+
+  it('says so when another cluster has the same id, and goes on', async () => {
+    await put('cilium/cluster-config/b', { id: 1, capabilities: {} });
+    const keeper = keepConfig([]);
+    await advance(clock, 1000);
+    expect(keeper.status().lastFailure?.message).toBe(
+      'cluster b has the id 1 as well: readers refuse one of the two',
+    );
+    expect(there(CONFIG)).toBeDefined();
+  });
+});
