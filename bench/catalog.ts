@@ -56,6 +56,11 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
       'ClusterMesh: a mesh that becomes ready, changes and is taken away; --n clusters of 1,000 endpoints (250)',
     run: async (options) => (await import('./mesh.ts')).benchMesh(options),
   },
+  operator: {
+    summary:
+      'services and nodes of a Kubernetes API server published into a real etcd; --n services of 10 backends (10,000), and half as many nodes',
+    run: async (options) => (await import('./operator.ts')).benchOperator(options),
+  },
   k8s: {
     summary:
       'following a real kube-apiserver beside @kubernetes/client-node; --n CiliumEndpoints (50,000), and a tenth as many services',

@@ -1,0 +1,203 @@
+import { systemClock } from '../src/base/system-clock.ts';
+import { TurnGate } from '../src/base/turn-gate.ts';
+import { ClusterMesh } from '../src/clustermesh/cluster-mesh.ts';
+import { IPCache } from '../src/ipcache/ipcache.ts';
+import { KubernetesClient } from '../src/k8s/kubernetes-client.ts';
+import { MemoryApiServer } from '../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../src/k8s/memory/memory-api-transport.ts';
+import { EtcdBackend } from '../src/kvstore/etcd/etcd-backend.ts';
+import { NodeManager } from '../src/nodemanager/node-manager.ts';
+import { ClusterConfigKeeper } from '../src/operator/cluster-config.ts';
+import { nodeSync } from '../src/operator/node-sync.ts';
+import { serviceSync } from '../src/operator/service-sync.ts';
+import { ServiceCache } from '../src/servicecache/service-cache.ts';
+import { ApiUser } from '../test/k8s/support/api-user.ts';
+import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
+import { expect } from './expect.ts';
+import { type Delayed, delayCells, delayDuring } from './loop-delay.ts';
+import { textTable } from './text-table.ts';
+
+/** What {@link benchOperator} measured. The API server is in the same process, and its work is counted in; so is the reader's. */
+export interface OperatorBenchReport {
+  readonly services: number;
+  readonly nodes: number;
+  /** From the start of the duties until the configuration was written, and with it all keys and canaries. */
+  readonly sync: Delayed;
+  readonly writesPerSecond: number;
+  /** Growth of heap and buffers by the duties, for each key. */
+  readonly bytesPerKey: number;
+  /** From the write of a slice to the API server until the cache of a remote agent has it. */
+  readonly changeP50: number;
+  readonly changeP99: number;
+}
+
+const BACKENDS = 10;
+const CHANGES = 200;
+const PARALLEL = 64;
+const RUNTIME = { clock: systemClock, random: Math.random };
+const NAMES = { clusterName: 'west', clusterID: 1 };
+const NAMESPACE = 'bench';
+const SERVICES = { group: '', version: 'v1', plural: 'services' };
+const SLICES = { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices' };
+const NODES = { group: 'cilium.io', version: 'v2', plural: 'ciliumnodes' };
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+function backend(i: number): string {
+  return `10.${1 + (i >> 16)}.${(i >> 8) & 255}.${i & 255}`;
+}
+
+function slice(i: number): object {
+  const addresses = Array.from({ length: BACKENDS }, (_, k) => backend(i * BACKENDS + k));
+  return {
+    addressType: 'IPv4',
+    endpoints: addresses.map((address) => ({ addresses: [address], conditions: { ready: true } })),
+    ports: [{ name: 'http', port: 8080, protocol: 'TCP' }],
+  };
+}
+
+/** Creates the objects of a cluster, some at a time. */
+async function fill(transport: MemoryApiTransport, services: number, nodes: number): Promise<void> {
+  const [service, slices, node] = [
+    new ApiUser(transport, SERVICES, NAMESPACE),
+    new ApiUser(transport, SLICES, NAMESPACE),
+    new ApiUser(transport, NODES),
+  ];
+  const annotations = { 'service.cilium.io/global': 'true' };
+  const make = async (i: number): Promise<void> => {
+    if (i < nodes)
+      await node.create(`node-${i}`, {
+        spec: {
+          addresses: [{ type: 'InternalIP', ip: `172.${16 + (i >> 16)}.${(i >> 8) & 255}.${i & 255}` }],
+        },
+      });
+    if (i >= services) return;
+    const spec = {
+      type: 'ClusterIP',
+      clusterIP: backend(i),
+      ports: [{ name: 'http', port: 80, protocol: 'TCP' }],
+    };
+    await service.create(`svc-${i}`, { spec }, { annotations });
+    await slices.create(`svc-${i}-a`, slice(i), { labels: { 'kubernetes.io/service-name': `svc-${i}` } });
+  };
+  const all = Math.max(services, nodes);
+  for (let from = 0; from < all; from += PARALLEL)
+    await Promise.all(Array.from({ length: Math.min(PARALLEL, all - from) }, (_, k) => make(from + k)));
+}
+
+function memory(): number {
+  globalThis.gc?.();
+  const { heapUsed, external, arrayBuffers } = process.memoryUsage();
+  return heapUsed + external + arrayBuffers;
+}
+
+/** Changes slices one after the other, each as soon as the reader has the one before. */
+async function changes(
+  transport: MemoryApiTransport,
+  services: number,
+  cache: ServiceCache,
+): Promise<number[]> {
+  const user = new ApiUser(transport, SLICES, NAMESPACE);
+  const lags: number[] = [];
+  for (let i = 0; i < CHANGES; i++) {
+    const which = i % services;
+    const address = `10.200.${i >> 8}.${i & 255}`;
+    const begun = performance.now();
+    await user.patch(`svc-${which}-a`, {
+      endpoints: [{ addresses: [address], conditions: { ready: true } }],
+    });
+    const id = { namespace: NAMESPACE, name: `svc-${which}` };
+    while (cache.explain(id)?.backends.some((one) => one.address === address) !== true) await turn();
+    lags.push(performance.now() - begun);
+  }
+  return lags.sort((a, b) => a - b);
+}
+
+function render(report: OperatorBenchReport): string {
+  const { services, nodes } = report;
+  const ms = (value: number): string => `${value.toFixed(value < 10 ? 1 : 0)} ms`;
+  return [
+    `${services} services of ${BACKENDS} backends and ${nodes} nodes, from an API server in this process into a real etcd\n`,
+    textTable(
+      [
+        '',
+        'first sync',
+        'loop p50',
+        'p99',
+        'max',
+        'held up',
+        'writes/s',
+        'bytes a key',
+        'a change, p50 / p99',
+      ],
+      [
+        [
+          'operator',
+          ...delayCells(report.sync),
+          report.writesPerSecond.toFixed(0),
+          report.bytesPerKey.toFixed(0),
+          `${ms(report.changeP50)} / ${ms(report.changeP99)}`,
+        ],
+      ],
+    ),
+  ].join('\n');
+}
+
+/** Measures what the producers of a cluster need. Prints a table unless `json` is set. */
+export async function benchOperator({
+  n: services = 10_000,
+  json = false,
+}: {
+  readonly n?: number;
+  readonly json?: boolean;
+}): Promise<OperatorBenchReport> {
+  const nodes = Math.ceil(services / 2);
+  const [etcd] = await startEtcd();
+  if (etcd === undefined) throw new Error('no etcd');
+  const api = new MemoryApiServer({ clock: systemClock });
+  const transport = new MemoryApiTransport(api);
+  await fill(transport, services, nodes);
+  const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+  const source = new KubernetesClient(new MemoryApiTransport(api), { gate });
+  const own = new EtcdBackend({ endpoints: [etcd.url] }, RUNTIME);
+  const stop = new AbortController();
+  const before = memory();
+  const options = { ...RUNTIME, ...NAMES, source, backend: own, gate };
+  const producers = [serviceSync(options), nodeSync(options)];
+  const config = new ClusterConfigKeeper({ ...options, after: producers });
+  const running: Promise<void>[] = [];
+  const sync = await delayDuring(() => {
+    for (const duty of [...producers, config]) running.push(duty.run(stop.signal));
+    return config.written;
+  });
+  const keys = producers.reduce((sum, duty) => sum + (duty.status().published?.keys ?? 0), 0);
+  expect('keys', keys, services + nodes);
+  const bytesPerKey = (memory() - before) / keys;
+
+  const cache = new ServiceCache({ clusterName: 'reader' });
+  const ipcache = new IPCache();
+  const engines = {
+    ipcache,
+    services: cache,
+    nodes: new NodeManager({ ipcache, clusterName: 'reader', localNodeName: 'me', ...RUNTIME }),
+  };
+  const mesh = new ClusterMesh({ ...engines, ...RUNTIME, clusterName: 'reader', clusterID: 2, gate });
+  await mesh.add(NAMES.clusterName, () => new EtcdBackend({ endpoints: [etcd.url] }, RUNTIME));
+  while (cache.explain({ namespace: NAMESPACE, name: `svc-${services - 1}` }) === undefined) await turn();
+  const lags = await changes(transport, services, cache);
+  const lag = (part: number): number => lags[Math.min(lags.length - 1, Math.floor(part * lags.length))] ?? 0;
+  const report = {
+    ...{ services, nodes, sync, bytesPerKey },
+    writesPerSecond: (keys * 1000) / sync.ms,
+    changeP50: lag(0.5),
+    changeP99: lag(0.99),
+  };
+  stop.abort();
+  await Promise.all(running);
+  await mesh.stop();
+  await source.close();
+  await own.close();
+  await etcd.dispose();
+  if (!json) console.log(render(report));
+  return report;
+}
