@@ -149,11 +149,10 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
         'etcd.qps, etcd.maxInflight: calls to etcd a second, and at a time (default: no limit); may be repeated',
       ).argParser(parseKvstoreOpt),
     )
-    .option(
-      '--kvstore-lease-ttl <time>',
-      'what is published goes so long after the last sign of life, or later',
-      parseLeaseTTL,
-      900,
+    .addOption(
+      new Option('--kvstore-lease-ttl <time>', 'what is published goes so long after the last sign of life')
+        .argParser(parseLeaseTTL)
+        .default(900, '15m'),
     )
     .optionsGroup('Kubernetes:')
     .option(

@@ -259,7 +259,8 @@ it('three operators make a mesh in which every agent holds what the objects of a
   expect(clusters.flatMap(({ deletes }) => deletes).length).toBeGreaterThan(0);
 });
 
-describe('an operator for which something is wrong', () => {
+// At the same time: each of them waits for a round that comes seconds later.
+describe.concurrent('an operator for which something is wrong', () => {
   /** What failed last of each duty. */
   async function failures(operator: RunningOperator): Promise<Readonly<Record<string, string>>> {
     const { duties = [] } = (await statusOf(operator)) ?? {};
@@ -327,6 +328,19 @@ describe('an operator for which something is wrong', () => {
         'cluster configuration': 'cluster atlantic has the id 1 as well: readers refuse one of the two',
       });
     });
+  });
+
+  it('ends with status 1 when another has its lease, and deletes nothing more', async () => {
+    const [etcd] = etcds;
+    if (etcd === undefined) throw new Error('no etcd');
+    const cluster = await OperatedCluster.start('usurped', 5, etcd, folder);
+    await operated(cluster, async (operator) => {
+      await published(operator);
+      await cluster.usurp();
+      expect(await operator.ended).toBe(1);
+      expect(cluster.log.join()).toContain('the lease was lost');
+    });
+    expect(cluster.trespasses).toEqual([]);
   });
 
   it('says what etcd refuses for want of space, while its collectors go on', async () => {

@@ -5,6 +5,7 @@ import { createLog } from '../../../../src/agent/log.ts';
 import type { OperatorDocument } from '../../../../src/agent/run-operator.ts';
 import { systemClock } from '../../../../src/base/system-clock.ts';
 import { runCommand } from '../../../../src/cli/program.ts';
+import { textOf } from '../../../../src/k8s/client/api-transport.ts';
 import { ApiHttpServer } from '../../../../src/k8s/memory/api-http-server.ts';
 import { MemoryApiServer } from '../../../../src/k8s/memory/memory-api-server.ts';
 import { CLUSTER_TYPES } from '../../../../src/k8s/memory/resource-types.ts';
@@ -36,6 +37,8 @@ interface Write {
 export interface RunningOperator {
   readonly name: string;
   readonly socket: string;
+  /** Its exit status, once it has ended. */
+  readonly ended: Promise<number>;
   /** Ends it as SIGTERM does; resolves to its exit status. */
   stop(): Promise<number>;
 }
@@ -108,7 +111,7 @@ export class OperatedCluster {
       { stdout: { write: () => {} }, stderr, stdin: nothing(), env: {}, signal: stop.signal },
     );
     return {
-      ...{ name, socket },
+      ...{ name, socket, ended },
       stop: () => {
         stop.abort();
         return ended;
@@ -120,6 +123,20 @@ export class OperatedCluster {
     const path = join(this.#folder, `${this.name}.etcd`);
     writeFileSync(path, `endpoints: ["${this.etcd.url}"]\n`);
     return path;
+  }
+
+  /** Another operator holds the Lease from now on. */
+  async usurp(): Promise<void> {
+    const path = '/apis/coordination.k8s.io/v1/namespaces/default/leases/cilium-operator-resource-lock';
+    const request = { method: 'GET', path, authorization: '', contentType: '', body: '' };
+    const answer = await this.api.handle({ ...request, gone: new AbortController().signal });
+    const lease = JSON.parse(await textOf(answer.body)) as Manifest;
+    const spec = {
+      ...(lease['spec'] as object),
+      holderIdentity: 'another',
+      renewTime: new Date().toISOString(),
+    };
+    await this.#send('PUT', path, { ...lease, spec });
   }
 
   /** Ends every lease of its etcd, as if all who write there had died. */
