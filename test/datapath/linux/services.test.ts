@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { AgentProcess } from './support/agent-process.ts';
+import type { DatapathDiffDocument } from '../../../src/api/datapath-document.ts';
+import { AgentHere, AgentProcess } from './support/agent-process.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { exec, type Namespace, Scratch } from './support/scratch.ts';
 
@@ -127,6 +128,30 @@ describeOnLinux(
       expect(exec('bpftool', 'cgroup', 'show', cgroup)).not.toContain('connect4');
       await client.more(500);
       expect(client.errors).toEqual([]);
+    });
+
+    it('are planned in a dry run, which makes no map and attaches nothing', async () => {
+      const pins = join(scratch.bpffs(), 'dpcache');
+      const cgroup = scratch.cgroup();
+      const file = join(scratch.folder(), 'services.yaml');
+      writeFileSync(file, manifests('10.1.0.10'));
+      const steering = ['--datapath', 'linux', '--datapath-pins', pins, '--datapath-cgroup', cgroup];
+      const words = [...steering, '--datapath-routing', 'off', '--datapath-dry-run', '--manifests', file];
+      const agent = new AgentHere(scratch, words);
+      await agent.settled();
+      const { steps } = (await agent.ask('/v1/datapath/diff')) as DatapathDiffDocument;
+      await agent.stop();
+      expect(steps).toEqual([
+        {
+          table: 'services',
+          key: `${SERVICE}:${PORT}/TCP`,
+          cache: expect.stringContaining('10.1.0.10:8080/TCP'),
+        },
+      ]);
+      expect([existsSync(pins), exec('bpftool', 'cgroup', 'show', cgroup).includes('connect4')]).toEqual([
+        false,
+        false,
+      ]);
     });
 
     it('are named as not reached when their cgroup vanishes, while the rest goes on', async () => {
