@@ -10,7 +10,7 @@ import {
   ServiceTable,
 } from '../../../../src/datapath/linux/services/service-table.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
-import { FakeMap, fakeServiceMaps } from '../support/fake-map.ts';
+import { brokenFrontends, FakeMap, fakeServiceMaps } from '../support/fake-map.ts';
 import { ManualTurns } from '../support/fake-table.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { Scratch } from '../support/scratch.ts';
@@ -74,6 +74,22 @@ describe('services in the maps of a kernel', () => {
         live(fakeServiceMaps(ROOM), steps, 5),
       ),
       { numRuns: 200 },
+    ));
+
+  it('are never without the slots and backends that they count, at any entry that is written', () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 40 }), async (steps) => {
+        const open = fakeServiceMaps(ROOM);
+        for (const family of [4, 6] as const) {
+          const { services, backends } = open(family).maps;
+          if (!(services instanceof FakeMap && backends instanceof FakeMap)) throw new Error('not a fake');
+          const look = (): void => expect(brokenFrontends(services, backends)).toEqual([]);
+          services.onWrite = look;
+          backends.onWrite = look;
+        }
+        await live(open, steps, 5);
+      }),
+      { numRuns: 100 },
     ));
 
   const web = (number: number): string => `172.16.0.${number}:80/TCP`;

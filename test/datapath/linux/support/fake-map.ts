@@ -29,6 +29,8 @@ export class FakeMap implements BatchedMap {
   readonly content: Map<string, Uint8Array> = new Map();
   /** Refuses every write. */
   broken = false;
+  /** Is called after each entry that was written or deleted: a program may read at any time. */
+  onWrite: () => void = () => {};
 
   constructor(shape: BatchedMap['shape']) {
     this.shape = shape;
@@ -46,6 +48,7 @@ export class FakeMap implements BatchedMap {
         key,
         this.values.bytes.slice(at * this.shape.valueSize, (at + 1) * this.shape.valueSize),
       );
+      this.onWrite();
       return undefined;
     });
   }
@@ -54,6 +57,7 @@ export class FakeMap implements BatchedMap {
     return Array.from({ length: count }, (_, at) => {
       if (this.broken) return new SyscallError('delete', EPERM);
       this.content.delete(this.#keyAt(at));
+      this.onWrite();
       return undefined;
     });
   }
@@ -95,4 +99,21 @@ export function fakeServiceMaps(room: ServiceRoom): (family: Family) => ServiceM
     families.set(family, made);
     return made;
   };
+}
+
+/** Frontends of which a program would find a slot or a backend missing, by their keys. */
+export function brokenFrontends(services: FakeMap, backends: FakeMap): readonly string[] {
+  const slotAt = services.shape.keySize - 6;
+  const broken: string[] = [];
+  for (const [key, value] of services.content) {
+    const bytes = Buffer.from(key, 'hex');
+    if (bytes.readUInt16LE(slotAt) !== 0) continue;
+    for (let slot = 1; slot <= Buffer.from(value).readUInt16LE(4); slot++) {
+      bytes.writeUInt16LE(slot, slotAt);
+      const number = services.content.get(bytes.toString('hex'))?.slice(0, 4);
+      if (number === undefined || !backends.content.has(Buffer.from(number).toString('hex')))
+        broken.push(key);
+    }
+  }
+  return broken;
 }
