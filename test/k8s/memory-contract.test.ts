@@ -7,7 +7,7 @@ import { describeApiContract } from './support/api-contract.ts';
 import type { ApiHarness } from './support/api-harness.ts';
 
 async function openMemory(): Promise<ApiHarness> {
-  const api = new MemoryApiServer({ clock: systemClock });
+  const api = new MemoryApiServer({ clock: systemClock, streamingLists: true });
   const http = new ApiHttpServer(api);
   const address = await http.listen();
   const as = (token: string): ClusterAccess => ({
@@ -21,10 +21,11 @@ async function openMemory(): Promise<ApiHarness> {
   });
   api.tokens.add('admin');
   api.tokens.add('powerless');
-  for (const verb of ['list', 'get', 'delete']) api.deny(verb, 'configmaps', 'powerless');
+  for (const verb of ['list', 'watch', 'get', 'delete']) api.deny(verb, 'configmaps', 'powerless');
   const transport = new HttpTransport(as('admin'));
   return {
     transport,
+    offersStreams: true,
     access: as('admin'),
     powerless: as('powerless'),
     unknown: as('unknown'),

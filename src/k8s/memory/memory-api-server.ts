@@ -3,10 +3,10 @@ import type { KubernetesObject } from '../resource.ts';
 import { type ApiStatus, StatusError } from './api-status.ts';
 import { ByteStream } from './byte-stream.ts';
 import { bodyOf, ConnectionBroken, Faults, type ServedAnswer, type ServedRequest } from './faults.ts';
-import { type ObjectList, ObjectLists, type Selection } from './object-lists.ts';
+import { type ObjectList, ObjectLists, readVersion, type Selection, tooLarge } from './object-lists.ts';
 import { ObjectStore, type StoreSnapshot } from './object-store.ts';
 import { ObjectWatch, typeMeta } from './object-watch.ts';
-import { type ObjectAddress, ObjectWrites } from './object-writes.ts';
+import { type ObjectAddress, ObjectWrites, storedAs } from './object-writes.ts';
 import { CLUSTER_TYPES, type ResourceType } from './resource-types.ts';
 import { fieldSelector, labelSelector, SelectorError } from './selectors.ts';
 import { WatchCache } from './watch-cache.ts';
@@ -21,6 +21,8 @@ export interface MemoryApiServerOptions {
    * Default: no.
    */
   readonly idleProgress?: boolean | undefined;
+  /** Whether a watch may begin with all objects (`sendInitialEvents`), as from Kubernetes 1.32 on. Default: no. */
+  readonly streamingLists?: boolean | undefined;
 }
 
 const JSON_TYPE = { 'content-type': 'application/json' };
@@ -217,6 +219,12 @@ export class MemoryApiServer {
   }
 
   #watch(selection: Selection, query: URLSearchParams, gone: AbortSignal): ServedAnswer {
+    const mayStream = this.#options.streamingLists === true;
+    if (!mayStream && (query.has('sendInitialEvents') || query.has('resourceVersionMatch')))
+      throw new StatusError('Invalid', 'resourceVersionMatch is forbidden for watch');
+    const known = this.#cache.versionOf(storedAs(selection.type));
+    const from = readVersion(query.get('resourceVersion')) ?? 0;
+    if (query.get('sendInitialEvents') === 'true' && from > known) throw tooLarge(from, known);
     const { clock, idleProgress = false } = this.#options;
     const stream: ByteStream = new ByteStream(
       () => this.#running,

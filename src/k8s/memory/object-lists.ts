@@ -118,7 +118,8 @@ export function inNamespace(object: KubernetesObject, namespace: string | undefi
   return namespace === undefined || object.metadata.namespace === namespace;
 }
 
-function tooLarge(version: number, known: number): StatusError {
+/** Of a version that the server's memory has not reached. */
+export function tooLarge(version: number, known: number): StatusError {
   const message = `Too large resource version: ${version}, current: ${known}`;
   const causes = [{ reason: 'ResourceVersionTooLarge', message: 'Too large resource version' }];
   return new StatusError('Timeout', `Timeout: ${message}`, { details: { causes, retryAfterSeconds: 1 } });

@@ -32,6 +32,8 @@ export class ObjectWatch {
   readonly #stream: ByteStream;
   readonly #timers = new Set<Timer>();
   readonly #bookmarks: boolean;
+  /** All objects are wanted first, and a bookmark behind them. */
+  readonly #sendsInitial: boolean;
   #unwatch: () => void = () => {};
   /** Nothing at or before it is said: even if it lies in the future. */
   #from: number;
@@ -43,6 +45,7 @@ export class ObjectWatch {
     this.#stream = stream;
     this.#from = readVersion(query.get('resourceVersion')) ?? 0;
     this.#bookmarks = query.get('allowWatchBookmarks') === 'true';
+    this.#sendsInitial = query.get('sendInitialEvents') === 'true';
     this.#begin(Number(query.get('timeoutSeconds') ?? DEFAULT_SECONDS) * 1000);
   }
 
@@ -57,11 +60,11 @@ export class ObjectWatch {
     const { store, cache } = this.#source;
     const resource = storedAs(this.#selection.type);
     const from = this.#from;
-    if (from > 0 && from < store.compacted) {
+    if (!this.#sendsInitial && from > 0 && from < store.compacted) {
       this.#tooOld(from);
       return;
     }
-    if (from === 0) this.#everything(resource);
+    if (from === 0 || this.#sendsInitial) this.#everything(resource);
     else for (const write of cache.since(resource, from)) this.#tell(write);
     this.#unwatch = cache.watch((write) => {
       if (write.resource === resource && write.version > this.#from) this.#tell(write);
@@ -76,7 +79,9 @@ export class ObjectWatch {
     const { store, cache } = this.#source;
     this.#from = Math.max(cache.versionOf(resource), store.compacted);
     for (const [, object] of store.list(resource, this.#from))
-      if (this.#matches(object)) this.#say('ADDED', object, object.metadata.resourceVersion);
+      if (this.#matches(object)) this.#write('ADDED', object, object.metadata.resourceVersion);
+    if (this.#sendsInitial && this.#bookmarks)
+      this.#mark(this.#from, { 'k8s.io/initial-events-end': 'true' });
   }
 
   #after(ms: number, callback: () => void): void {
@@ -111,11 +116,14 @@ export class ObjectWatch {
     const { type } = this.#selection;
     const version = cache.versionOf(storedAs(type));
     if (!(idleProgress || this.#hasEvents) || version < this.#from) return;
-    const object = {
-      ...this.#typeMeta(),
-      metadata: { resourceVersion: String(version), creationTimestamp: null },
-    };
-    this.#stream.write(`${JSON.stringify({ type: 'BOOKMARK', object })}\n`);
+    this.#mark(version);
+  }
+
+  #mark(version: number, annotations?: Readonly<Record<string, string>>): void {
+    const metadata = { resourceVersion: String(version), creationTimestamp: null, annotations };
+    this.#stream.write(
+      `${JSON.stringify({ type: 'BOOKMARK', object: { ...this.#typeMeta(), metadata } })}\n`,
+    );
   }
 
   /** What a write means for those who see only what is selected. */
@@ -132,9 +140,13 @@ export class ObjectWatch {
   }
 
   #say(type: EventType, object: KubernetesObject, resourceVersion: string): void {
+    this.#write(type, object, resourceVersion);
+    if (this.#stream.queued > LONGEST_QUEUE) this.#end();
+  }
+
+  #write(type: EventType, object: KubernetesObject, resourceVersion: string): void {
     const metadata = { ...object.metadata, resourceVersion };
     this.#stream.write(`${JSON.stringify({ type, object: { ...object, ...this.#typeMeta(), metadata } })}\n`);
-    if (this.#stream.queued > LONGEST_QUEUE) this.#end();
   }
 
   #typeMeta(): { readonly apiVersion: string; readonly kind: string } {

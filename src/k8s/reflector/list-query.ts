@@ -36,6 +36,18 @@ export function listPath(
   return path(kind, { limit });
 }
 
+/** All objects that there are, not older than what was seen last, as the beginning of a watch. */
+export function streamPath(kind: ResourceKind, version: string, timeoutSeconds: number): string {
+  return path(kind, {
+    watch: 'true',
+    sendInitialEvents: 'true',
+    resourceVersionMatch: 'NotOlderThan',
+    resourceVersion: version === '' ? undefined : version,
+    allowWatchBookmarks: 'true', // else it does not say where its objects end
+    timeoutSeconds: String(timeoutSeconds),
+  });
+}
+
 /** What happens after a version. */
 export function watchPath(kind: ResourceKind, version: string, timeoutSeconds: number): string {
   return path(kind, {

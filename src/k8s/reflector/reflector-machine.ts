@@ -3,11 +3,13 @@ import type { ResourceState } from '../resource.ts';
 
 /**
  * How all objects are asked for (K 1):
+ * - `stream`: as the beginning of a watch, from the server's memory, which it needs the least of that way: from Kubernetes
+ *   1.32 on. A server that refuses it is asked for a list, now and from then on
  * - `cache`: from the server's memory, not older than what was seen last
  * - `pages`: the latest, in pages: after a 410, or from a server that is behind
  * - `whole`: the latest, at once: after a 410 on a page
  */
-export type ListSource = 'cache' | 'pages' | 'whole';
+export type ListSource = 'stream' | 'cache' | 'pages' | 'whole';
 
 /** What a reflector does next: exactly one thing at a time. */
 export type ReflectorEffect =
@@ -43,6 +45,8 @@ export interface ReflectorState {
   /** What it looks like from outside: short steps in between do not show. */
   readonly shown: ResourceState;
   readonly from: ListSource;
+  /** How the next list begins. */
+  readonly preferred: 'stream' | 'cache';
   /** After waiting. */
   readonly next: Next;
   /** Failures in a row: without two good minutes in between. */
@@ -66,7 +70,8 @@ const SHORT_MS = 1000;
 const FIRST: ReflectorState = {
   phase: 'listing',
   shown: 'listing',
-  from: 'cache',
+  from: 'stream',
+  preferred: 'stream',
   next: 'list',
   streak: 0,
   goodSince: undefined,
@@ -75,7 +80,7 @@ const FIRST: ReflectorState = {
 
 /** How a reflector begins. */
 export function beginReflector(): ReflectorStep {
-  return list(FIRST, 'cache');
+  return list(FIRST, FIRST.preferred);
 }
 
 function list(state: ReflectorState, from: ListSource): ReflectorStep {
@@ -130,6 +135,16 @@ function afterFailure(state: ReflectorState, code: ApiErrorCode, now: number): N
 
 const SHOWN: Partial<Record<ApiErrorCode, ResourceState>> = { missing: 'missing', forbidden: 'forbidden' };
 
+/** It does not offer streams: it says so, or answers something else, or never comes to the end of its objects. */
+const NO_STREAM: ReadonlySet<ApiErrorCode> = new Set([
+  'invalid',
+  'rejected',
+  'forbidden',
+  'missing',
+  'garbled',
+  'silent',
+]);
+
 function failed(state: ReflectorState, input: ReflectorInput & { readonly type: 'failed' }): ReflectorStep {
   const { code, retryAfterMs, now } = input;
   const shown = SHOWN[code] ?? 'waiting';
@@ -138,8 +153,9 @@ function failed(state: ReflectorState, input: ReflectorInput & { readonly type: 
     const internalSince = code === 'internal' ? (state.internalSince ?? now) : undefined;
     return wait({ ...state, internalSince }, next, retryAfterMs, now, shown);
   }
+  if (state.from === 'stream' && NO_STREAM.has(code)) return list({ ...state, preferred: 'cache' }, 'cache');
   if (code === 'expired' || code === 'future-version') {
-    if (state.from === 'cache') return list(state, 'pages');
+    if (state.from === 'stream' || state.from === 'cache') return list(state, 'pages');
     if (state.from === 'pages') return list(state, 'whole');
   }
   const from = state.from === 'whole' ? 'pages' : state.from;
@@ -161,7 +177,7 @@ export function stepReflector(state: ReflectorState, input: ReflectorInput): Ref
     case 'stop':
       return { state: { ...state, phase: 'stopped', shown: 'stopped' }, effect: { do: 'stop' } };
     case 'listed':
-      return watch({ ...state, from: 'cache' });
+      return watch({ ...state, from: state.preferred });
     case 'opened':
       return ignore({
         ...state,
@@ -172,7 +188,7 @@ export function stepReflector(state: ReflectorState, input: ReflectorInput): Ref
     case 'ended':
       return ended(state, input);
     case 'proven':
-      return input.same ? watch(state) : list(state, 'cache');
+      return input.same ? watch(state) : list(state, state.preferred);
     case 'failed':
       return failed(state, input);
     case 'waited':

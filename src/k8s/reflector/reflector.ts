@@ -19,7 +19,15 @@ import type {
 } from '../resource.ts';
 import { isKubernetesObject, KnownObjects } from './known-objects.ts';
 import { LineScanner } from './line-scanner.ts';
-import { anchorPath, LARGEST_OBJECT, listPath, parseList, readListShell, watchPath } from './list-query.ts';
+import {
+  anchorPath,
+  LARGEST_OBJECT,
+  listPath,
+  parseList,
+  readListShell,
+  streamPath,
+  watchPath,
+} from './list-query.ts';
 import { ListScanner } from './list-scanner.ts';
 import { readTexts } from './read-texts.ts';
 import {
@@ -221,8 +229,9 @@ export class Reflector implements FollowedResource {
 
   #failed(effect: ReflectorEffect, error: ApiError): Answer {
     const { code, retryAfterMs } = error;
-    // That a server has forgotten, or does not know the kind, is usual.
-    if (code !== 'expired' && code !== 'missing') {
+    // That a server has forgotten, does not know the kind, or offers no streaming lists is usual.
+    const isStream = effect.do === 'list' && effect.from === 'stream';
+    if (code !== 'expired' && code !== 'missing' && !(isStream && code === 'invalid')) {
       this.#failures++;
       const right = rightToGrant(effect.do === 'watch' ? 'watch' : 'list', this.#kind);
       const shown = code === 'forbidden' ? new ApiError(code, `${right}: ${error.message}`) : error;
@@ -252,9 +261,7 @@ export class Reflector implements FollowedResource {
 
   async #list(from: ListSource): Promise<Answer> {
     this.#known.beginList();
-    let { version, token } = await this.#page(from);
-    while (token !== undefined) ({ version, token } = await this.#page(from, token));
-    const events = this.#known.endList(version);
+    const events = this.#known.endList(from === 'stream' ? await this.#stream() : await this.#pages(from));
     const { gate } = this.#context;
     for (let done = false; !done; ) {
       const step = (): void => {
@@ -271,6 +278,53 @@ export class Reflector implements FollowedResource {
       this.#tellWaiting();
     }
     return { type: 'listed' };
+  }
+
+  async #pages(from: ListSource): Promise<string> {
+    let { version, token } = await this.#page(from);
+    while (token !== undefined) ({ version, token } = await this.#page(from, token));
+    return version;
+  }
+
+  /** Up to the bookmark behind the last object: the watch that it is the beginning of is begun anew from there. */
+  #stream(): Promise<string> {
+    const { gate } = this.#context;
+    return this.#exchange(async (exchange) => {
+      const scanner = new LineScanner(LARGEST_OBJECT);
+      exchange.allowSilence(LIST_SILENCE_MS);
+      const path = streamPath(this.#kind, this.#known.version, WATCH_SECONDS.max);
+      const answer = await exchange.open({ path });
+      for await (const bytes of exchange.read(answer)) {
+        this.#heard();
+        exchange.allowSilence(undefined); // what takes time now is our own
+        let version: string | undefined;
+        const take = (values: readonly unknown[]): void => {
+          version ??= this.#initial(values);
+        };
+        await readTexts(scanner.feed(bytes), gate, take, this.#ended.signal);
+        if (version !== undefined) {
+          this.#refused += scanner.tooLarge;
+          return version;
+        }
+        exchange.allowSilence(LIST_SILENCE_MS);
+      }
+      throw new ApiError('garbled', 'a streaming list has no end');
+    });
+  }
+
+  /** Takes objects of a streaming list; gives its version once they are all there. */
+  #initial(values: readonly unknown[]): string | undefined {
+    const events: ResourceEvent[] = [];
+    let version: string | undefined;
+    for (const value of values) {
+      const line = readWatchLine(value);
+      if (line.type === 'bookmark' && line.isListed) version = line.version;
+      if (version !== undefined) break; // the watch says it again
+      if (line.type === 'put') this.#collect(events, () => this.#known.listed(line.object));
+      else if (line.type === 'refused') this.#refused++;
+    }
+    this.#handOver(events);
+    return version;
   }
 
   #page(

@@ -6,7 +6,8 @@ import { isKubernetesObject } from './known-objects.ts';
 /** One line of a watch. */
 export type WatchLine =
   | { readonly type: 'put' | 'delete'; readonly object: KubernetesObject }
-  | { readonly type: 'bookmark'; readonly version: string }
+  /** `isListed`: all objects of a streaming list have come before it. */
+  | { readonly type: 'bookmark'; readonly version: string; readonly isListed: boolean }
   /** Of no use: an object without a name, a type that is not known. The others go on. */
   | { readonly type: 'refused' };
 
@@ -21,7 +22,10 @@ const TYPES: ReadonlyMap<unknown, 'put' | 'delete'> = new Map([
 function bookmark(object: unknown): WatchLine {
   const metadata = isObject(object) ? object['metadata'] : undefined;
   const version = isObject(metadata) ? metadata['resourceVersion'] : undefined;
-  return typeof version === 'string' && version !== '' ? { type: 'bookmark', version } : REFUSED;
+  if (typeof version !== 'string' || version === '') return REFUSED;
+  const annotations = isObject(metadata) ? metadata['annotations'] : undefined;
+  const isListed = isObject(annotations) && annotations['k8s.io/initial-events-end'] === 'true';
+  return { type: 'bookmark', version, isListed };
 }
 
 /**

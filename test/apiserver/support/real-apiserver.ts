@@ -50,6 +50,8 @@ export class RealApiServer implements ApiHarness {
   readonly access: ClusterAccess;
   readonly powerless: ClusterAccess;
   readonly unknown: ClusterAccess;
+  /** From 1.32 on. */
+  readonly offersStreams = false;
   /** Where its etcd is. */
   readonly etcd: string;
   readonly port: number;

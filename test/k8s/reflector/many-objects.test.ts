@@ -29,10 +29,13 @@ function manyObjects(): ApiTransport {
     await new Promise((resolve) => signal.addEventListener('abort', resolve));
   }
   return {
-    send: async ({ path, signal }) => ({
-      ...{ status: 200, retryAfterMs: 0 },
-      body: path.includes('watch=') ? silence(signal) : list(),
-    }),
+    send: async ({ path, signal }) => {
+      const offersNoStreams = path.includes('sendInitialEvents');
+      return {
+        ...{ status: offersNoStreams ? 422 : 200, retryAfterMs: 0 },
+        body: path.includes('watch=') && !offersNoStreams ? silence(signal) : list(),
+      };
+    },
     reset: () => {},
     close: async () => {},
   };

@@ -131,6 +131,20 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(events[1]?.object.metadata.resourceVersion).toBe(created.resourceVersion);
     });
 
+    it('begins a watch with all objects and a bookmark behind them, or says that it does not offer that', async () => {
+      await maps.create('streamed', {}, inSet('streamed'));
+      const query = 'watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan';
+      const path = `${maps.path()}?${query}&allowWatchBookmarks=true&timeoutSeconds=2&labelSelector=set%3Dstreamed`;
+      const { status, body } = await harness.transport.send({ path, signal: new AbortController().signal });
+      const lines = (await textOf(body)).trim().split('\n');
+      expect(status).toBe(harness.offersStreams ? 200 : 422);
+      if (!harness.offersStreams) return;
+      const [added, end] = lines.map((line) => JSON.parse(line) as EventBody);
+      expect([added?.type, added?.object.metadata.name]).toEqual(['ADDED', 'streamed']);
+      expect(end?.object.metadata['annotations']).toEqual({ 'k8s.io/initial-events-end': 'true' });
+      expect(end?.object.metadata.resourceVersion).toMatch(/^[1-9]/);
+    });
+
     it('tells what happens to one object in order, each with the version that it made', async () => {
       const { metadata } = await list('limit=1');
       const created = await maps.create('told');

@@ -10,6 +10,8 @@ export interface ApiHarness {
   readonly powerless: ClusterAccess;
   /** With a token that nobody knows. */
   readonly unknown: ClusterAccess;
+  /** Whether a watch may begin with all objects. */
+  readonly offersStreams: boolean;
   /** Serves `widgets.contract.test/v1`, with a status. */
   serveWidgets(): Promise<void>;
   /** Forgets the history of its store. */

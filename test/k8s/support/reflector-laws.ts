@@ -155,7 +155,10 @@ class World {
   #writes = 0;
 
   constructor(wrap: (transport: ApiTransport) => ApiTransport, idleProgress: boolean) {
-    this.server = new MemoryApiServer({ clock: this.clock, types: [this.#types, NODES], idleProgress });
+    // A server that follows the versions of idle kinds offers streaming lists, too.
+    const streamingLists = idleProgress;
+    const types = [this.#types, NODES];
+    this.server = new MemoryApiServer({ clock: this.clock, types, idleProgress, streamingLists });
     this.transport = new MemoryApiTransport(this.server);
     // Writes do not go the way that fails.
     const writing = new MemoryApiTransport({ handle: (request) => this.server.handleElsewhere(request) });

@@ -1,0 +1,118 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
+import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import type { FollowedResource, ResourceKind } from '../../../src/k8s/resource.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+import { ApiUser } from '../support/api-user.ts';
+import { RecordingSink } from '../support/recording-sink.ts';
+
+const PODS: ResourceKind = { group: '', version: 'v1', plural: 'pods' };
+
+let clock: ManualClock;
+let asked: string[];
+let clients: KubernetesClient[];
+beforeEach(() => {
+  clock = new ManualClock();
+  asked = [];
+  clients = [];
+});
+afterEach(async () => {
+  for (const client of clients) await client.close();
+  expect(clock.pending).toBe(0);
+});
+
+/** What a request is for. */
+function nameOf(path: string): string {
+  const query = new URL(path, 'http://server').searchParams;
+  if (query.has('sendInitialEvents')) return `stream ${query.get('resourceVersion') ?? ''}`.trim();
+  return query.has('watch') ? 'watch' : 'list';
+}
+
+function follow(server: MemoryApiServer): {
+  readonly sink: RecordingSink;
+  readonly followed: FollowedResource;
+} {
+  const way = new MemoryApiTransport(server);
+  const transport: ApiTransport = {
+    send: (request) => {
+      if (request.path.startsWith('/api/v1/pods')) asked.push(nameOf(request.path));
+      return way.send(request);
+    },
+    reset: () => way.reset(),
+    close: () => way.close(),
+  };
+  const client = new KubernetesClient(transport, { clock, random: () => 0 });
+  clients.push(client);
+  const sink = new RecordingSink();
+  return { sink, followed: client.follow(PODS, sink) };
+}
+
+function served(streamingLists: boolean): { readonly server: MemoryApiServer; readonly pods: ApiUser } {
+  const server = new MemoryApiServer({ clock, streamingLists });
+  const writing = new MemoryApiTransport({ handle: (request) => server.handleElsewhere(request) });
+  return { server, pods: new ApiUser(writing, PODS, 'n') };
+}
+
+it('a server that offers it streams its objects, more than fit into a queue; nothing is listed', async () => {
+  const { server, pods } = served(true);
+  for (let i = 0; i < 1200; i++) await pods.create(`p${i}`);
+  const { sink, followed } = follow(server);
+  await settle(300);
+  expect(asked).toEqual(['stream', 'watch']);
+  expect(followed.status()).toMatchObject({ listed: true, objects: 1200, lists: 1, failures: 0 });
+  await pods.delete('p7');
+  await settle();
+  expect(sink.objects.size).toBe(1199);
+  expect(sink.breaches).toEqual([]);
+});
+
+it('a server that offers none is asked once, and it is no failure', async () => {
+  const { server, pods } = served(false);
+  await pods.create('a');
+  const { sink, followed } = follow(server);
+  await settle(30);
+  expect(asked).toEqual(['stream', 'list', 'watch']);
+  expect(followed.status()).toMatchObject({ listed: true, failures: 0, lastFailure: undefined });
+  server.down();
+  await pods.create('b');
+  server.up();
+  await advance(clock, 60_000);
+  expect(sink.objects.size).toBe(2);
+  expect(asked.filter((name) => name.startsWith('stream'))).toEqual(['stream']);
+});
+
+it('a stream that never comes to its end is given up for a list', async () => {
+  const { server, pods } = served(false);
+  await pods.create('a');
+  // As a server that takes it for any other watch.
+  server.faults.order({ do: 'hang' }, { matches: ({ path }) => path.includes('sendInitialEvents') });
+  const { sink } = follow(server);
+  await advance(clock, 59_000);
+  expect(asked).toEqual(['stream']);
+  await advance(clock, 2000);
+  expect(sink.objects.size).toBe(1);
+  expect(asked).toEqual(['stream', 'list', 'watch']);
+});
+
+it('a stream that breaks takes nothing away, and is asked for again: not older than what was seen', async () => {
+  const { server, pods } = served(true);
+  await pods.create('a');
+  const { sink } = follow(server);
+  await settle(30);
+  const b = await pods.create('b');
+  await pods.delete('a');
+  await settle(30);
+  expect([...sink.objects.keys()]).toEqual(['n/b']);
+  // The last event was a delete: what follows the lost connection is a list.
+  server.faults.order({ do: 'cut', afterBytes: 40 }, { matches: ({ path }) => path.includes('sendInitial') });
+  server.cut();
+  await advance(clock, 30_000);
+  expect([...sink.objects.keys()]).toEqual(['n/b']);
+  const streams = asked.filter((name) => name.startsWith('stream'));
+  expect(streams.length).toBe(3);
+  expect(Number(streams[1]?.split(' ')[1])).toBeGreaterThan(Number(b.metadata.resourceVersion));
+  expect(asked).not.toContain('list');
+});
