@@ -101,12 +101,12 @@ describeOnLinux(
       const first = new AgentProcess(scratch, words);
       await first.settled();
       const client = new Client(scratch, host, cgroup);
-      await client.more(500);
+      await client.more(2000);
       await first.kill('SIGKILL');
-      await client.more(500);
+      await client.more(4000);
       expect([...client.counts.keys()].sort()).toEqual(['10.1.0.10', '10.2.0.10']);
       const [one = 0, other = 0] = client.counts.values();
-      expect(Math.abs(one - other) / client.total).toBeLessThan(0.15);
+      expect(Math.abs(one - other) / client.total).toBeLessThan(0.1);
 
       // Meanwhile another backend has come, and the second has gone.
       writeFileSync(file, manifests('10.1.0.10', '10.3.0.10'));
@@ -114,10 +114,10 @@ describeOnLinux(
       await second.settled();
       await client.more(100); // those under way
       const gone = client.counts.get('10.2.0.10');
-      await client.more(500);
+      await client.more(4000);
       expect(client.errors).toEqual([]);
       expect(client.counts.get('10.2.0.10')).toBe(gone);
-      expect(client.counts.get('10.3.0.10')).toBeGreaterThan(150);
+      expect(client.counts.get('10.3.0.10')).toBeGreaterThan(1800);
 
       // Rules of nftables take over from the programs, which go.
       await second.kill('SIGTERM');
