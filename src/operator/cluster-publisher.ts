@@ -1,5 +1,6 @@
 import { checkArguments, ITERABLE, LIST, NUMBER, objectWith, SIGNAL, TEXT } from '../base/arguments.ts';
 import type { Clock, Random } from '../base/clock.ts';
+import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { formatLabels, type Labels } from '../identity/labels.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
@@ -24,6 +25,8 @@ export interface ClusterPublisherOptions extends KeyOwner {
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
+  /** Receives values that are too large to be published, after they were counted. */
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives what fails in the background, with the name of the task. All of it is tried again, and in `status()`. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
@@ -72,6 +75,7 @@ export class ClusterPublisher {
       new PublishedPrefix({
         ...surroundings,
         ...keyRules(resource, options),
+        rejections: new RejectionLog(options.onReject),
         prefix: resourcePrefix(resource, options.clusterName),
         canary: syncedKey(options.clusterName, resource),
       });

@@ -92,7 +92,7 @@ export class Producer implements Duty {
   }
 
   status(): DutyStatus {
-    const { keys, rejections, inputs } = this.#life;
+    const { keys, inputs } = this.#life;
     const { failures, lastFailure, ...published } = keys.status();
     const followed = (inputs?.kinds ?? []).flatMap(({ resource }) => resource ?? []);
     const isWaiting = this.#state === 'running' && inputs?.complete !== true;
@@ -101,7 +101,7 @@ export class Producer implements Duty {
       state: isWaiting ? 'waiting' : this.#state,
       failures: followed.reduce((sum, { failures: more }) => sum + more, failures),
       lastFailure: followed.reduce((last, kind) => latest(last, kind.lastFailure), lastFailure),
-      published: { ...published, refused: rejections.status().total },
+      published,
     };
   }
 
@@ -137,14 +137,16 @@ export class Producer implements Duty {
   #newLife(): Life {
     const { backend, clusterName, clock, random, canaries = true, onReject, onFailure } = this.#options;
     const { resource, keepWhenEmpty } = this.#kind;
+    const rejections = new RejectionLog(onReject);
     return {
+      rejections,
       keys: new PublishedPrefix({
+        rejections,
         keepWhenEmpty,
         ...{ backend, clock, random, onFailure, ...keyRules(resource, this.#options) },
         prefix: resourcePrefix(resource, clusterName),
         canary: canaries ? syncedKey(clusterName, resource) : undefined,
       }),
-      rejections: new RejectionLog(onReject),
     };
   }
 }

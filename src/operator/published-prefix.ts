@@ -1,8 +1,9 @@
 import type { Clock, Random } from '../base/clock.ts';
 import type { Failure } from '../base/failure.ts';
-import { RejectionLog } from '../base/rejection.ts';
+import { type RejectionLog, rejection } from '../base/rejection.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { equalBytes } from '../kvstore/bytes.ts';
+import { VALUE_LIMITS } from '../kvstore/codec/value.ts';
 import { SharedStore } from '../kvstore/store/shared-store.ts';
 import type { StoreObserver } from '../kvstore/store/watch-store.ts';
 import type { PublishedKeys } from './duty.ts';
@@ -27,12 +28,14 @@ export interface PublishedPrefixOptions {
   readonly isAsGood?: ((found: Uint8Array, wanted: Uint8Array) => boolean) | undefined;
   /** What a former life has left stays until something is published in this one. Default false. */
   readonly keepWhenEmpty?: boolean | undefined;
+  /** Where values are counted that are too large, beside what cannot be made a value. */
+  readonly rejections: RejectionLog;
   /** Receives what fails in the background, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
 /** A {@link PublishedPrefix} as data. */
-export interface PublishedPrefixStatus extends Omit<PublishedKeys, 'refused'> {
+export interface PublishedPrefixStatus extends PublishedKeys {
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
 }
@@ -70,7 +73,6 @@ export class PublishedPrefix {
       canaryLeased: true,
       decode: (_name, value) => ({ ok: true, value }),
       observer: this.#present(),
-      rejections: new RejectionLog(),
       deleteDelayMs: 0,
     });
     void this.#store.synced.then(() => {
@@ -88,6 +90,7 @@ export class PublishedPrefix {
       keys: this.#wanted.size,
       pending,
       writes: local.writes,
+      refused: this.#options.rejections.status().total,
       failures: local.failures + background.failures + (shared.watch?.failures ?? 0),
       lastFailure: latest(latest(local.lastFailure, background.lastFailure), shared.watch?.lastFailure),
     };
@@ -98,8 +101,19 @@ export class PublishedPrefix {
     return this.#wanted.entries();
   }
 
-  /** The key is to have this value, which is kept. */
+  /**
+   * The key is to have this value, which is kept. One that is larger than readers take is refused, and there is no key: a
+   * kvstore that refused it would hold up the canary.
+   */
   upsert(name: string, value: Uint8Array): void {
+    const { bytes } = VALUE_LIMITS;
+    if (value.length + this.#options.prefix.length + name.length > bytes) {
+      const why = `must have at most ${bytes} bytes with its key`;
+      const at = `${this.#options.prefix}${name}`;
+      this.#options.rejections.add(rejection('too-large', 'value', `${value.length} bytes`, why, at));
+      this.delete(name);
+      return;
+    }
     this.#wanted.set(name, value);
     this.#leftovers.delete(name);
     if (this.#mayPut) this.#say(name);

@@ -95,6 +95,15 @@ describe('what a cluster publishes beside others who write there', () => {
     expect([there(KEY) !== undefined, there(CONFIG)]).toEqual([true, undefined]);
   });
 
+  it('refuses a value that no reader takes, and is complete without it (regression: the canary waited for it)', async () => {
+    const publisher = publish();
+    await advance(clock, 1000);
+    publisher.upsertNode({ ...node, bootID: 'x'.repeat(2 << 20) });
+    await advance(clock, 1000);
+    expect([there(KEY), publisher.status().synced]).toEqual([undefined, true]);
+    expect(publisher.status().resources.nodes).toMatchObject({ keys: 0, pending: 0, refused: 1 });
+  });
+
   it('promises canaries in its configuration over whatever was there', async () => {
     await put(CONFIG, { id: 9, capabilities: { syncedCanaries: true } });
     keepConfig([]);
