@@ -3,19 +3,39 @@ import { describe, expect, it } from 'vitest';
 import type { Rejection } from '../../src/base/rejection.ts';
 import { text } from '../servicecache/support/plain.ts';
 import { MemoryFolder } from './support/memory-folder.ts';
-import { contents, engines, knowledge, learn, OWN, REMOTE, restart, save } from './support/world.ts';
+import {
+  contents,
+  engines,
+  type Knowledge,
+  knowledge,
+  learn,
+  OWN,
+  REMOTE,
+  restart,
+  save,
+} from './support/world.ts';
 
 const ASYNC_RUNS = { numRuns: Math.min(2_000, Number(process.env['PROPERTY_RUNS'] ?? 300)) };
+
+/** Engines that know something, the folder with a checkpoint of them, and the next ones, which have not read it yet. */
+async function restarted(known: Knowledge): Promise<
+  ReturnType<typeof restart> & {
+    readonly before: ReturnType<typeof engines>;
+    readonly folder: MemoryFolder;
+  }
+> {
+  const before = engines();
+  learn(before, known);
+  const folder = new MemoryFolder();
+  await save(folder, before, known.identities);
+  return { before, folder, ...restart(folder) };
+}
 
 describe('a checkpoint', () => {
   it('restores what it was made of, and is gone without a trace when every cluster has been let go of', async () => {
     await fc.assert(
       fc.asyncProperty(knowledge, async (known) => {
-        const before = engines();
-        learn(before, known);
-        const folder = new MemoryFolder();
-        await save(folder, before, known.identities);
-        const { next, restoration } = restart(folder);
+        const { before, next, restoration } = await restarted(known);
         expect(await restoration.read()).toMatchObject({ kind: 'restored' });
         for (const { services } of [before, next]) services.markSynced();
         expect(contents(next)).toBe(contents(before));
@@ -37,11 +57,7 @@ describe('a checkpoint', () => {
     const order = fc.shuffledSubarray([OWN, ...REMOTE], { minLength: 4 });
     await fc.assert(
       fc.asyncProperty(knowledge, knowledge, order, async (known, after, clusters) => {
-        const before = engines();
-        learn(before, known);
-        const folder = new MemoryFolder();
-        await save(folder, before, known.identities);
-        const { next, restoration } = restart(folder);
+        const { next, restoration } = await restarted(known);
         await restoration.read();
         learn(next, after);
         for (const cluster of clusters) await restoration.letGo(cluster);
@@ -57,11 +73,7 @@ describe('a checkpoint', () => {
   it('of a checkpoint is the same checkpoint, with the age of the first', async () => {
     await fc.assert(
       fc.asyncProperty(knowledge, async (known) => {
-        const before = engines();
-        learn(before, known);
-        const folder = new MemoryFolder();
-        await save(folder, before, known.identities);
-        const { next, restoration } = restart(folder);
+        const { before, folder, next, restoration } = await restarted(known);
         await restoration.read();
         const second = { writtenAt: 9_000, knownAt: restoration.ages };
         await save(folder, next, restoration.identities(), second);
