@@ -167,9 +167,15 @@ const RULES: readonly (readonly [string, (difference: Judged) => boolean])[] = [
       resource === 'services' && !expected && !!actual && /\/kube-(scheduler|controller-manager)$/.test(name),
   ],
   [
+    'SEMANTICS 5: what others have deleted is put again at once',
+    ({ resource, key, world, expected, actual }) =>
+      resource === 'services' && !expected && !!actual && world.deleted.has(key),
+  ],
+  [
     'O 6: annotations count at once',
     ({ resource, expected, actual, object, cluster }) =>
       resource === 'services' &&
+      cluster.version === '1.8' && // for 1.17 they do
       !expected &&
       !!actual &&
       !!object &&

@@ -93,6 +93,8 @@ export class OperatorWorld {
   readonly objects: Map<string, TraceObject> = new Map();
   /** When they were made, in seconds, by their names. */
   readonly createdAt: Map<string, number> = new Map();
+  /** Keys that somebody else has deleted. */
+  readonly deleted: Set<string> = new Set();
   /** Whether a lease was revoked since the program was started last. */
   revoked: boolean = false;
   /** Names and contents of the files of remote clusters that are there. */
@@ -164,9 +166,10 @@ export class OperatorWorld {
     } else if (op === 'etcd-put') {
       const lease = typeof step.lease === 'string' ? this.#etcd(etcd).leaseOf(step.lease) : NO_LEASE;
       server.txn({ compare: [], writes: [{ op: 'put', key, value: bytesOfText(value), lease }] });
-    } else if (op === 'etcd-delete')
+    } else if (op === 'etcd-delete') {
+      this.deleted.add(key);
       server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
-    else if (op === 'etcd-lease-revoke') this.#revoke(etcd, step.lease ?? [], holderOf);
+    } else if (op === 'etcd-lease-revoke') this.#revoke(etcd, step.lease ?? [], holderOf);
     else if (op === 'start') this.#run();
     else if (op === 'stop') await this.stop();
     else if (op === 'config-add') this.remotes.set(step.cluster ?? '', step.content ?? '');
