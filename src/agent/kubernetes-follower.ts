@@ -13,6 +13,7 @@ import type { ClusterAccess } from '../k8s/client/cluster-access.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import { OwnAddresses } from '../k8s/feed/own-addresses.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
+import type { WorldLabels } from '../metadata/cidr-labels.ts';
 import type { LocalIdentity } from '../metadata/local-identities.ts';
 import { MetadataLayer } from '../metadata/metadata-layer.ts';
 import type { Node } from '../nodemanager/node.ts';
@@ -91,7 +92,7 @@ export class KubernetesFollower {
         if (cluster !== undefined) this.#handOver(feed, cluster);
         if (this.#kubernetes.ownAddresses) {
           const { ipcache } = engines;
-          const world = { ipcache, clock, addresses: machineAddresses, world: 'single-stack' } as const;
+          const world = { ipcache, clock, addresses: machineAddresses, world: this.#world };
           this.#addresses = new OwnAddresses(world);
           this.#addresses.start();
         }
@@ -189,6 +190,8 @@ export class KubernetesFollower {
       identities,
       serviceProxyName: proxyName,
       headlessServices: headless,
+      nodeAnnotations,
+      encryptKey,
     } = this.#kubernetes;
     const { clock, random, gate, engines, onReject, clusterID } = this.#context;
     return new KubernetesFeed({
@@ -200,15 +203,24 @@ export class KubernetesFollower {
       endpoints,
       metadata: this.#labelled(),
       policies: watch.includes('policies'),
+      world: this.#world,
+      nodeAnnotations,
+      encryptKey,
       keepRestoredNodes: true,
       selection: { proxyName, headless },
     });
   }
 
+  get #world(): WorldLabels {
+    return this.#kubernetes.dualStack ? 'dual-stack' : 'single-stack';
+  }
+
   /** Labels of prefixes: looked at again where a node has come or gone, as its address is another one then (K 43). */
   #labelled(): MetadataLayer {
     const { engines, onReject } = this.#context;
-    const layer = new MetadataLayer({ ipcache: engines.ipcache, nextTurn: setImmediate, onReject });
+    const layer = new MetadataLayer({
+      ...{ ipcache: engines.ipcache, nextTurn: setImmediate, world: this.#world, onReject },
+    });
     layer.identities.withhold(this.#context.restoredIdentities());
     this.#layer = layer;
     const look = (node: Node): void => {

@@ -38,6 +38,12 @@ export interface KubernetesOptions {
   readonly headlessServices: boolean;
   /** The addresses of this machine are host, and what is not known is the world (K 51). */
   readonly ownAddresses: boolean;
+  /** The world of IPv4 and that of IPv6 are two identities (K 50, 51). */
+  readonly dualStack: boolean;
+  /** What annotations of the own Node say of it counts (K 40). */
+  readonly nodeAnnotations: boolean;
+  /** Encryption key of the own node, for its pods (K 18); 0: none. */
+  readonly encryptKey: number;
 }
 
 /** How an agent is configured. */

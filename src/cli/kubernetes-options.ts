@@ -19,6 +19,9 @@ export interface KubernetesFlags {
   readonly k8sServiceProxyName?: string;
   readonly k8sHeadlessServices?: true;
   readonly k8sOwnAddresses?: true;
+  readonly k8sDualStack?: true;
+  readonly k8sNodeAnnotations?: true;
+  readonly k8sEncryptKey?: number;
 }
 
 /** What else the command follows: then the pod that it runs in is not looked at. */
@@ -34,6 +37,13 @@ function parseParts(text: string): readonly KubernetesPart[] {
     if (part !== undefined) return part;
     throw new InvalidArgumentError(`It must be some of ${KUBERNETES_PARTS.join(',')}: '${word}'.`);
   });
+}
+
+/** An encryption key: 0 is none. */
+function parseKey(text: string): number {
+  const key = Number(text);
+  if (/^\d{1,3}$/.test(text) && key <= 255) return key;
+  throw new InvalidArgumentError(`It must be a number from 0 to 255: '${text}'.`);
 }
 
 /** Adds the options of {@link KubernetesFlags}. */
@@ -80,7 +90,10 @@ export function addKubernetesOptions(
     .option(
       '--k8s-own-addresses',
       'the addresses of this machine are host, and what is not known is the world',
-    );
+    )
+    .option('--k8s-dual-stack', 'the worlds of IPv4 and IPv6 are two identities')
+    .option('--k8s-node-annotations', 'what annotations of the own Node say of it counts')
+    .option('--k8s-encrypt-key <number>', 'encryption key of the own node, for its pods', parseKey);
 }
 
 /** Whether the flags themselves say that a Kubernetes API server is to be followed. */
@@ -120,5 +133,8 @@ export function kubernetesOptions(
     serviceProxyName: flags.k8sServiceProxyName,
     headlessServices: flags.k8sHeadlessServices ?? false,
     ownAddresses: flags.k8sOwnAddresses ?? false,
+    dualStack: flags.k8sDualStack ?? false,
+    nodeAnnotations: flags.k8sNodeAnnotations ?? false,
+    encryptKey: flags.k8sEncryptKey ?? 0,
   };
 }

@@ -25,6 +25,9 @@ const KUBERNETES: KubernetesOptions = {
   identities: 'kvstore',
   headlessServices: false,
   ownAddresses: false,
+  dualStack: false,
+  nodeAnnotations: false,
+  encryptKey: 0,
 };
 
 function start(
@@ -102,6 +105,26 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.ipcache.get('10.10.2.11')?.source).toBe('kvstore');
     expect(agent.ipcache.get('10.10.2.12')).toBeUndefined();
     expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeDefined();
+  });
+
+  it('knows two worlds where it is told so, what annotations say of the own Node, and its key (K 18, 40, 51)', async () => {
+    const { agent } = await start({
+      ownAddresses: true,
+      dualStack: true,
+      nodeAnnotations: true,
+      encryptKey: 7,
+    });
+    expect(agent.ipcache.get('0.0.0.0/0')?.identity).toBe(9);
+    expect(agent.ipcache.get('::/0')?.identity).toBe(10);
+    const node = {
+      metadata: { name: 'node-1', annotations: { 'network.cilium.io/ipv4-cilium-host': '10.10.1.77' } },
+    };
+    await agent.kubernetes?.apply({ apiVersion: 'v1', kind: 'Node', ...node, status: { addresses: [] } });
+    await until(() => agent.ipcache.get('10.10.1.77') !== undefined);
+    const status = { phase: 'Running', hostIP: '192.168.10.1', podIP: '10.10.1.200' };
+    const pod = { metadata: { name: 'keyed', namespace: 'shop' }, spec: { nodeName: 'node-1' }, status };
+    await agent.kubernetes?.apply({ apiVersion: 'v1', kind: 'Pod', ...pod });
+    await until(() => agent.ipcache.get('10.10.1.200')?.encryptKey === 7);
   });
 
   it('gives the CIDRs of policies identities of their own, and the API server its one (K 43, 49)', async () => {
