@@ -83,6 +83,10 @@ class Answers {
     return this.counts.get(name) ?? 0;
   }
 
+  get total(): number {
+    return [...this.counts.values()].reduce((sum, count) => sum + count, 0);
+  }
+
   get errors(): number {
     return [...this.counts].reduce((sum, [line, count]) => sum + (line.startsWith('error') ? count : 0), 0);
   }
@@ -243,8 +247,10 @@ async function demonstrate(scratch: Scratch): Promise<void> {
     const diff = await ask<DatapathDiffDocument>('atlantic', '/v1/datapath/diff');
     return service !== undefined && diff?.total === 0 && !JSON.stringify(service).includes(podIP('baltic'));
   });
+  // The client makes one connection after the other: that of the second answer from now was made when baltic had gone.
+  const marked = answers.total;
+  await until('the connection under way has ended', () => answers.total >= marked + 2);
   const before = answers.of('baltic');
-  await until('what was under way has ended', () => answers.of('atlantic') + answers.of('caspian') > 0);
   pods.get('baltic')?.kill('SIGKILL');
   exec('ip', 'netns', 'delete', nodes.get('baltic')?.name ?? '');
   const marks = [answers.of('atlantic') + 100, answers.of('caspian') + 100] as const;
@@ -254,7 +260,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
   );
   say(`  ${answers.text}, ${answers.errors} errors`);
   if (answers.errors > 0) throw new Error(`the client has noticed: ${JSON.stringify([...answers.counts])}`);
-  if (answers.of('baltic') > before + 1) throw new Error('baltic has answered after it had gone');
+  if (answers.of('baltic') > before) throw new Error('baltic has answered after it had gone');
   say('The client has not noticed.');
 }
 

@@ -135,7 +135,7 @@ it('authentication that is switched off and on again costs a call each time at m
   expect(await works(client, 'b')).toBeLessThan(2);
   await enable();
   expect(await works(client, 'c')).toBeLessThan(2);
-  expect(client.recorder.status().state).toBe('watching');
+  await until('it watches again', () => client.recorder.status().state === 'watching');
 });
 
 it('a user that is deleted is forbidden what it did, and goes on when there is one of its name again', async () => {
@@ -153,5 +153,5 @@ it('a user that is deleted is forbidden what it did, and goes on when there is o
   expect([...client.recorder.content.keys()]).toEqual([`${P}a`]);
   await addUser();
   await works(client, 'b');
-  expect(client.recorder.status().state).toBe('watching');
+  await until('it watches again', () => client.recorder.status().state === 'watching');
 });
