@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { arch, cpus, platform, release, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -9,16 +9,17 @@ import type { IPCacheReport } from './ipcache/report.ts';
 import { renderIPCache } from './ipcache/table.ts';
 import { short, textTable } from './text-table.ts';
 
-// results.js [RUNS] [--largest]: runs every bench and writes bench/RESULTS.md, after each of them. Progress goes to stderr; takes
-// half an hour, and with ten million entries, which want 14 GiB of free memory, a good deal more.
+// results.js [NAME…] [--runs N] [--largest]: runs the named benches, or all, and writes what they say in the place of what
+// bench/RESULTS.md has of them, after each. Progress goes to stderr; all take half an hour, and with ten million entries, which
+// want 14 GiB of free memory, a good deal more.
 
 const FILE = fileURLToPath(new URL('../../bench/RESULTS.md', import.meta.url));
 /** Runs of the ipcache bench, each in a process of its own. */
 const { values, positionals } = parseArgs({
-  options: { largest: { type: 'boolean', default: false } },
+  options: { largest: { type: 'boolean', default: false }, runs: { type: 'string', default: '3' } },
   allowPositionals: true,
 });
-const RUNS = Number(positionals[0] ?? 3);
+const RUNS = Number(values.runs);
 /** Peers are measured with fewer entries: the slowest needs a minute for a round of a million. */
 const PEER_ENTRIES = 100_000;
 
@@ -97,20 +98,36 @@ function machine(): string {
   ].join('\n');
 }
 
-function write(sections: readonly string[]): void {
+/** What the file has of each bench; nothing while there is none. */
+function sectionsOfFile(): Map<string, string> {
+  let text = '';
+  try {
+    text = readFileSync(FILE, 'utf8');
+  } catch {
+    // it is written for the first time
+  }
+  const [, ...sections] = text.split(/^## /m);
+  return new Map(sections.map((section) => [section.split('\n')[0] ?? '', `## ${section.trim()}`]));
+}
+
+function write(sections: ReadonlyMap<string, string>): void {
+  const texts = Object.keys(BENCHES).flatMap((name) => sections.get(name) ?? []);
   writeFileSync(
     FILE,
-    `# Measured\n\nWritten by \`npm run bench:results\`. Budgets and their workloads: the tables name them; Go figures are of the original, one core of such a machine. What an operation of the IPCache touches, which is most of what it costs, is counted in [src/net](../src/net/README.md#what-an-operation-touches).\n\n${machine()}\n\n${sections.join('\n\n')}\n`,
+    `# Measured\n\nWritten by \`npm run bench:results\`. Budgets and their workloads: the tables name them; Go figures are of the original, one core of such a machine. What an operation of the IPCache touches, which is most of what it costs, is counted in [src/net](../src/net/README.md#what-an-operation-touches).\n\n${texts.join('\n\n')}\n`,
   );
 }
 
-const sections: string[] = [];
-for (const [name, { summary }] of Object.entries(BENCHES)) {
+const sections = sectionsOfFile();
+for (const name of positionals.length === 0 ? Object.keys(BENCHES) : positionals) {
+  const bench = BENCHES[name];
+  if (bench === undefined) throw new Error(`there is no bench '${name}'`);
   const body =
     name === 'ipcache'
       ? await ipcacheSection()
       : asMarkdown(await outputOf(name, { json: false, peers: false }));
-  sections.push(`## ${name}\n\n\`npm run bench -- ${name}\`: ${summary}.\n\n${body.trim()}`);
+  const head = `## ${name}\n\n\`npm run bench -- ${name}\`: ${bench.summary}.\n\n${machine()}`;
+  sections.set(name, `${head}\n\n${body.trim()}`);
   write(sections);
 }
 say(`written: ${FILE}`);
