@@ -81,6 +81,7 @@ class DemoCluster {
     return `10.${NUMBER[this.name]}.0`;
   }
 
+  /** Starts its etcd, and the operator that publishes it there. */
   async start(): Promise<void> {
     const n = NUMBER[this.name];
     const [client, peer] = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`];
@@ -112,34 +113,21 @@ class DemoCluster {
     await this.#put('/api/v1/nodes', { metadata: { name: `${this.name}-node` } });
     await this.share(false);
     await this.serve(10);
-    const common = [
-      '--kubeconfig',
-      join(folder, `${this.name}.kubeconfig`),
-      '--kvstore-config',
-      join(folder, `${this.name}.config`),
-    ];
-    const who = ['--cluster', this.name, '--cluster-id', String(n)];
     run(`operator ${this.name}`, process.execPath, [
-      ...PROGRAM,
-      'operator',
-      ...who,
-      ...common,
-      '--socket',
-      this.socket('operator'),
+      ...[...PROGRAM, 'operator', ...this.#inputs()],
+      ...['--socket', this.socket('operator')],
     ]);
+    await this.#isReady('operator');
+  }
+
+  /** Starts the agent, which follows the etcds of both clusters. */
+  async follow(): Promise<void> {
     run(`agent ${this.name}`, process.execPath, [
-      ...[
-        ...PROGRAM,
-        'agent',
-        ...who,
-        ...common,
-        '--kvstore',
-        'etcd',
-        '--clustermesh-config',
-        join(folder, 'mesh'),
-      ],
-      ...['--node-name', `${this.name}-node`, '--socket', this.socket('agent'), '--listen', '0', ...PAGE],
+      ...[...PROGRAM, 'agent', ...this.#inputs(), '--kvstore', 'etcd'],
+      ...['--clustermesh-config', join(folder, 'mesh'), '--node-name', `${this.name}-node`],
+      ...['--socket', this.socket('agent'), '--listen', '0', ...PAGE],
     ]);
+    await this.#isReady('agent');
   }
 
   socket(of: 'agent' | 'operator'): string {
@@ -184,16 +172,23 @@ class DemoCluster {
     say(`  in ${this.name} shop/checkout is served by ${now}`);
   }
 
-  async ready(): Promise<void> {
-    await until(`${this.name} is complete`, async () => {
-      const [agent, operator] = [this.socket('agent'), this.socket('operator')];
-      for (const socket of [operator, agent]) await new ApiClient(socket, stop.signal).ask('/readyz');
-      return true;
-    });
-  }
-
   close(): Promise<void> {
     return this.#http.close();
+  }
+
+  #inputs(): readonly string[] {
+    const [kubeconfig, etcd] = ['kubeconfig', 'config'].map((end) => join(folder, `${this.name}.${end}`));
+    return [
+      ...['--cluster', this.name, '--cluster-id', String(NUMBER[this.name])],
+      ...['--kubeconfig', kubeconfig ?? '', '--kvstore-config', etcd ?? ''],
+    ];
+  }
+
+  async #isReady(of: 'agent' | 'operator'): Promise<void> {
+    await until(`the ${of} of ${this.name} is complete`, async () => {
+      await new ApiClient(this.socket(of), stop.signal).ask('/readyz');
+      return true;
+    });
   }
 
   async #put(collection: string, object: Manifest): Promise<void> {
@@ -218,7 +213,6 @@ function kubeconfigOf(server: string): string {
 async function play(atlantic: DemoCluster, baltic: DemoCluster): Promise<void> {
   const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, ENDS ? 0 : 3_000));
   say('Two clusters; each has a service shop/checkout of its own.');
-  await Promise.all([atlantic.ready(), baltic.ready()]);
   await atlantic.sees('10.1.0.10');
   await pause();
   say('The service is made global in both (service.cilium.io/global: "true").');
@@ -251,6 +245,7 @@ async function main(): Promise<number> {
   const clusters = [new DemoCluster('atlantic'), new DemoCluster('baltic')] as const;
   try {
     await Promise.all(clusters.map((cluster) => cluster.start()));
+    await Promise.all(clusters.map((cluster) => cluster.follow()));
     await play(...clusters);
     if (!ENDS && !stop.signal.aborted) await once(stop.signal, 'abort');
     return 0;
