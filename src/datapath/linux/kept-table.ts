@@ -87,6 +87,7 @@ export class KeptTable<Item> implements Disposable {
   #still: Promise<unknown> = Promise.resolve();
   #scheduled = false;
   #retry: Timer | undefined;
+  #retryDue: number = Number.POSITIVE_INFINITY;
   #idle: (() => void)[] = [];
 
   constructor(table: KernelTable<Item>, desired: DesiredItems<Item>, context: KeptTableContext) {
@@ -130,19 +131,25 @@ export class KeptTable<Item> implements Disposable {
 
   /** Where the table differs from what is desired now, in the order in which it would be written. */
   async plan(): Promise<readonly PlannedChange<Item>[]> {
-    return orderPlan(this.#table, await this.#whileStill(() => this.#differences()));
+    const steps = await this.#whileStill(async () => this.#differences(await this.#read()));
+    return orderPlan(this.#table, steps);
   }
 
-  /** Writes what somebody else has changed behind our back. Resolves when its turn is over, to the steps. */
+  /** Writes what somebody else has changed behind our back. Resolves when its turn is over, to the steps of that. */
   async repair(): Promise<readonly PlannedChange<Item>[]> {
     const steps = await this.#whileStill(async () => {
-      const found = await this.#differences();
-      for (const { key, actual } of found) {
+      const there = await this.#read();
+      await this.#inTurns(this.#found.keys(), (key) => this.#findAgain(key, there.get(key)));
+      const different = await this.#differences(there);
+      for (const { key, actual } of different) {
         if (actual === undefined) this.#actual.delete(key);
         else if (!this.#actual.has(key)) this.#take(key, actual);
-        this.mark(key);
       }
-      return found;
+      const changed = different.filter((step) => !this.#isKnown(step));
+      for (const { key } of different) if (!this.#noRoom.has(key)) this.mark(key);
+      const { capacity = Number.POSITIVE_INFINITY } = this.#table;
+      this.#admit(Math.min(this.#noRoom.size, capacity - there.size));
+      return changed;
     });
     await this.flushed();
     return orderPlan(this.#table, steps);
@@ -234,7 +241,7 @@ export class KeptTable<Item> implements Disposable {
     const found = this.#found.get(key);
     if (found === undefined) return false;
     this.#found.delete(key);
-    this.#actual.set(key, this.#rankOf(key, item));
+    this.#setActual(key, item);
     return this.#table.equal(found, item);
   }
 
@@ -264,6 +271,8 @@ export class KeptTable<Item> implements Disposable {
     try {
       return this.#table.apply(changes);
     } catch (error) {
+      // One that the table cannot take is not to keep back the others of its chunk.
+      if (changes.length > 1) return changes.flatMap((change) => this.#apply([change]));
       const known = error instanceof SyscallError ? error : new SyscallError(String(error), 0);
       return changes.map(() => known);
     }
@@ -279,8 +288,16 @@ export class KeptTable<Item> implements Disposable {
     }
     this.#counts.upserts++;
     if (this.#noRoom.size > 0) this.#noRoom.delete(key);
-    this.#actual.set(key, this.#rankOf(key, item));
+    this.#setActual(key, item);
     return 0;
+  }
+
+  /** It is there; a stronger one that waits for room is tried again for it. */
+  #setActual(key: string, item: Item): void {
+    const rank = this.#rankOf(key, item);
+    this.#actual.set(key, rank);
+    const waiting = this.#noRoom.size === 0 ? undefined : this.#noRoom.first();
+    if (waiting !== undefined && waiting.rank > rank) this.#admit(1);
   }
 
   #failed(key: string, error: SyscallError): void {
@@ -290,20 +307,27 @@ export class KeptTable<Item> implements Disposable {
     const due = clock.now() + BACKOFF.baseMs / 2 + backoffDelay(attempts, BACKOFF, random);
     this.#failing.set(key, { error, attempts, due });
     this.#noRoom.delete(key);
-    this.#retry ??= clock.after(due - clock.now(), () => this.#tryAgain());
+    this.#tryAgainBy(due);
+  }
+
+  #tryAgainBy(due: number): void {
+    if (due >= this.#retryDue) return;
+    const { clock } = this.#context;
+    this.#retry?.cancel();
+    this.#retryDue = due;
+    this.#retry = clock.after(Math.max(due - clock.now(), BACKOFF.baseMs / 2), () => this.#tryAgain());
   }
 
   #tryAgain(): void {
     this.#retry = undefined;
-    const { clock } = this.#context;
-    const now = clock.now();
+    this.#retryDue = Number.POSITIVE_INFINITY;
+    const now = this.#context.clock.now();
     let next = Number.POSITIVE_INFINITY;
     for (const [key, { due }] of this.#failing) {
       if (due <= now) this.mark(key);
       else next = Math.min(next, due);
     }
-    if (next < Number.POSITIVE_INFINITY)
-      this.#retry = clock.after(Math.max(next - now, BACKOFF.baseMs / 2), () => this.#tryAgain());
+    this.#tryAgainBy(next);
   }
 
   /** Weaker ones go for stronger ones, as far as ranks say so. Gives how much room that has made. */
@@ -362,8 +386,24 @@ export class KeptTable<Item> implements Disposable {
     if (!this.#deletesAllowed) this.#found.set(key, item);
   }
 
+  /** What was found at the start is this by now. */
+  #findAgain(key: string, item: Item | undefined): void {
+    if (item !== undefined) this.#found.set(key, item);
+    else if (this.#found.delete(key)) this.#actual.delete(key);
+  }
+
+  /** No other has changed it: it is held, it fails, or there is no room for it. */
+  #isKnown({ key, actual, desired }: PlannedChange<Item>): boolean {
+    if (desired === undefined) return !this.#deletesAllowed && this.#found.has(key);
+    return this.#failing.has(key) || (actual === undefined && this.#noRoom.has(key));
+  }
+
   #release(): void {
     for (const key of this.#found.keys()) this.mark(key);
+  }
+
+  get #isClosed(): boolean {
+    return this.#state === 'closed';
   }
 
   /** One after the other: a table is read through memory of its own. */
@@ -381,6 +421,8 @@ export class KeptTable<Item> implements Disposable {
 
   async #read(): Promise<ReadonlyMap<string, Item>> {
     const there = new Map<string, Item>();
+    // What it is read through may be gone by then.
+    if (this.#isClosed) return there;
     await this.#inTurns(this.#table.dump(), (entry) => {
       if (entry !== undefined) there.set(entry[0], entry[1]);
       return entry === undefined;
@@ -388,9 +430,9 @@ export class KeptTable<Item> implements Disposable {
     return there;
   }
 
-  async #differences(): Promise<readonly PlannedChange<Item>[]> {
+  async #differences(there: ReadonlyMap<string, Item>): Promise<readonly PlannedChange<Item>[]> {
     const steps: PlannedChange<Item>[] = [];
-    const compared = differences(this.#table, this.#desired, await this.#read());
+    const compared = differences(this.#table, this.#desired, there);
     await this.#inTurns(compared, (step) => {
       if (step !== undefined) steps.push(step);
     });
@@ -399,11 +441,12 @@ export class KeptTable<Item> implements Disposable {
 
   /** An `each` that gives true has taken a turn's time by itself. */
   async #inTurns<T>(items: Iterable<T>, each: (item: T) => unknown): Promise<void> {
+    if (this.#isClosed) return;
     let left = CHUNK;
     for (const item of items) {
       if (each(item) !== true && --left > 0) continue;
       await new Promise<void>((resolve) => this.#context.nextTurn(resolve));
-      if (this.#state === 'closed') return;
+      if (this.#isClosed) return;
       left = CHUNK;
     }
   }

@@ -162,6 +162,88 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ strong: '9' });
   });
 
+  it('gives room to a stronger one that came before weaker ones were confirmed', async () => {
+    const { table, turns, kept } = setUp({ a: '1', b: '2' }, { strong: '9', a: '1', b: '2' });
+    Object.assign(table, { capacity: 2, chunk: 1, rank: (_key: string, item: string) => Number(item) });
+    await turns.until(kept.adopt());
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ b: '2', strong: '9' });
+    expect(kept.status()).toMatchObject({ noRoom: 1 });
+  });
+
+  it('gives room to a stronger one when one that is there becomes weaker', async () => {
+    const { table, turns, kept, set } = setUp({}, { a: '5', b: '6', waiting: '4' });
+    Object.assign(table, { capacity: 2, rank: (_key: string, item: string) => Number(item) });
+    await turns.until(kept.adopt());
+    await turns.settle();
+    set('a', '1');
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ b: '6', waiting: '4' });
+  });
+
+  it('writes what was found, and taken away by others before it was spoken of', async () => {
+    const { table, turns, kept, set } = setUp({ gone: '1', changed: '1', held: '1' });
+    await turns.until(kept.adopt());
+    table.there.delete('gone');
+    table.there.set('changed', 'other');
+    await turns.until(kept.repair());
+    expect(kept.status()).toMatchObject({ held: 2, actual: 2 });
+    set('gone', '1');
+    set('changed', '1');
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ gone: '1', changed: '1', held: '1' });
+  });
+
+  it('does not call it a repair that there is still no room for a key, or that it still fails', async () => {
+    const { table, turns, kept } = setUp({}, { a: '1', b: '1', c: '1', bad: '1' });
+    table.capacity = 2;
+    table.broken.add('bad');
+    await turns.until(kept.adopt());
+    await turns.settle();
+    const { noRoomErrors } = kept.status();
+    expect(await turns.until(kept.repair())).toEqual([]);
+    expect(kept.status()).toMatchObject({ noRoom: 1, noRoomErrors, failing: 1 });
+    expect((await turns.until(kept.plan())).map(({ key }) => key)).toEqual(['c', 'bad']);
+    table.there.delete('a');
+    expect((await turns.until(kept.repair())).map(({ key }) => key)).toEqual(['a']);
+    expect(contentOf(table)).toEqual({ a: '1', b: '1' });
+  });
+
+  it('tries a key that fails for the first time soon, however long another has failed', async () => {
+    const { table, turns, kept, set } = setUp();
+    await turns.until(kept.adopt());
+    table.broken.add('old').add('new');
+    set('old', '1');
+    await turns.settle();
+    for (let i = 0; i < 12; i++) {
+      turns.clock.advance(60_000);
+      await turns.settle();
+    }
+    set('new', '1');
+    await turns.settle();
+    table.broken.delete('new');
+    turns.clock.advance(1_000);
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ new: '1' });
+    turns.clock.advance(60_000);
+    await turns.settle();
+    expect(kept.status().failures).toMatchObject([{ key: 'old', attempts: 14 }]);
+  });
+
+  it('writes the others of a chunk where one of them makes the table throw', async () => {
+    const { table, turns, kept, set } = setUp();
+    await turns.until(kept.adopt());
+    const apply = table.apply.bind(table);
+    table.apply = (changes) => {
+      if (changes.some(({ key }) => key === 'bad')) throw new RangeError('bad is no key');
+      return apply(changes);
+    };
+    for (const key of ['a', 'bad', 'b']) set(key, '1');
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ a: '1', b: '1' });
+    expect(kept.status().failures).toMatchObject([{ key: 'bad' }]);
+  });
+
   it('repairs what others have changed, and says what that was', async () => {
     const { table, turns, kept } = setUp({}, { a: '1', b: '1', c: '1' });
     await turns.until(kept.adopt());
@@ -220,6 +302,18 @@ describe('a kept table', () => {
     await kept.flushed();
     await turns.settle();
     expect(table.calls).toEqual([]);
+  });
+
+  it('is not read any more once it is closed, also where another reader was before', async () => {
+    const { table, turns, kept } = setUp();
+    await turns.until(kept.adopt());
+    const reads = Promise.all([kept.plan(), kept.repair(), kept.adopt()]);
+    kept[Symbol.dispose]();
+    table.dump = () => {
+      throw new Error('its memory is given back');
+    };
+    await turns.until(reads);
+    await expect(turns.until(kept.plan())).resolves.toEqual([]);
   });
 });
 
