@@ -63,7 +63,7 @@ export class LinuxDatapath implements Disposable {
   readonly #failures = new Map<string, string>();
   readonly #ends: (() => void)[] = [];
   readonly #connected = new Set<LinuxPartName>();
-  /** Tables in which there was something. */
+  /** Tables in which there was something, or may have been. */
   readonly #found = new Set<KeptItems>();
   #engines: DatapathEngines | undefined;
   #isDisposed = false;
@@ -81,12 +81,15 @@ export class LinuxDatapath implements Disposable {
   async adopt(): Promise<void> {
     for (const table of this.#tables) {
       await this.#tried(table, () => table.adopt());
-      if (table.status().actual > 0) this.#found.add(table);
+      // One that cannot be read may have anything.
+      const { state, actual } = table.status();
+      if (state === 'unread' || actual > 0) this.#found.add(table);
     }
   }
 
   /** Follows the engines: nodes first, as entries and backends point to them. */
   connect(engines: DatapathEngines): void {
+    if (this.#isDisposed) return;
     this.#engines = engines;
     for (const { name, part } of this.#parts) {
       const hasFound = part?.tables.some((table) => this.#found.has(table)) === true;
@@ -98,7 +101,7 @@ export class LinuxDatapath implements Disposable {
   allowDeletes(): void {
     for (const { name, part } of this.#parts) this.#connectPart(name, part);
     for (const table of this.#tables) table.allowDeletes();
-    void this.#retire();
+    for (const part of this.#parts) void this.#retire(part);
   }
 
   /** Where the kernel differs from the engines, table by table, in the order in which it would be written. */
@@ -146,16 +149,15 @@ export class LinuxDatapath implements Disposable {
     }
   }
 
-  async #retire(): Promise<void> {
-    for (const { name, part } of this.#parts) {
-      if (part?.retire === undefined) continue;
-      for (const table of part.tables) await table.flushed();
-      if (this.#isDisposed) return;
-      try {
-        part.retire();
-      } catch (error) {
-        this.#failures.set(`${name}: what was there before`, `${name}: ${messageOf(error)}`);
-      }
+  /** A part whose tables cannot be read yet keeps no other waiting. */
+  async #retire({ name, part }: OpenedPart): Promise<void> {
+    if (part?.retire === undefined) return;
+    for (const table of part.tables) await table.flushed();
+    if (this.#isDisposed) return;
+    try {
+      part.retire();
+    } catch (error) {
+      this.#failures.set(`${name}: what was there before`, `${name}: ${messageOf(error)}`);
     }
   }
 
@@ -165,7 +167,9 @@ export class LinuxDatapath implements Disposable {
     this.#ends.push(unsubscribeOnce(connectDatapath(part.datapath, this.#engines)));
   }
 
+  /** Nothing is asked of a table that may have given back what it is read through. */
   async #tried<T>({ name }: KeptItems, use: () => Promise<T>): Promise<T | undefined> {
+    if (this.#isDisposed) return undefined;
     try {
       const result = await use();
       this.#failures.delete(name);

@@ -63,11 +63,12 @@ class Rig {
   open(
     others: Partial<Record<LinuxPartName, () => LinuxPart>> = {},
     probe: ProbeAnswer = ABLE,
+    extended: (part: LinuxPart, name: LinuxPartName) => LinuxPart = (part) => part,
   ): LinuxDatapath {
     const wanted: WantedPart[] = (['nodes', 'ipcache', 'services'] as const).map((name) => ({
       name,
       needs: name === 'nodes' ? ['routes'] : ['maps'],
-      open: others[name] ?? (() => this.#part(name)),
+      open: others[name] ?? (() => extended(this.#part(name), name)),
     }));
     const datapath = new LinuxDatapath(probe, wanted);
     onTestFinished(() => datapath[Symbol.dispose]());
@@ -218,5 +219,58 @@ describe('a Linux datapath', () => {
     await rig.turns.settle();
     expect(datapath.status().failures).toEqual([]);
     expect(Object.fromEntries(ipcache.there)).toEqual({ a: '1' });
+  });
+
+  it('does not touch services that it could not read at the start before all of their backends are known', async () => {
+    const rig = new Rig();
+    const { services } = rig.tables;
+    services.there.set('service', 'backends 1 2');
+    const dump = services.dump.bind(services);
+    services.dump = () => {
+      throw new Error('no memory');
+    };
+    const datapath = rig.open();
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    rig.engines.say('service', 'backends 1');
+    services.dump = dump;
+    await rig.turns.until(datapath.repair());
+    await rig.turns.settle();
+    expect(Object.fromEntries(services.there)).toEqual({ service: 'backends 1 2' });
+    rig.engines.say('service', 'backends 1 2 3');
+    datapath.allowDeletes();
+    await rig.turns.settle();
+    expect(Object.fromEntries(services.there)).toEqual({ service: 'backends 1 2 3' });
+  });
+
+  it('reads no table any more once it has ended, also where a question was under way', async () => {
+    const rig = new Rig();
+    const datapath = rig.open();
+    await rig.turns.until(datapath.adopt());
+    const asked = Promise.all([datapath.plan(), datapath.repair(), datapath.adopt()]);
+    datapath[Symbol.dispose]();
+    for (const table of Object.values(rig.tables)) {
+      table.dump = () => {
+        throw new Error('its memory is given back');
+      };
+    }
+    await rig.turns.until(asked);
+    datapath.connect(rig.ports);
+    expect(datapath.status().failures).toEqual([]);
+    expect(rig.engines.subscribed).toEqual([]);
+  });
+
+  it('retires what is left of a part, also where the table of another cannot be read', async () => {
+    const rig = new Rig();
+    rig.tables.nodes.dump = () => {
+      throw new Error('no memory');
+    };
+    const retired: LinuxPartName[] = [];
+    const datapath = rig.open({}, ABLE, (part, name) => ({ ...part, retire: () => void retired.push(name) }));
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    datapath.allowDeletes();
+    await rig.turns.settle();
+    expect(retired).toEqual(['ipcache', 'services']);
   });
 });
