@@ -24,8 +24,9 @@ const CLONE_NEWNET = 0x40000000;
 
 const { ENOBUFS } = constants.errno;
 
-/** What one send may hold: as much as the buffer of a system call. */
-const SEND_BYTES = 1 << 16;
+const ADDRESS_BYTES = 12;
+/** What one send may hold: as much as the buffer of a system call, in which the address is, too. */
+const SEND_BYTES = (1 << 16) - ADDRESS_BYTES;
 /** Room for an error to each message of a send: 64 KB of requests are at most 2,300 of 28 bytes; an error takes 1 KB there. */
 const RECEIVE_BYTES = 4 << 20;
 /** How often a dump is repeated that the table has changed under. */
@@ -73,7 +74,7 @@ export class NetlinkSocket implements Disposable {
     );
     try {
       this.#configure(groups);
-      this.port = viewOf(kernel.socketName(this.#fd, 12)).getUint32(4, true);
+      this.port = viewOf(kernel.socketName(this.#fd, ADDRESS_BYTES)).getUint32(4, true);
     } catch (error) {
       closeSync(this.#fd);
       throw error;
@@ -280,7 +281,7 @@ function inNamespace<T>(kernel: Kernel, namespace: string | undefined, open: () 
 
 /** `struct sockaddr_nl`: family, padding, port, groups. */
 function socketAddress(port: number): Uint8Array {
-  const bytes = new Uint8Array(12);
+  const bytes = new Uint8Array(ADDRESS_BYTES);
   viewOf(bytes).setUint16(0, AF.netlink, true);
   viewOf(bytes).setUint32(4, port, true);
   return bytes;

@@ -17,6 +17,7 @@ export const RTM_ROUTE = { add: 24, delete: 25, get: 26 } as const;
 export const MAIN_TABLE = 254;
 
 const RTN_UNICAST = 1;
+const RT_SCOPE_NOWHERE = 255;
 const RTNH_F_ONLINK = 4;
 const FIXED_BYTES = 12;
 const RTA = { dst: 1, oif: 4, gateway: 5, priority: 6, multipath: 9, table: 15, nhID: 30 } as const;
@@ -40,8 +41,12 @@ export interface Route {
   readonly isUnicast: boolean;
 }
 
-/** Writes the body of a message that adds or deletes a route. Zero and absent parts match anything in a delete. */
-export function writeRoute(writer: MessageWriter, route: Route): void {
+/**
+ * Writes the body of a message that adds or deletes a route. Zero and absent parts match anything in a delete, and so do type
+ * and scope: whether it is on the link itself, or forwards nothing.
+ */
+export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 'delete' = 'add'): void {
+  const isDelete = change === 'delete';
   const { destination, table, protocol, gateway, metric } = route;
   writer
     .u8(familyNumber(familyOf(destination)))
@@ -51,8 +56,8 @@ export function writeRoute(writer: MessageWriter, route: Route): void {
   writer
     .u8(table < 256 ? table : 0)
     .u8(protocol)
-    .u8(0)
-    .u8(RTN_UNICAST);
+    .u8(isDelete ? RT_SCOPE_NOWHERE : 0)
+    .u8(isDelete ? 0 : RTN_UNICAST);
   writer.u32(route.onlink ? RTNH_F_ONLINK : 0);
   writeAddress(writer, RTA.dst, destination);
   writer.attributeU32(RTA.table, table);

@@ -89,7 +89,7 @@ function addition(route: Route, flags: number): LenientRequest {
 function deletion(route: Route): LenientRequest {
   const what = `delete route ${route.destination}`;
   return {
-    ...{ what, type: RTM_ROUTE.delete, flags: 0, write: (writer) => writeRoute(writer, route) },
+    ...{ what, type: RTM_ROUTE.delete, flags: 0, write: (writer) => writeRoute(writer, route, 'delete') },
     needless: ['ESRCH'],
   };
 }

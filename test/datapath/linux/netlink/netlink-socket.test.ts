@@ -82,6 +82,18 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(addresses(own).map(({ address }) => address)).not.toContain('10.200.0.1');
   });
 
+  it('sends what fills its buffer to the last byte', () => {
+    const route: Route = {
+      ...{ destination: 'fd00:77::/64', gateway: undefined, table: MAIN_TABLE, protocol: 201, interface: 1 },
+      ...{ onlink: false, metric: 0, isUnicast: true },
+    };
+    const write: NetlinkRequest['write'] = (writer) => writeRoute(writer, route, 'delete');
+    const request = { what: 'delete fd00:77::/64', type: RTM_ROUTE.delete, flags: 0, write };
+    // Each takes 64 bytes.
+    const outcomes = socket.transact(Array.from({ length: 2048 }, () => request));
+    expect(new Set(outcomes.map((error) => error?.code))).toEqual(new Set(['ESRCH']));
+  });
+
   it('says of each of many requests what became of it, though only the last asks for an acknowledgement', () => {
     const wanted = Array.from({ length: 5000 }, (_, at) =>
       addRoute(`10.${at >> 8}.${at & 255}.0/24`, at % 10 === 3 ? '203.0.113.9' : '10.200.0.2'),

@@ -76,6 +76,17 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(host.run('ip', '-br', 'link')).not.toContain(DEVICE);
   });
 
+  it('leave nothing of their protocol behind: neither a route on the link itself, nor one that forwards nothing', async () => {
+    host.run('ip', 'route', 'add', '10.7.0.0/24', 'dev', 'eth0', 'proto', '201');
+    host.run('ip', 'route', 'add', 'blackhole', '10.8.0.0/24', 'proto', '201');
+    host.run('ip', '-6', 'route', 'add', 'fd00:7::/64', 'dev', 'eth0', 'proto', '201');
+    const one = under();
+    await one.start();
+    expect(routes()).toEqual([]);
+    expect(host.run('ip', '-6', 'route', 'show', 'proto', '201')).toBe('');
+    expect(one.paths.status().table).toMatchObject({ state: 'kept', actual: 0 });
+  });
+
   it('are shown with the names of interfaces where the kernel differs', async () => {
     const one = under();
     await one.start();
