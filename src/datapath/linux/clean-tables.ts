@@ -21,20 +21,22 @@ export type CleanStep = () => Iterable<string>;
 
 const CHUNK = 256;
 
-/** Takes away what of ours is in a table; gives a line for each item. */
+/** Takes away what of ours is in a table; gives a line for each item that went, and at the end throws why others did not. */
 export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, void, void> {
   const there = [...new Map([...table.dump()].filter((entry) => entry !== undefined))];
   const order = (key: string): number => table.order?.(key) ?? 0;
+  const failures: string[] = [];
   there.sort(([a], [b]) => order(b) - order(a));
   for (let at = 0; at < there.length; at += CHUNK) {
     const items = there.slice(at, at + CHUNK);
     const outcomes = table.apply(items.map(([key]) => ({ key, item: undefined })));
     for (const [index, [key, item]] of items.entries()) {
       const error = outcomes[index];
-      if (error !== undefined) throw new Error(`${table.name} ${key}: ${error.message}`);
-      yield `${table.name} - ${key} ${table.print(item)}`;
+      if (error === undefined) yield `${table.name} - ${key} ${table.print(item)}`;
+      else failures.push(`${table.name} ${key}: ${error.message}`);
     }
   }
+  if (failures.length > 0) throw new Error(failures.join('; '));
 }
 
 /** Takes pins of ours away: maps of this name and shape. Others in the folder stay, and are named. */

@@ -1,0 +1,13 @@
+import { expect, it } from 'vitest';
+import { cleanAll, cleanTable } from '../../../src/datapath/linux/clean-tables.ts';
+import { FakeTable } from './support/fake-table.ts';
+
+it('takes away all that can be, and names what stays', () => {
+  const table = new FakeTable();
+  for (let i = 0; i < 600; i++) table.there.set(`k${i}`, 'x');
+  table.broken.add('k0').add('k300');
+  const { removed, left } = cleanAll([() => cleanTable(table)], () => ({ removed: [], left: [] }));
+  expect([...table.there.keys()]).toEqual(['k0', 'k300']);
+  expect(removed).toHaveLength(598);
+  expect(left).toEqual(['fake k0: fake: EPERM; fake k300: fake: EPERM']);
+});
