@@ -4,7 +4,7 @@ import type { DatapathEngines } from '../datapath.ts';
 import { HostParts } from './host-parts.ts';
 import { LinuxDatapath, type WantedPart } from './linux-datapath.ts';
 import type { NodePathsOptions } from './paths/node-paths.ts';
-import { type ProbeAnswer, probeHost, readHost } from './probe.ts';
+import { type DatapathPart, missingFor, type ProbeAnswer, probeHost, readHost } from './probe.ts';
 
 /** What is steered, and how. */
 export interface HostDatapathOptions {
@@ -45,11 +45,18 @@ export function openHostDatapath(options: HostDatapathOptions, context: HostData
   const { pinFolder, cgroup, routing, services } = options;
   const probe = probeHost(readHost(), { pinFolder, cgroup });
   const parts = new HostParts(options, context);
+  const canRun = (part: DatapathPart): boolean => missingFor(probe, part).length === 0;
+  const retireRules = (): void => {
+    if (canRun('nftables')) parts.retireRules();
+  };
   const wanted: readonly WantedPart[] = [
     {
       name: 'nodes',
       needs: routing === 'tunnel' ? ['routes', 'tunnel'] : ['routes'],
       open: routing === 'off' ? undefined : () => parts.nodes(routing),
+      retire: () => {
+        if (canRun('routes')) parts.retireNodes();
+      },
     },
     { name: 'ipcache', needs: ['maps'], open: () => parts.ipcache() },
     {
@@ -58,7 +65,12 @@ export function openHostDatapath(options: HostDatapathOptions, context: HostData
       open:
         services === 'off'
           ? undefined
-          : () => (services === 'nftables' ? parts.nftables() : parts.sockets(probe.cgroup ?? '')),
+          : () =>
+              services === 'nftables' ? parts.nftables() : parts.sockets(probe.cgroup ?? '', retireRules),
+      retire: () => {
+        parts.retirePrograms();
+        retireRules();
+      },
     },
   ];
   return { probe, datapath: new LinuxDatapath(probe, wanted) };

@@ -6,6 +6,7 @@ import type { Datapath } from '../datapath.ts';
 import { Bpf } from './bpf/bpf.ts';
 import { ForeignMapError } from './bpf/bpf-map.ts';
 import { unpin } from './bpf/pin.ts';
+import { cleanTable } from './clean-tables.ts';
 import type { HostDatapathContext, HostDatapathOptions } from './host-datapath.ts';
 import { DesiredIPCache, type IPCacheMapOptions, IPCacheTable, markPrefixes } from './ipcache-map.ts';
 import { type KeptItems, keptItems } from './kept-items.ts';
@@ -20,6 +21,10 @@ import { DesiredServices, type ServiceItem } from './services/desired-services.t
 import { openServiceMaps, ServiceTable } from './services/service-table.ts';
 import { attachSocketPrograms, detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
+import { SyscallError } from './syscall/syscall-error.ts';
+
+/** What a kernel answers that has no nftables. */
+const NO_NFTABLES: ReadonlySet<string> = new Set(['EOPNOTSUPP', 'EPROTONOSUPPORT']);
 
 /** What is to be written is taken for written. */
 function writesNothing<Item>(table: Pick<KernelTable<Item>, 'apply'>): void {
@@ -102,8 +107,36 @@ export class HostParts {
     }
   }
 
-  /** The maps come before the programs that read them; those stay attached where an earlier process has left them. */
-  sockets(cgroup: string): LinuxPart {
+  /** Takes away our routes and our tunnel, which an earlier process has left. */
+  retireNodes(): void {
+    if (this.#options.dryRun) return;
+    using table = new PathTable(this.#open().kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
+    for (const _ of cleanTable(table));
+  }
+
+  /** Takes away the socket programs of an earlier process. */
+  retirePrograms(): void {
+    const { pinFolder, dryRun } = this.#options;
+    if (!dryRun) detachSocketPrograms(pinFolder);
+  }
+
+  /** Takes away the rules of an earlier process. */
+  retireRules(): void {
+    if (this.#options.dryRun) return;
+    try {
+      using table = new NftServices(this.#open().kernel, { table: NFT_TABLE });
+      table.remove();
+    } catch (error) {
+      // A kernel without nftables has no rules either.
+      if (!(error instanceof SyscallError && NO_NFTABLES.has(error.code))) throw error;
+    }
+  }
+
+  /**
+   * The maps come before the programs that read them; those stay attached where an earlier process has left them. Rules go
+   * once the maps have all of it.
+   */
+  sockets(cgroup: string, retire: () => void): LinuxPart {
     const { dryRun } = this.#options;
     const { bpf } = this.#open();
     const folder = this.#folder();
@@ -129,6 +162,7 @@ export class HostParts {
         existsSync(cgroup)
           ? []
           : [`the cgroup ${cgroup} is gone, and its sockets with it: name another with --datapath-cgroup`],
+      retire,
       [Symbol.dispose]: () => table[Symbol.dispose](),
     };
   }
@@ -137,13 +171,10 @@ export class HostParts {
   nftables(): LinuxPart {
     const table = new NftServices(this.#open().kernel, { table: NFT_TABLE });
     const { items, datapath } = this.#services(table);
-    const { pinFolder, dryRun } = this.#options;
     return {
       tables: [items],
       datapath,
-      retire: () => {
-        if (!dryRun) detachSocketPrograms(pinFolder);
-      },
+      retire: () => this.retirePrograms(),
       [Symbol.dispose]: () => table[Symbol.dispose](),
     };
   }

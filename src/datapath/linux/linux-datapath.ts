@@ -23,6 +23,8 @@ export interface WantedPart {
   readonly needs: readonly DatapathPart[];
   /** Undefined: it is off. */
   readonly open: (() => LinuxPart) | undefined;
+  /** Where it is off: takes away what an earlier process has left of it, once the caches are complete. */
+  readonly retire?: (() => void) | undefined;
 }
 
 /** How a part stands. */
@@ -45,6 +47,7 @@ interface OpenedPart {
   readonly name: LinuxPartName;
   readonly part: LinuxPart | undefined;
   readonly missing: readonly string[];
+  readonly retire?: (() => void) | undefined;
 }
 
 /**
@@ -150,12 +153,11 @@ export class LinuxDatapath implements Disposable {
   }
 
   /** A part whose tables cannot be read yet keeps no other waiting. */
-  async #retire({ name, part }: OpenedPart): Promise<void> {
-    if (part?.retire === undefined) return;
-    for (const table of part.tables) await table.flushed();
+  async #retire({ name, part, retire = () => part?.retire?.() }: OpenedPart): Promise<void> {
+    for (const table of part?.tables ?? []) await table.flushed();
     if (this.#isDisposed) return;
     try {
-      part.retire();
+      retire();
     } catch (error) {
       this.#failures.set(`${name}: what was there before`, `${name}: ${messageOf(error)}`);
     }
@@ -181,8 +183,8 @@ export class LinuxDatapath implements Disposable {
   }
 }
 
-function opened(probe: ProbeAnswer, { name, needs, open }: WantedPart): OpenedPart {
-  if (open === undefined) return { name, part: undefined, missing: [] };
+function opened(probe: ProbeAnswer, { name, needs, open, retire }: WantedPart): OpenedPart {
+  if (open === undefined) return { name, part: undefined, missing: [], retire };
   const missing = [...new Set(needs.flatMap((need) => missingFor(probe, need)))];
   if (missing.length > 0) return { name, part: undefined, missing };
   try {

@@ -73,6 +73,10 @@ class Client {
   }
 }
 
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
 describeOnLinux(
   'services of an agent with --datapath linux',
   ['sockets', 'nftables', 'namespaces', 'ip', 'nft', 'bpftool'],
@@ -128,6 +132,26 @@ describeOnLinux(
       expect(exec('bpftool', 'cgroup', 'show', cgroup)).not.toContain('connect4');
       await client.more(500);
       expect(client.errors).toEqual([]);
+
+      // And the other way round.
+      await third.kill('SIGTERM');
+      host.run('ip', 'route', 'add', '10.9.0.0/24', 'dev', 'lo', 'proto', '201');
+      host.run('ip', 'route', 'add', '10.8.0.0/24', 'dev', 'lo', 'proto', 'static');
+      const fourth = new AgentProcess(scratch, words, through);
+      await fourth.settled();
+      await until(() => host.run('nft', 'list', 'ruleset') === '');
+      expect(exec('bpftool', 'cgroup', 'show', cgroup)).toContain('connect4');
+      await client.more(500);
+      expect(client.errors).toEqual([]);
+      await fourth.kill('SIGTERM');
+
+      // Off, they are the business of others: nothing of ours stays.
+      const fifth = new AgentProcess(scratch, [...words, '--datapath-services', 'off'], through);
+      await fifth.settled();
+      await until(() => !exec('bpftool', 'cgroup', 'show', cgroup).includes('connect4'));
+      expect(host.run('ip', 'route', 'show', 'proto', '201')).toBe('');
+      expect(host.run('ip', 'route', 'show', 'proto', 'static')).toContain('10.8.0.0/24');
+      expect((await fifth.datapath()).failures).toEqual([]);
     });
 
     it('are planned in a dry run, which makes no map and attaches nothing', async () => {
