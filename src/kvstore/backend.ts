@@ -204,7 +204,7 @@ export interface KvstoreBackend {
   /** True when the key existed, and the conditions held. */
   delete(key: string, options?: DeleteOptions): Promise<boolean>;
   /** Deletes every key that starts with `prefix`; gives their number. */
-  deletePrefix(prefix: string, options?: CallOptions): Promise<number>;
+  deletePrefix(prefix: string, options?: Omit<DeleteOptions, 'ifModRevision'>): Promise<number>;
   /**
    * Waits for its turn for the lock `path`, in the protocol of etcd's Go client: `<path>/<lease hex>`, the
    * lowest create revision holds. A failure on the way rejects; nothing is left behind. Rejects with `aborted`

@@ -238,15 +238,12 @@ export class KvstoreClient implements KvstoreBackend {
     return deleted > 0;
   }
 
-  async deletePrefix(prefix: string, options?: CallOptions): Promise<number> {
+  async deletePrefix(prefix: string, options: Omit<DeleteOptions, 'ifModRevision'> = {}): Promise<number> {
     const keepers = this.#keepers.map((keeper) => [keeper, keeper.bindingsBelow(prefix)] as const);
     const own = keepers.flatMap(([, bindings]) => bindings.map(({ key }) => key));
     for (const key of own) this.#ownWrites.forget(key);
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
-    const { header, deleted } = await this.#call(
-      () => this.#transport.txn({ compare: [], writes }, options),
-      options,
-    );
+    const { header, deleted } = await this.#txn({ compare: [], writes }, options);
     for (const [keeper, bindings] of keepers)
       for (const binding of bindings) keeper.unbind(binding, header.revision);
     for (const key of own) if (!this.#isBound(key)) this.#ownWrites.deleted(key, header.revision);
@@ -458,7 +455,7 @@ checkArguments(KvstoreClient, {
   createOnly: { key: TEXT, value: BYTES, options: WRITE },
   createIfExists: { condition: TEXT, key: TEXT, value: BYTES, options: WRITE },
   delete: { key: TEXT, options: WRITE },
-  deletePrefix: { prefix: TEXT, options: OPTIONS },
+  deletePrefix: { prefix: TEXT, options: WRITE },
   lock: { path: TEXT, options: OPTIONS },
   watch: { prefix: TEXT, options: OPTIONS },
   onLeaseLost: { listener: objectWith({ onLeaseLost: FUNCTION }) },

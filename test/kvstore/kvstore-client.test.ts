@@ -11,7 +11,7 @@ import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import type { FaultyLink } from './support/faulty-link.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
-import { giveUpPut } from './support/given-up-write.ts';
+import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
 import { advance, settle } from './support/settle.ts';
 import { WatchRecorder } from './support/watch-recorder.ts';
 
@@ -334,6 +334,16 @@ describe('a fenced write', () => {
     await backend.delete('k', { fenced: true });
     await land();
     expect(await text('k')).toBeUndefined();
+  });
+
+  it('that deletes a prefix and was given up takes nothing that was put later (regression: it was not fenced)', async () => {
+    await backend.update('p/k', bytesOfText('old'));
+    const land = giveUpDelete(backend.link, 'p/');
+    await expect(backend.deletePrefix('p/', { fenced: true })).rejects.toMatchObject({ code: 'deadline' });
+    expect(await backend.deletePrefix('p/', { fenced: true })).toBe(1);
+    await backend.update('p/k', bytesOfText('new'));
+    await land();
+    expect(await text('p/k')).toBe('new');
   });
 
   it('is made again when others of the client have moved the fence meanwhile', async () => {

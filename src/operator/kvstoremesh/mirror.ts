@@ -111,9 +111,9 @@ export class Mirror {
     this.#inherited.clear();
     this.#sync = this.#newSync();
     this.#isSynced = false;
-    // Fenced: no write that was given up takes effect after it.
+    // Fenced: no write that was given up takes effect after it, nor this after what is copied later.
     await local.delete(this.#canary, { fenced: true, signal });
-    await local.deletePrefix(this.#prefix, { signal });
+    await local.deletePrefix(this.#prefix, { fenced: true, signal });
   }
 
   #newSync(): SyncStore {

@@ -8,6 +8,7 @@ import {
   write,
   writeIP,
 } from '../../clustermesh/support/mesh-world.ts';
+import { giveUpDelete } from '../../kvstore/support/given-up-write.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 import { CopiedCluster } from './support/copied-cluster.ts';
 
@@ -205,6 +206,17 @@ describe('a cluster that is removed', () => {
     copied.backend.link.up();
     await advance(copied.clock, 120_000);
     expect(copied.copy()).toEqual({});
+  });
+
+  it('and has returned loses nothing to a sweep that was given up (regression: it was not fenced)', async () => {
+    await copy();
+    const land = giveUpDelete(copied.backend.link, 'cilium/cache/ip/v1/a/');
+    void copied.mesh.remove('a');
+    copied.add();
+    await advance(copied.clock, 300_000);
+    expect(copied.copy()).toHaveProperty([IP]);
+    await land();
+    expect(copied.copy()).toHaveProperty([IP]);
   });
 
   it('stays as it is when the process ends, which does not wait', async () => {
