@@ -52,6 +52,8 @@ export class ClusterConfigKeeper implements Duty {
   readonly #value: Uint8Array;
   #state: DutyState = 'waiting';
   #isThere = false;
+  /** How often leases of the client were lost, of whatever keys. */
+  #losses = 0;
   #writes = 0;
   #wake: () => void = () => {};
   readonly #written = openable();
@@ -95,6 +97,7 @@ export class ClusterConfigKeeper implements Duty {
     this.#state = 'running';
     const unsubscribe = backend.onLeaseLost({
       onLeaseLost: (keys) => {
+        this.#losses++;
         if (!keys.includes(this.#key)) return;
         this.#isThere = false;
         this.#wake();
@@ -110,22 +113,26 @@ export class ClusterConfigKeeper implements Duty {
     while (!signal.aborted) {
       const woken = new AbortController();
       this.#wake = () => woken.abort();
+      const losses = this.#losses;
       if (!this.#isThere && after !== undefined)
         await interruptible(() => Promise.all(after.map((one) => one.synced())), signal);
       if (signal.aborted) return;
-      await this.#put(signal);
+      // What was complete first may be gone again while the last is awaited.
+      if (!this.#isThere && losses !== this.#losses) continue;
+      await this.#put(signal, woken.signal);
       const interval = after === undefined ? YIELDING_INTERVAL_MS : INTERVAL_MS;
       await sleep(clock, interval, AbortSignal.any([signal, woken.signal]));
     }
   }
 
-  async #put(signal: AbortSignal): Promise<void> {
+  async #put(signal: AbortSignal, lost: AbortSignal): Promise<void> {
     const { backend, after } = this.#options;
     const found = after === undefined ? await backend.get(this.#key, { signal }) : undefined;
     if (found === undefined || !isToStay(found.value, this.#value)) {
       const options = { leased: 'first', fenced: true, signal } as const;
       if (await backend.updateIfDifferent(this.#key, this.#value, options)) this.#writes++;
     }
+    if (lost.aborted) return;
     this.#isThere = true;
     this.#written.open();
     await this.#tasks.run('ids of clusters', () => this.#checkIDs(signal), { signal }).catch(() => {}); // it is counted
