@@ -163,7 +163,8 @@ export class PublishedPrefix {
     const said = this.#said.get(name);
     if (said !== undefined && equalBytes(said, value)) return;
     this.#said.set(name, value);
-    this.#store.updateLocalKey(name, value);
+    if (isAsGood) this.#store.adoptLocalKey(name, value);
+    else this.#store.updateLocalKey(name, value);
   }
 
   /** What the kvstore shows. */

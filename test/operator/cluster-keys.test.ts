@@ -1,11 +1,12 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { encodeNode } from '../../src/kvstore/codec/node.ts';
 import { keyRange } from '../../src/kvstore/key-range.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { ClusterConfigKeeper } from '../../src/operator/cluster-config.ts';
+import { ClusterConfigKeeper, type Completable } from '../../src/operator/cluster-config.ts';
 import { ClusterPublisher } from '../../src/operator/cluster-publisher.ts';
+import { openable } from '../../src/operator/openable.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 
@@ -60,7 +61,7 @@ describe('what a cluster publishes beside others who write there', () => {
     return publisher;
   }
 
-  function keepConfig(after?: []): ClusterConfigKeeper {
+  function keepConfig(after?: readonly Completable[]): ClusterConfigKeeper {
     const keeper = new ClusterConfigKeeper({ backend, clock, random, clusterName: 'a', clusterID: 1, after });
     void keeper.run(ended.signal);
     return keeper;
@@ -70,6 +71,19 @@ describe('what a cluster publishes beside others who write there', () => {
     await agent.update(KEY, registered, { leased: true });
     const before = revision(KEY);
     publish();
+    await advance(clock, 400_000);
+    expect(revision(KEY)).toBe(before);
+    await agent.close();
+    await advance(clock, 1000);
+    expect(there(KEY)).toBe(textOfBytes(published));
+  });
+
+  it('leaves alone what an agent registers that comes later (regression: it took the key from its lease)', async () => {
+    publish();
+    await advance(clock, 1000);
+    expect(there(KEY)).toBe(textOfBytes(published));
+    await agent.update(KEY, registered, { leased: true });
+    const before = revision(KEY);
     await advance(clock, 400_000);
     expect(revision(KEY)).toBe(before);
     await agent.close();
@@ -102,6 +116,38 @@ describe('what a cluster publishes beside others who write there', () => {
     await advance(clock, 1000);
     expect([there(KEY), publisher.status().synced]).toEqual([undefined, true]);
     expect(publisher.status().resources.nodes).toMatchObject({ keys: 0, pending: 0, refused: 1 });
+  });
+
+  it('waits for what it promises where its lease is lost during the write (regression: it was put again at once)', async () => {
+    const listeners = vi.spyOn(backend, 'onLeaseLost');
+    const update = backend.updateIfDifferent.bind(backend);
+    const puts = vi.spyOn(backend, 'updateIfDifferent').mockImplementationOnce(async (...write) => {
+      const isWritten = await update(...write);
+      for (const [listener] of listeners.mock.calls) listener.onLeaseLost([CONFIG]);
+      return isWritten;
+    });
+    const again = openable();
+    const synced = vi.fn(() => again.opened).mockResolvedValueOnce();
+    const keeper = keepConfig([{ synced }]);
+    await advance(clock, 1000);
+    expect([puts.mock.calls.length, keeper.status().published?.synced]).toEqual([1, false]);
+    again.open();
+    await advance(clock, 1000);
+    expect([puts.mock.calls.length, keeper.status().published?.synced]).toEqual([2, true]);
+  });
+
+  it('does not promise what is lost again while the rest is awaited (regression: it was not asked once more)', async () => {
+    const last = openable();
+    const asked = vi.fn(() => Promise.resolve());
+    keepConfig([{ synced: asked }, { synced: () => last.opened }]);
+    await backend.update('cilium/state/ip/v1/default/10.0.0.1', bytesOfText('1'), { leased: true });
+    await settle();
+    for (const lease of server.leases) server.expireLease(lease);
+    await advance(clock, 301_000);
+    asked.mockReturnValue(new Promise(() => {}));
+    last.open();
+    await advance(clock, 1000);
+    expect([asked.mock.calls.length, there(CONFIG)]).toEqual([2, undefined]);
   });
 
   it('promises canaries in its configuration over whatever was there', async () => {

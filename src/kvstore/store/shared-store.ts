@@ -105,6 +105,11 @@ export class SharedStore<T> {
     this.#local.upsert(name, value);
   }
 
+  /** This contributor's key may stay as another has put it. */
+  adoptLocalKey(name: string, value: Uint8Array): void {
+    this.#local.adopt(name, value);
+  }
+
   /** This contributor's key is not to exist any more. */
   deleteLocalKey(name: string): void {
     this.#local.delete(name);
@@ -158,6 +163,7 @@ export class SharedStore<T> {
 
 checkArguments(SharedStore, {
   updateLocalKey: { name: TEXT, value: BYTES },
+  adoptLocalKey: { name: TEXT, value: BYTES },
   deleteLocalKey: { name: TEXT },
   run: { signal: SIGNAL },
 });

@@ -104,6 +104,14 @@ export class SyncStore {
     this.#enqueue(name);
   }
 
+  /** Another client has put this value, and it may stay: it is left as it is, under the lease that it has. */
+  adopt(name: string, value: Uint8Array): void {
+    this.#wanted.set(name, value);
+    this.#landed.set(name, value);
+    this.#touched.add(name); // what is under way may change it
+    this.#enqueue(name);
+  }
+
   /** The key is not to exist. */
   delete(name: string): void {
     this.#wanted.delete(name);
@@ -275,6 +283,7 @@ export class SyncStore {
 
 checkArguments(SyncStore, {
   upsert: { name: TEXT, value: BYTES },
+  adopt: { name: TEXT, value: BYTES },
   delete: { name: TEXT },
   touch: { name: TEXT },
   run: { signal: SIGNAL },
