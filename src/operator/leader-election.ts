@@ -5,6 +5,7 @@ import { sleep } from '../base/sleep.ts';
 import type { ObjectReader, ObjectReaderOptions } from '../k8s/client/object-reader.ts';
 import type { ObjectPlace, ObjectWriter, ObjectWriterOptions } from '../k8s/client/object-writer.ts';
 import type { KubernetesObject } from '../k8s/resource.ts';
+import { type Moment, momentOf } from '../kvstore/held-lease.ts';
 import { isObject } from '../net/fields.ts';
 
 /** What every delete asks. */
@@ -95,8 +96,8 @@ function microTime(wallMs: number): string {
  *                                                  ├─ for requests ────┊
  *                                                   under way, and clocks that run slow
  *
- * Covered: partitions, requests and answers that are delayed or lost, a process that is stopped for any time, clocks that are
- * set or run a third too fast or slow. Not covered: an operator of another make that does not ask before it deletes; a
+ * Covered: partitions, requests and answers that are delayed or lost, a process that is stopped for any time, a machine that is
+ * suspended, clocks that are set or run a third too fast or slow. Not covered: an operator of another make that does not ask before it deletes; a
  * request that takes effect later than {@link writeMs} after it was sent, which its preconditions are for.
  */
 export class LeaderElection implements Leadership {
@@ -113,8 +114,8 @@ export class LeaderElection implements Leadership {
   #seen: Seen | undefined;
   /** The lease as we wrote it last; `undefined` when it is not known whether it still is so. */
   #held: KubernetesObject | undefined;
-  /** Own time right before the last renewal that succeeded was sent. */
-  #renewedAt: number | undefined;
+  /** Right before the last renewal that succeeded was sent. */
+  #renewedAt: Moment | undefined;
   #failures = 0;
   #lastFailure: Failure | undefined;
 
@@ -139,7 +140,9 @@ export class LeaderElection implements Leadership {
 
   mayDelete(): boolean {
     if (this.#renewedAt === undefined) return false;
-    return this.#options.clock.now() - this.#renewedAt < this.#deadlineMs;
+    const { now, wall } = momentOf(this.#options.clock);
+    // The lease may be as old as the system's time says: monotonic time may have stood still (ETCD, "Time").
+    return Math.max(now - this.#renewedAt.now, wall - this.#renewedAt.wall) < this.#deadlineMs;
   }
 
   status(): LeaderElectionStatus {
@@ -148,7 +151,7 @@ export class LeaderElection implements Leadership {
       identity,
       state: this.#state,
       holder: this.#seen?.holder || undefined,
-      renewedMs: this.#renewedAt === undefined ? undefined : clock.now() - this.#renewedAt,
+      renewedMs: this.#renewedAt === undefined ? undefined : clock.now() - this.#renewedAt.now,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
     };
@@ -206,7 +209,7 @@ export class LeaderElection implements Leadership {
     const until = AbortSignal.any([signal, lost.signal]);
     let timer: Timer | undefined;
     const arm = (): void => {
-      const leftMs = (this.#renewedAt ?? 0) + this.#deadlineMs - clock.now();
+      const leftMs = (this.#renewedAt?.now ?? 0) + this.#deadlineMs - clock.now();
       timer?.cancel();
       timer = clock.after(leftMs, () => lost.abort());
     };
@@ -294,7 +297,7 @@ export class LeaderElection implements Leadership {
     const { namespace, name } = this.#place;
     const meta = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease' };
     this.#held = undefined;
-    const sentAt = clock.now();
+    const sentAt = momentOf(clock);
     const answer = await this.#writer.write(
       lease === undefined
         ? {
@@ -313,7 +316,7 @@ export class LeaderElection implements Leadership {
     const { uid, resourceVersion } = answer.object.metadata;
     const holder = String(spec['holderIdentity']);
     this.#held = answer.object;
-    this.#seen = { version: `${uid} ${resourceVersion}`, holder, at: sentAt, leaseMs: this.#leaseMs };
+    this.#seen = { version: `${uid} ${resourceVersion}`, holder, at: sentAt.now, leaseMs: this.#leaseMs };
     this.#renewedAt = holder === '' ? undefined : sentAt;
     return true;
   }

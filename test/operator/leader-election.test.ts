@@ -113,6 +113,23 @@ describe('a leader election', () => {
     await world.end();
   });
 
+  it('lets no delete pass on a machine that was suspended, where monotonic time stood still (regression)', async () => {
+    const world = new World();
+    const one = world.add('one');
+    one.start();
+    await settle();
+    expect(one.election.mayDelete()).toBe(true);
+    one.clock.wallOffset += 60_000;
+    expect(one.election.mayDelete()).toBe(false);
+    await advance(world.clock, 3000);
+    expect([one.working, one.election.mayDelete()]).toEqual([true, true]);
+    one.clock.wallOffset -= 120_000;
+    expect(one.election.mayDelete()).toBe(true);
+    await advance(world.clock, 9000);
+    expect([one.working, one.election.mayDelete()]).toEqual([true, true]);
+    await world.end();
+  });
+
   it('counts its lease from before it asked for it, however late the answer comes, on clocks that disagree', async () => {
     const world = new World();
     const [one, two] = [world.add('one', { rate: 0.83 }), world.add('two', { rate: 1.2 })];
