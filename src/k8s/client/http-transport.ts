@@ -112,6 +112,7 @@ function asTransportError(error: unknown): ApiError {
 /** Errors of either end both. */
 function unzipped(body: Readable): AsyncIterable<Uint8Array> {
   const gunzip = createGunzip();
+  gunzip.on('error', () => {}); // who reads it learns of it; no one does where the answer was given up
   body.on('error', (error) => gunzip.destroy(error));
   gunzip.on('close', () => body.destroy());
   return body.pipe(gunzip);
