@@ -88,8 +88,10 @@ export function loadProgram(
   const fd = load(0);
   if (fd >= 0) return fd;
   using log = bpf.alloc(LOG_BYTES);
-  load(log.address);
-  throw refusal('PROG_LOAD', -fd, `${image.name}${lastLines(log.bytes)}`);
+  // A signal while it is verified is EAGAIN, and all is well the second time.
+  const again = load(log.address);
+  if (again >= 0) return again;
+  throw refusal('PROG_LOAD', -again, `${image.name}${lastLines(log.bytes)}`);
 }
 
 /** The end of the log: it says what is wrong. */

@@ -1,5 +1,6 @@
 import { closeSync, existsSync } from 'node:fs';
-import { expect, it } from 'vitest';
+import { constants } from 'node:os';
+import { expect, it, vi } from 'vitest';
 import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
 import { BATCH_ENTRIES, BpfMap, ForeignMapError } from '../../../../src/datapath/linux/bpf/bpf-map.ts';
 import type { MapShape } from '../../../../src/datapath/linux/bpf/info.ts';
@@ -128,6 +129,20 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
 });
 
 describeOnLinux('a program that the verifier refuses', ['maps'], () => {
+  it('loads a program also where a signal has come meanwhile', () => {
+    using it = setUp();
+    // r0 = 0, exit
+    const code = Buffer.from('b7000000000000009500000000000000', 'hex').toString('base64');
+    vi.spyOn(it.bpf, 'try').mockReturnValueOnce(-constants.errno.EAGAIN);
+    const fd = loadProgram(
+      it.bpf,
+      { name: 'nothing', code, maps: [] },
+      { type: 'schedCls', maps: new Map() },
+    );
+    expect(exec('bpftool', 'prog', 'show', 'name', 'nothing')).toContain('sched_cls');
+    closeSync(fd);
+  });
+
   it('is refused with what the verifier says', () => {
     using it = setUp();
     // r0 = r2, which nothing has set; exit.
