@@ -83,8 +83,11 @@ export class HostParts {
         if (dryRun) return;
         if (!isSwapped) renameSync(path + BESIDE, path);
         isSwapped = true;
-        for (const name of Object.values(IPCACHE_PINS))
+        for (const name of Object.values(IPCACHE_PINS)) {
           if (name !== IPCACHE_PINS[layout]) unpin(join(folder, name));
+          // One that an earlier agent has not finished.
+          unpin(join(folder, name + BESIDE));
+        }
       },
       [Symbol.dispose]: () => table[Symbol.dispose](),
     };

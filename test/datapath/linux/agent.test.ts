@@ -212,6 +212,11 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(await after('--datapath-capacity', '20')).toEqual(['ipcache']);
     expect([size('ipcache'), [...dumpPrefixes(join(pins, 'ipcache')).keys()]]).toEqual([20, ['10.1.0.1/32']]);
     expect(await after('--datapath-layout', '1.8')).toEqual(['ipcache-1_8']);
+    // An agent that was killed while it filled one, and then is told another size again.
+    const half = 'type lpm_trie key 24 value 12 entries 30 name half flags 1'.split(' ');
+    for (const name of ['ipcache_new', 'ipcache-1_8_new'])
+      exec('bpftool', 'map', 'create', join(pins, name), ...half);
+    expect(await after('--datapath-layout', '1.8')).toEqual(['ipcache-1_8']);
   });
 
   it('writes nothing in a dry run, and says what it would', async () => {
