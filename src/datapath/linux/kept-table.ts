@@ -129,6 +129,11 @@ export class KeptTable<Item> implements Disposable {
     this.#release();
   }
 
+  /** Whether it was found at the start, and no change has named it yet. */
+  isHeld(key: string): boolean {
+    return this.#found.has(key);
+  }
+
   /** Where the table differs from what is desired now, in the order in which it would be written. */
   async plan(): Promise<readonly PlannedChange<Item>[]> {
     const steps = await this.#whileStill(async () => this.#differences(await this.#read()));

@@ -228,7 +228,7 @@ export class NodePaths implements NodeHandler, Disposable {
   #claim(owner: string, items: ReadonlyMap<string, PathItem>): void {
     for (const key of this.#claims.replace(owner, items)) {
       const item = this.#claims.get(key);
-      if (item === undefined || !this.#table.has(key, item)) this.kept.mark(key);
+      if (item === undefined || !this.#table.has(key, item) || this.kept.isHeld(key)) this.kept.mark(key);
     }
   }
 

@@ -69,7 +69,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     for (const one of [own, near]) after.paths.nodeAdd(one);
     await after.settle();
     expect(routes()).toEqual(all);
-    expect(after.paths.status().table).toMatchObject({ state: 'holding', upserts: 0, deletes: 0 });
+    expect(after.paths.status().table).toMatchObject({ state: 'holding', held: 4, upserts: 0, deletes: 0 });
     after.paths.kept.allowDeletes();
     await after.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
