@@ -95,6 +95,7 @@ export class ClusterConfigKeeper implements Duty {
   async run(signal: AbortSignal): Promise<void> {
     const { backend } = this.#options;
     this.#state = 'running';
+    this.#isThere = false; // what was lost since the last run is not known
     const unsubscribe = backend.onLeaseLost({
       onLeaseLost: (keys) => {
         this.#losses++;

@@ -150,6 +150,20 @@ describe('what a cluster publishes beside others who write there', () => {
     expect([asked.mock.calls.length, there(CONFIG)]).toEqual([2, undefined]);
   });
 
+  it('asks anew what it promises when it runs again (regression: leases lost meanwhile were not noticed)', async () => {
+    const synced = vi.fn(() => Promise.resolve());
+    const keeper = keepConfig([{ synced }]);
+    await advance(clock, 1000);
+    ended.abort();
+    await settle();
+    for (const lease of server.leases) server.expireLease(lease);
+    synced.mockReturnValue(new Promise(() => {}));
+    ended = new AbortController();
+    void keeper.run(ended.signal);
+    await advance(clock, 1000);
+    expect([there(CONFIG), keeper.status().published?.synced]).toEqual([undefined, false]);
+  });
+
   it('promises canaries in its configuration over whatever was there', async () => {
     await put(CONFIG, { id: 9, capabilities: { syncedCanaries: true } });
     keepConfig([]);
