@@ -4,7 +4,7 @@ import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
 import { CILIUM_ENDPOINTS, CILIUM_NODES, pods } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
-import { field, items, timeAt } from './field.ts';
+import { field, isGoing, items, timeAt } from './field.ts';
 import type { Observed } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, Tally } from './rounds.ts';
@@ -65,6 +65,7 @@ function whyNoPod(
  * a kind that is not known keeps it. Pure.
  */
 export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): string | undefined {
+  if (isGoing(endpoint)) return undefined;
   const references = items(endpoint, 'metadata', 'ownerReferences');
   if (references.length === 0) return whyNoPod(endpoint, owners, endpoint.metadata.name);
   let why: string | undefined;

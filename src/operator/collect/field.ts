@@ -13,6 +13,11 @@ export function items(value: unknown, ...names: readonly string[]): readonly unk
   return Array.isArray(list) ? list : [];
 }
 
+/** Whether an object is being deleted already, and waits for its finalizers or for its grace to be over. */
+export function isGoing(object: unknown): boolean {
+  return field(object, 'metadata', 'deletionTimestamp') !== undefined;
+}
+
 /** A time that a server wrote, milliseconds since the epoch; `undefined` where there is none. */
 export function timeAt(value: unknown, ...names: readonly string[]): number | undefined {
   const text = field(value, ...names);

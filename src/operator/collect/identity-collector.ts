@@ -5,7 +5,7 @@ import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_IDENTITIES } from '../
 import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
 import { isObject } from '../../net/fields.ts';
-import { field, items } from './field.ts';
+import { field, isGoing, items } from './field.ts';
 import { type Observed, optional } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, Tally } from './rounds.ts';
@@ -88,7 +88,7 @@ export function identityRound(
     const isUnchanged = known?.uid === uid && known.version === version;
     const at = isUnchanged && !named.has(name) ? known.at : now;
     lives.set(name, { uid, version, at });
-    if (now - at >= timeoutMs) (isMarked(identity) ? remove : mark).push(name);
+    if (now - at >= timeoutMs && !isGoing(identity)) (isMarked(identity) ? remove : mark).push(name);
   }
   return { lives, mark, remove };
 }

@@ -3,7 +3,7 @@ import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
 import { CILIUM_NODES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
-import { items } from './field.ts';
+import { isGoing, items } from './field.ts';
 import type { Observed } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, Tally } from './rounds.ts';
@@ -27,9 +27,9 @@ export function staleNodes(
   nodes: ReadonlyMap<string, KubernetesObject>,
 ): ReadonlyMap<string, string> {
   const stale = new Map<string, string>();
-  for (const [key, { metadata }] of ciliumNodes) {
-    const isOwned = items(metadata, 'ownerReferences').length > 0;
-    if (!isOwned && !nodes.has(key)) stale.set(key, metadata.uid);
+  for (const [key, ciliumNode] of ciliumNodes) {
+    const isOwned = items(ciliumNode, 'metadata', 'ownerReferences').length > 0;
+    if (!isOwned && !isGoing(ciliumNode) && !nodes.has(key)) stale.set(key, ciliumNode.metadata.uid);
   }
   return stale;
 }

@@ -3,7 +3,7 @@ import type { ObjectReader } from '../../k8s/client/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
 import { CILIUM_ENDPOINTS, pods } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
-import { field, timeAt } from './field.ts';
+import { field, isGoing, timeAt } from './field.ts';
 import { type Observed, objectKey } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, Tally } from './rounds.ts';
@@ -43,6 +43,7 @@ export function unmanagedPods(
     return (
       field(pod, 'status', 'phase') === 'Running' &&
       field(pod, 'spec', 'hostNetwork') !== true &&
+      !isGoing(pod) &&
       !endpoints.has(key) &&
       startedAt !== undefined &&
       wallNow - startedAt > STARTED_MS &&

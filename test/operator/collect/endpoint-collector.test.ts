@@ -256,6 +256,12 @@ describe('an endpoint', () => {
     expect(why(endpoint([]), [])).toBe('there is no pod shop/a');
   });
 
+  it('is not collected while it is being deleted (regression: it was deleted and counted anew)', () => {
+    const { metadata, ...rest } = endpoint([owner]);
+    const going = { ...rest, metadata: { ...metadata, deletionTimestamp: '2026-01-01T00:00:00Z' } };
+    expect(why(going, [])).toBeUndefined();
+  });
+
   it('is not collected by a collector without an interval, which would delete all of them', () => {
     const { cluster, clock } = new World(() => 0, 0);
     const kind = cluster.observed('any');

@@ -218,6 +218,19 @@ describe('the collector of CiliumIdentities', () => {
     ]);
   });
 
+  it('does nothing to one that is being deleted (regression: each round deleted and counted it anew)', () => {
+    const metadata = { name: '1001', uid: 'u', resourceVersion: '7' };
+    const lives = new Map([['1001', { uid: 'u', version: '7', at: 0 }]]);
+    for (const annotations of [{}, { [MARK]: '1970-01-01T00:00:00.000Z' }]) {
+      const of = (more: object): object => {
+        const identity = { metadata: { ...metadata, annotations, ...more } };
+        const { mark, remove } = identityRound(lives, [identity], new Set(), TIMEOUT, TIMEOUT);
+        return [...mark, ...remove];
+      };
+      expect([of({}), of({ deletionTimestamp: '2026-01-01T00:00:00Z' })]).toEqual([['1001'], []]);
+    }
+  });
+
   it('does not mark what somebody has written since it was seen', async () => {
     const world = new World(() => 0, 0);
     const { cluster } = world;

@@ -134,4 +134,12 @@ describe('the collector of CiliumNodes', () => {
     expect([...staleNodes(all, new Map())]).toEqual([['/n2', free.metadata.uid]]);
     expect([...staleNodes(all, new Map([['/n2', free]]))]).toEqual([]);
   });
+
+  it('leaves those alone that are being deleted (regression: each round deleted and counted them anew)', () => {
+    const cluster = new TinyCluster();
+    const going = cluster.put('ciliumnodes', KEY, {
+      metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' },
+    });
+    expect([...staleNodes(new Map([[KEY, going]]), new Map())]).toEqual([]);
+  });
 });

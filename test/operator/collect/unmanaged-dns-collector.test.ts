@@ -3,7 +3,7 @@ import { UnmanagedDnsCollector } from '../../../src/operator/collect/unmanaged-d
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { round, TinyCluster } from '../support/tiny-cluster.ts';
 
-it('restarts pods that run without an endpoint: one a round, none that is young, on the host network, or was restarted', async () => {
+it('restarts pods that run without an endpoint: one a round, none that is young, going, on the host network, or was restarted', async () => {
   const clock = new ManualClock();
   const cluster = new TinyCluster();
   const collector = new UnmanagedDnsCollector({
@@ -29,6 +29,10 @@ it('restarts pods that run without an endpoint: one a round, none that is young,
   add('seen-late', {});
   add('young', {}, 'Running', time(15_000));
   cluster.put('pods', 'kube-system/never-started', { spec: {}, status: { phase: 'Running' } });
+  cluster.put('pods', 'kube-system/0-going', {
+    metadata: { deletionTimestamp: time(0) },
+    status: { phase: 'Running', startTime: time(0) },
+  });
   cluster.put('ciliumendpoints', 'kube-system/managed');
   cluster.see('pods', 'ciliumendpoints');
   cluster.put('ciliumendpoints', 'kube-system/seen-late');
