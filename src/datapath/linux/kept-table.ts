@@ -347,7 +347,7 @@ export class KeptTable<Item> implements Disposable {
       const victim = this.#victim(key, rank);
       if (victim === undefined) continue;
       this.#actual.delete(victim.key);
-      this.#noRoom.set(victim.key, victim.rank);
+      if (this.#desired.get(victim.key) !== undefined) this.#noRoom.set(victim.key, victim.rank);
       evicted.push({ key: victim.key, item: undefined });
     }
     let freed = 0;

@@ -171,6 +171,18 @@ describe('a kept table', () => {
     expect(kept.status()).toMatchObject({ noRoom: 1 });
   });
 
+  it('does not count one among those without room that was to go anyway', async () => {
+    const { table, turns, kept, set } = setUp({}, { a: '0', b: '2' });
+    Object.assign(table, { capacity: 2, rank: (_key: string, item: string) => Number(item) });
+    await turns.until(kept.adopt());
+    await turns.settle();
+    set('strong', '1');
+    set('a', undefined);
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ b: '2', strong: '1' });
+    expect(kept.status()).toMatchObject({ noRoom: 0 });
+  });
+
   it('gives room to a stronger one when one that is there becomes weaker', async () => {
     const { table, turns, kept, set } = setUp({}, { a: '5', b: '6', waiting: '4' });
     Object.assign(table, { capacity: 2, rank: (_key: string, item: string) => Number(item) });
