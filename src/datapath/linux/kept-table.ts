@@ -78,7 +78,7 @@ export class KeptTable<Item> implements Disposable {
   /** What there is no room for, the strongest first. */
   readonly #noRoom = new RankedKeys(1);
   readonly #failing = new Map<string, { error: SyscallError; attempts: number; due: number }>();
-  readonly #found = new Map<string, Item>();
+  #found = new Map<string, Item>();
   readonly #counts = { upserts: 0, deletes: 0, noRoomErrors: 0 };
   #state: 'unread' | 'holding' | 'kept' | 'closed' = 'unread';
   #deletesAllowed = false;
@@ -109,11 +109,13 @@ export class KeptTable<Item> implements Disposable {
   async adopt(): Promise<void> {
     await this.#whileStill(async () => {
       const there = await this.#read();
-      await this.#inTurns(there, ([key, item]) => {
-        this.#actual.set(key, HELD_RANK);
-        this.#found.set(key, item);
+      await this.#inTurns(there.keys(), (key) => this.#actual.set(key, HELD_RANK));
+      this.#found = there;
+      // What is right already has no turn of its own, unless it has one anyway: most of it is right, after a restart.
+      const isUnmarked = this.#dirty.size === 0;
+      await this.#inTurns(this.#desired.entries(), ([key, item]) => {
+        if (!(isUnmarked && this.#isAdopted(key, item))) this.mark(key);
       });
-      await this.#inTurns(this.#desired.entries(), ([key]) => this.mark(key));
       if (this.#state === 'closed') return;
       this.#state = this.#deletesAllowed ? 'kept' : 'holding';
       if (this.#deletesAllowed) this.#release();
@@ -424,7 +426,7 @@ export class KeptTable<Item> implements Disposable {
     }
   }
 
-  async #read(): Promise<ReadonlyMap<string, Item>> {
+  async #read(): Promise<Map<string, Item>> {
     const there = new Map<string, Item>();
     // What it is read through may be gone by then.
     if (this.#isClosed) return there;

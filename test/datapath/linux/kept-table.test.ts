@@ -64,6 +64,20 @@ describe('a kept table', () => {
     expect(table.calls.flat().sort()).toEqual(['+ b 2', '+ c 1']);
   });
 
+  it('gives what is right already no turn of its own, and follows what changes while it compares', async () => {
+    const wanted = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`k${i}`, '1']));
+    const { table, turns, kept, set } = setUp(wanted, wanted);
+    const adopted = kept.adopt();
+    for (let i = 0; i < 8; i++) await turns.turn();
+    set('k0', '2');
+    set('k999', '2');
+    set('k1', undefined);
+    await turns.until(adopted);
+    expect(kept.status()).toMatchObject({ held: 0, pending: 3 });
+    await turns.settle();
+    expect(table.calls.flat().sort()).toEqual(['+ k0 2', '+ k999 2', '- k1']);
+  });
+
   it('deletes nothing that it has found before deletes are allowed, and then what nobody has spoken of', async () => {
     const { table, turns, kept, set } = setUp({ a: '1', b: '1', c: '1' });
     await turns.until(kept.adopt());
