@@ -35,7 +35,7 @@ import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { LockKeeper } from './lock-keeper.ts';
 import { ObservedTransport } from './observed-transport.ts';
-import { OwnWrites } from './own-writes.ts';
+import { OwnWrites, type ReadOwn } from './own-writes.ts';
 import { sharedSignal, untilClosed } from './shared-signal.ts';
 import {
   type CallOptions,
@@ -322,8 +322,8 @@ export class KvstoreClient implements KvstoreBackend {
     this.#isComparing = true;
     const begun = this.#options.clock.now();
     const { signal } = this.#closed;
-    const read = async (key: string): Promise<KeyValue | undefined> =>
-      (await this.#transport.range(keyRange(key), { signal })).kvs[0];
+    const read: ReadOwn = async (key, revision = 0) =>
+      (await this.#transport.range({ ...keyRange(key), revision }, { signal })).kvs[0];
     const compare = (): Promise<boolean> => this.#ownWrites.areShown(read);
     try {
       if (!(await this.#supervisor.run('own writes', compare, { signal }))) this.#diverged(begun);

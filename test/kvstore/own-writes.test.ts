@@ -1,15 +1,19 @@
 import { describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { OwnWrites } from '../../src/kvstore/own-writes.ts';
 import type { KeyValue } from '../../src/kvstore/transport.ts';
 
 type Store = Readonly<Record<string, readonly [modRevision: number, value: string]>>;
 
+/** What was, at any revision; without it that has been compacted. */
+type History = Store | undefined;
+
 /** Whether a store shows a client's writes: `a=1@5` or `-a@6`. */
 function areShown(
   writes: readonly string[],
   store: Store,
-  meanwhile?: (own: OwnWrites) => void,
+  { meanwhile, history }: { meanwhile?: (own: OwnWrites) => void; history?: History } = {},
 ): Promise<boolean> {
   const own = new OwnWrites();
   for (const write of writes) {
@@ -17,9 +21,10 @@ function areShown(
     if (removed === '-') own.deleted(key, Number(revision));
     else own.put(key, bytesOfText(value ?? ''), Number(revision));
   }
-  return own.areShown(async (key): Promise<KeyValue | undefined> => {
+  return own.areShown(async (key, revision): Promise<KeyValue | undefined> => {
     meanwhile?.(own);
-    const kv = store[key];
+    if (revision !== undefined && history === undefined) throw new KvstoreError('compacted', 'it is gone');
+    const kv = (revision === undefined ? store : history)?.[key];
     return kv && { key, value: bytesOfText(kv[1]), modRevision: kv[0], createRevision: 1 };
   });
 }
@@ -46,9 +51,15 @@ describe('what a client has written is shown', () => {
     expect(await areShown(writes, store)).toBe(false);
   });
 
+  it('where somebody has deleted the last put (regression: all leases were given up for a restore)', async () => {
+    expect(await areShown(['a=1@5'], {}, { history: { a: [5, '1'] } })).toBe(true);
+    expect(await areShown(['a=1@5'], {}, { history: { a: [5, '2'] } })).toBe(false);
+    expect(await areShown(['a=1@5'], {}, { history: {} })).toBe(false);
+  });
+
   it('or is being deleted: then the put before it is looked at the next time', async () => {
-    expect(await areShown(['a=1@5', 'b=1@6'], {}, (own) => own.forget('b'))).toBe(true);
-    expect(await areShown(['a=1@5', 'b=1@6'], {}, (own) => own.forget('a'))).toBe(false);
+    expect(await areShown(['a=1@5', 'b=1@6'], {}, { meanwhile: (own) => own.forget('b') })).toBe(true);
+    expect(await areShown(['a=1@5', 'b=1@6'], {}, { meanwhile: (own) => own.forget('a') })).toBe(false);
   });
 
   it('once it was forgotten, whatever there is', async () => {
