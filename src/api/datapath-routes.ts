@@ -56,8 +56,9 @@ export function addDatapathRoutes(app: ApiApp, { model }: ApiContext): void {
   app.openapi(GET_DIFF, async (c) => answerJSON(c, await read((datapath) => datapath.diff())));
   app.openapi(REPAIR, async (c) => {
     // Who has the socket may do what the agent may; over TCP there may be anybody of this machine.
-    const { incoming } = c.env ?? {};
-    if (incoming?.socket.remoteAddress !== undefined)
+    const socket = c.env?.incoming?.socket;
+    // A connection that is over does not tell any more what it came over.
+    if (socket !== undefined && (socket.destroyed || socket.remoteAddress !== undefined))
       throw new ProblemError('forbidden', 'Repairs are asked for over the unix socket of the agent.');
     return answerJSON(c, await read((datapath) => datapath.repair()));
   });

@@ -29,10 +29,13 @@ describe('the API of an agent with a datapath', () => {
     expect([total, steps.length]).toEqual([2_500, 1_000]);
   });
 
-  it('repairs for nobody who asks over TCP', async () => {
+  it.each([
+    ['over TCP', { remoteAddress: '127.0.0.1', destroyed: false }],
+    ['over a connection that is over', { remoteAddress: undefined, destroyed: true }],
+  ])('repairs nothing that is asked for %s', async (_, socket) => {
     const model = new SteeringModel();
     const { app } = testApp(model);
-    const incoming = { socket: { remoteAddress: '127.0.0.1' } };
+    const incoming = { socket };
     const answer = await app.request('/v1/datapath/repair', POST, { incoming } as object);
     expect([answer.status, model.asked]).toEqual([403, []]);
   });
