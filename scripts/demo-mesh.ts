@@ -241,6 +241,7 @@ async function main(): Promise<number> {
     return 1;
   }
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
+  process.stdout.on('error', () => stop.abort()); // its reader has gone
   mkdirSync(join(folder, 'mesh'));
   const clusters = [new DemoCluster('atlantic'), new DemoCluster('baltic')] as const;
   try {

@@ -1,5 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { requireEtcd } from './kvstore/etcd/support/etcd-process.ts';
 
@@ -38,4 +41,15 @@ it('it says what to install where there is no etcd', async () => {
   const { status, output } = await demonstrate({ ...process.env, PATH: '/nowhere' });
   expect(output).toContain('apt-get install etcd-server');
   expect(status).toBe(1);
+});
+
+it('it takes all of it away when its reader goes (regression: the etcds stayed after `| head`)', async () => {
+  const TMPDIR = mkdtempSync(join(tmpdir(), 'demo-'));
+  const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--source'];
+  const env = { ...process.env, TMPDIR };
+  const child = spawn(process.execPath, words, { env, stdio: ['ignore', 'pipe', 'ignore'] });
+  child.stdout.once('data', () => child.stdout.destroy());
+  await once(child, 'exit');
+  expect(readdirSync(TMPDIR).filter((name) => name.startsWith('dpcache-'))).toEqual([]);
+  rmSync(TMPDIR, { recursive: true });
 });
