@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import type { Clock, Random, Timer } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
+import { CallbackGuard } from '../base/guard.ts';
 import { sleep } from '../base/sleep.ts';
 import type { ObjectReader, ObjectReaderOptions } from '../k8s/client/object-reader.ts';
 import type { ObjectPlace, ObjectWriter, ObjectWriterOptions } from '../k8s/client/object-writer.ts';
@@ -110,12 +111,15 @@ export class LeaderElection implements Leadership {
   readonly #leaseMs: number;
   readonly #deadlineMs: number;
   readonly #retryMs: number;
+  readonly #guard = new CallbackGuard();
   #state: LeaderElectionStatus['state'] = 'idle';
   #seen: Seen | undefined;
   /** The lease as we wrote it last; `undefined` when it is not known whether it still is so. */
   #held: KubernetesObject | undefined;
   /** Right before the last renewal that succeeded was sent. */
   #renewedAt: Moment | undefined;
+  /** A write was sent that makes the lease ours, whatever is known of its outcome. */
+  #mayHold = false;
   #failures = 0;
   #lastFailure: Failure | undefined;
 
@@ -197,6 +201,7 @@ export class LeaderElection implements Leadership {
       await work;
       return isLost ? 'lost' : 'ended';
     } finally {
+      stop();
       signal.removeEventListener('abort', stop);
       await settled;
     }
@@ -239,7 +244,7 @@ export class LeaderElection implements Leadership {
       if (signal.aborted) return false;
       this.#failures++;
       this.#lastFailure = failureOf(error, clock);
-      onFailure?.(error);
+      this.#guard.call(onFailure, error);
       return false;
     }
   }
@@ -296,7 +301,9 @@ export class LeaderElection implements Leadership {
     const { clock } = this.#options;
     const { namespace, name } = this.#place;
     const meta = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease' };
+    const holder = String(spec['holderIdentity']);
     this.#held = undefined;
+    this.#mayHold ||= holder !== '';
     const sentAt = momentOf(clock);
     const answer = await this.#writer.write(
       lease === undefined
@@ -314,7 +321,6 @@ export class LeaderElection implements Leadership {
     if (answer.outcome === 'refused' || answer.outcome === 'invalid') throw new Error(answer.message);
     if (answer.outcome !== 'done' || answer.object === undefined) return false;
     const { uid, resourceVersion } = answer.object.metadata;
-    const holder = String(spec['holderIdentity']);
     this.#held = answer.object;
     this.#seen = { version: `${uid} ${resourceVersion}`, holder, at: sentAt.now, leaseMs: this.#leaseMs };
     this.#renewedAt = holder === '' ? undefined : sentAt;
@@ -324,9 +330,10 @@ export class LeaderElection implements Leadership {
   /** Gives the lease back if it is ours, so that the next one need not wait; what fails is no matter: it runs out. */
   async #release(): Promise<void> {
     const { clock, identity } = this.#options;
-    const wasOurs = this.#renewedAt !== undefined;
+    const mayHold = this.#mayHold;
     this.#renewedAt = undefined;
-    if (!wasOurs) return;
+    this.#mayHold = false;
+    if (!mayHold) return;
     const ended = new AbortController();
     const timer = clock.after(this.#deadlineMs, () => ended.abort());
     try {

@@ -6,7 +6,7 @@ import { electionIdentity } from '../../src/operator/leader-election.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { ApiUser } from '../k8s/support/api-user.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
-import { Candidate } from './support/candidates.ts';
+import { Candidate, type CandidateOptions } from './support/candidates.ts';
 
 const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
 const LEASE = 'cilium-operator-resource-lock';
@@ -17,8 +17,8 @@ class World {
   readonly leases = new ApiUser(new MemoryApiTransport(this.api), LEASES, 'default');
   readonly candidates: Candidate[] = [];
 
-  add(name: string, skew: { readonly rate?: number; readonly wallOffset?: number } = {}): Candidate {
-    const candidate = new Candidate(name, this.api, this.clock, skew);
+  add(name: string, options: CandidateOptions = {}): Candidate {
+    const candidate = new Candidate(name, this.api, this.clock, options);
     this.candidates.push(candidate);
     return candidate;
   }
@@ -179,6 +179,44 @@ describe('a leader election', () => {
     });
     world.api.allow('create', 'leases');
     await advance(world.clock, 5000);
+    expect(one.working).toBe(true);
+    await world.end();
+  });
+
+  it('gives back a lease that it took while it was ended: the next one need not wait (regression)', async () => {
+    const world = new World();
+    const one = world.add('one');
+    one.transport.delayMs = [0, 2000];
+    one.start();
+    await advance(world.clock, 3000); // it has looked, and the answer to its first write is on its way
+    expect(await world.spec()).toMatchObject({ holderIdentity: 'one' });
+    expect(one.working).toBe(false);
+    const ended = one.end();
+    await advance(world.clock, 5000);
+    await ended;
+    expect(await world.spec()).toMatchObject({ holderIdentity: '' });
+    const two = world.add('two');
+    two.start();
+    await settle();
+    expect(two.working).toBe(true);
+    await world.end();
+  });
+
+  it('ends what it leads when its lease is lost, though the listener of failures throws (regression)', async () => {
+    const world = new World();
+    const one = world.add('one', {
+      onFailure: () => {
+        throw new Error('a fault of the listener');
+      },
+    });
+    one.start();
+    await settle();
+    expect(one.working).toBe(true);
+    one.transport.loses = 'requests';
+    await advance(world.clock, 11_000);
+    expect([one.working, one.election.mayDelete()]).toEqual([false, false]);
+    one.transport.loses = 'nothing';
+    await advance(world.clock, 20_000);
     expect(one.working).toBe(true);
     await world.end();
   });

@@ -98,6 +98,15 @@ class SlowTransport implements ApiTransport {
   }
 }
 
+/** What sets a process apart from others. */
+export interface CandidateOptions {
+  /** How fast its clock runs. */
+  readonly rate?: number;
+  /** By how much its time of day is off. */
+  readonly wallOffset?: number;
+  readonly onFailure?: (error: unknown) => void;
+}
+
 /** A process that stands for election. */
 export class Candidate {
   readonly pause: Pause = new Pause();
@@ -113,12 +122,15 @@ export class Candidate {
     name: string,
     api: MemoryApiServer,
     base: ManualClock,
-    { rate = 1, wallOffset = 0 }: { readonly rate?: number; readonly wallOffset?: number } = {},
+    { rate = 1, wallOffset = 0, onFailure }: CandidateOptions = {},
   ) {
     this.clock = new OwnClock(base, this.pause, rate, wallOffset);
     this.transport = new SlowTransport(api, base, this.pause);
     const client = new KubernetesClient(this.transport, { clock: this.clock });
-    this.election = new LeaderElection({ client, clock: this.clock, random: () => 0.5, identity: name });
+    this.election = new LeaderElection({
+      ...{ client, clock: this.clock, random: () => 0.5 },
+      ...{ identity: name, onFailure },
+    });
   }
 
   /** Stands, and stands again when the lease was lost, until it is ended. */
