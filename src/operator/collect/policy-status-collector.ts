@@ -3,7 +3,7 @@ import type { ObjectReader } from '../../k8s/client/object-reader.ts';
 import { type ObjectWriter, type PatchOperation, pointer } from '../../k8s/client/object-writer.ts';
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
 import type { KvstoreBackend } from '../../kvstore/backend.ts';
-import { resourcePrefix } from '../../kvstore/codec/keys.ts';
+import { nodeKey, resourcePrefix } from '../../kvstore/codec/keys.ts';
 import { isObject } from '../../net/fields.ts';
 import { field } from './field.ts';
 import { collect, placeOf } from './reaper.ts';
@@ -15,7 +15,7 @@ export interface PolicyStatusCollectorOptions {
   readonly policies: ResourceKind;
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;
-  readonly backend: Pick<KvstoreBackend, 'listPrefix'>;
+  readonly backend: Pick<KvstoreBackend, 'get' | 'listPrefix'>;
   readonly cluster: string;
   readonly clock: Pick<Clock, 'wallTime'>;
   /** An entry stays that was written less long ago. Default 2 min. */
@@ -101,13 +101,26 @@ export class PolicyStatusCollector implements Collector {
     throw new NotReadyError(`the kvstore has no node of cluster ${cluster} yet`);
   }
 
+  /** Those whose node has not come back since the round began: one of many policies, a few writes a second, takes minutes. */
+  async #stillGone(
+    entries: ReadonlyMap<string, string>,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, string>> {
+    const { backend, cluster } = this.#options;
+    const gone = async (entry: readonly [string, string]): Promise<readonly (readonly [string, string])[]> =>
+      (await backend.get(nodeKey(cluster, entry[0]), { signal })) === undefined ? [entry] : [];
+    return new Map((await Promise.all([...entries].map(gone))).flat());
+  }
+
   async #remove(
     policy: KubernetesObject,
-    stale: ReadonlyMap<string, string>,
+    suspects: ReadonlyMap<string, string>,
     tally: Tally,
     signal: AbortSignal,
   ): Promise<void> {
     const { policies, writer } = this.#options;
+    const stale = await this.#stillGone(suspects, signal);
+    if (stale.size === 0) return;
     const place = placeOf(policies, policy);
     const rounds = `in rounds ${tally.round - 1} and ${tally.round}`;
     const why = `${stale.size} nodes of its status are not in the kvstore, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;

@@ -5,6 +5,7 @@ import type {
   ObjectWriter,
   WriteOutcome,
 } from '../../../src/k8s/client/object-writer.ts';
+import { jsonPatch } from '../../../src/k8s/memory/json-patch.ts';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import type { Observed } from '../../../src/operator/collect/observed-kind.ts';
 import type { Collector, Tally } from '../../../src/operator/collect/rounds.ts';
@@ -29,6 +30,8 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
   before: () => void = () => {};
   /** Called with what a collector has deleted, right before it goes. */
   onDelete: (object: KubernetesObject, key: string) => void = () => {};
+  /** Called with what a collector has patched, right before it changes. */
+  onPatch: (object: KubernetesObject, patched: KubernetesObject) => void = () => {};
 
   put(
     plural: string,
@@ -99,12 +102,27 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
       if (given.uid !== uid || given.resourceVersion !== resourceVersion) return CONFLICT;
       return { outcome: 'done', object: this.put(kind.plural, key, write.object) };
     }
-    if (write.verb === 'patch') throw new Error('no collector patches here');
+    if (write.verb === 'patch') return this.#patch(known, `${kind.plural} ${key}`, write.operations);
     if ((write.uid || uid) !== uid || (write.resourceVersion ?? resourceVersion) !== resourceVersion)
       return CONFLICT;
     this.onDelete(known, key);
     this.drop(kind.plural, key);
     return { outcome: 'done', object: undefined };
+  }
+
+  /** All operations or none; what a patch says is an object as before. */
+  #patch(known: KubernetesObject, at: string, operations: unknown): WriteOutcome {
+    let patched: KubernetesObject;
+    try {
+      patched = jsonPatch(known, operations) as KubernetesObject;
+    } catch {
+      return CONFLICT;
+    }
+    this.onPatch(known, patched);
+    const metadata = { ...known.metadata, resourceVersion: String(++this.#clock) };
+    const object = { ...patched, metadata };
+    this.objects.set(at, object);
+    return { outcome: 'done', object };
   }
 }
 
