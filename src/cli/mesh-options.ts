@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../agent/log-options.ts';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+import { MAX_CLUSTER_ID } from '../identity/numeric-identity.ts';
 import {
   addKubernetesOptions,
   type KubernetesFlags,
@@ -42,7 +43,6 @@ export interface LogFlags {
   readonly logFormat: LogFormat;
 }
 
-const MAX_CLUSTER_ID = 511;
 /** What a timer can be set to. */
 const MAX_TIMER_MS: number = 2 ** 31;
 

@@ -74,6 +74,9 @@ export function identityScope(identity: number): number {
 /** How many clusters a mesh may have: it decides how many bits of an identity name the cluster. */
 export type MaxConnectedClusters = 255 | 511;
 
+/** The largest cluster id of any mesh: that of 511 clusters, with 15 bits of an identity for each. */
+export const MAX_CLUSTER_ID = 511;
+
 /** Bits of an identity within its cluster: 16, or 15 in a mesh of 511 clusters. */
 export function clusterIdentityBits(max: MaxConnectedClusters): 15 | 16 {
   return max === 511 ? 15 : 16;

@@ -1,14 +1,11 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
-import { isNumericIdentity } from '../identity/numeric-identity.ts';
+import { isNumericIdentity, MAX_CLUSTER_ID } from '../identity/numeric-identity.ts';
 import { isSource } from '../identity/source.ts';
 import type { NodeAddress } from '../net/cluster-node.ts';
 import { Fields, isObject, type RejectField } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { Node } from './node.ts';
 import { type NodeSpec, nodeFullName } from './node-spec.ts';
-
-/** The largest cluster id that an identity has room for, in a mesh of 511 clusters. */
-const MAX_CLUSTER_ID = 511;
 
 const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 

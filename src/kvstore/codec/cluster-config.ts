@@ -1,3 +1,4 @@
+import { MAX_CLUSTER_ID, type MaxConnectedClusters } from '../../identity/numeric-identity.ts';
 import type { Decoded, Fields } from '../../net/fields.ts';
 import { bytesOfText } from '../bytes.ts';
 import { jsonObject } from './go-json.ts';
@@ -17,17 +18,15 @@ export interface ClusterCapabilities {
   /** Its content lies under `cilium/cache/` (kvstoremesh). */
   readonly cached: boolean;
   /** 255 or 511; undefined in old clusters, which means 255. */
-  readonly maxConnectedClusters?: 255 | 511;
+  readonly maxConnectedClusters?: MaxConnectedClusters;
   /** Whether it exports services of the multi-cluster API; undefined when it does not say. */
   readonly serviceExportsEnabled?: boolean;
 }
 
-const MAX_CLUSTER_ID = 511;
-
 /** It has 100 bytes, and is decoded at once. */
 const LIMITS: ValueLimits = { ...VALUE_LIMITS, bytes: 64 * 1024 };
 
-function readMaxConnected(capabilities: Fields<never>): 255 | 511 | undefined {
+function readMaxConnected(capabilities: Fields<never>): MaxConnectedClusters | undefined {
   const name = 'maxConnectedClusters';
   const value = capabilities.integer(name, 0, 0xffff) ?? 0;
   if (value === 0) return undefined;

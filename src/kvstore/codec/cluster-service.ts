@@ -1,3 +1,4 @@
+import { MAX_CLUSTER_ID } from '../../identity/numeric-identity.ts';
 import type { BackendZone, ClusterService, ClusterServiceKey } from '../../net/cluster-service.ts';
 import { type Decoded, type Fields, rejectInput } from '../../net/fields.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
@@ -11,8 +12,6 @@ import {
   VALUE_LIMITS,
   type ValueLimits,
 } from './value.ts';
-
-const MAX_CLUSTER_ID = 511;
 
 /** Reads the maps and lists of a service, which have a limit together. */
 class Entries {

@@ -1,3 +1,4 @@
+import { MAX_CLUSTER_ID } from '../../identity/numeric-identity.ts';
 import type { Family } from '../../net/address-words.ts';
 import type { ClusterNode, NodeAddress, NodeName } from '../../net/cluster-node.ts';
 import type { Decoded, Fields } from '../../net/fields.ts';
@@ -12,9 +13,6 @@ import {
   VALUE_LIMITS,
   type ValueLimits,
 } from './value.ts';
-
-/** Highest cluster id of any mesh: 511 clusters of 15 identity bits. */
-const MAX_CLUSTER_ID = 511;
 
 // Types whose address need not be an IP; upstream writes an empty one, which says nothing to anybody.
 const NAME_TYPES: ReadonlySet<string> = new Set(['Hostname', 'InternalDNS', 'ExternalDNS']);
