@@ -7,17 +7,8 @@ import { createLog } from '../../src/agent/log.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { startAgent, type TestKey } from './support/agent-under-test.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
+import { config, ip } from './support/test-keys.ts';
 
-const config = (cluster: string, id: number): TestKey => [
-  cluster,
-  `cilium/cluster-config/${cluster}`,
-  { id, capabilities: {} },
-];
-const ip = (cluster: string, address: string, identity: number): TestKey => [
-  cluster,
-  `cilium/state/ip/v1/default/${address}`,
-  { IP: address, Mask: null, HostIP: '192.168.0.1', ID: identity, Key: 0, Metadata: '' },
-];
 const node = (cluster: string, name: string, address: string): TestKey => [
   cluster,
   `cilium/state/nodes/v1/${cluster}/${name}`,

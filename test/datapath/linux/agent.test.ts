@@ -5,22 +5,12 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
 import type { TestKey } from '../../agent/support/agent-under-test.ts';
+import { config, ip } from '../../agent/support/test-keys.ts';
 import { dpcache, example } from '../../cli/support/run.ts';
 import { AgentHere, AgentProcess, type AskedAgent } from './support/agent-process.ts';
 import { dumpPrefixes, listedPrefix } from './support/bpftool.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { exec, Scratch } from './support/scratch.ts';
-
-const config = (cluster: string, id: number): TestKey => [
-  cluster,
-  `cilium/cluster-config/${cluster}`,
-  { id, capabilities: {} },
-];
-const ip = (cluster: string, address: string, identity: number): TestKey => [
-  cluster,
-  `cilium/state/ip/v1/default/${address}`,
-  { IP: address, Mask: null, HostIP: '192.168.0.1', ID: identity, Key: 0, Metadata: '' },
-];
 
 const MAIN = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url));
 
