@@ -3,7 +3,7 @@ import { isKubernetesObject } from '../../../src/k8s/reflector/known-objects.ts'
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import type { ApiUser } from '../../k8s/support/api-user.ts';
 import { pick } from '../../kvstore/chaos/support/seeded-random.ts';
-import { until } from '../../kvstore/support/until.ts';
+import { SteadyLoad } from '../../kvstore/chaos/support/steady-load.ts';
 
 /** So many of the newest objects are changed and deleted at random; older ones stay as they are. */
 const RECENT = 60;
@@ -11,54 +11,25 @@ const RECENT = 60;
 const KEPT = 400;
 const FILLING = 'x'.repeat(600);
 
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-
 /** Which object, in which life and version: what a follower must hold. */
 export function stateOf({ metadata: { uid, resourceVersion } }: KubernetesObject): string {
   return `${uid} ${resourceVersion}`;
 }
 
 /** Writes objects of one kind without pause, straight to the server, and remembers what that has confirmed. */
-export class ObjectLoad {
+export class ObjectLoad extends SteadyLoad {
   readonly #user: ApiUser;
   readonly #random: Random;
   readonly #recent: string[] = [];
   /** By name: the state that was confirmed last; `undefined` for a delete. What may be otherwise is not in it. */
   readonly #confirmed = new Map<string, string | undefined>();
-  #count = 0;
   #names = 0;
   #retired = 0;
-  #lastFailure: unknown;
-  #running: Promise<void> | undefined;
-  #isPaused = true;
 
   constructor(user: ApiUser, random: Random) {
+    super({ pauseMs: 1, failurePauseMs: 50 });
     this.#user = user;
     this.#random = random;
-  }
-
-  /** Writes that were confirmed. */
-  get writes(): number {
-    return this.#count;
-  }
-
-  start(): void {
-    this.#isPaused = false;
-    this.#running ??= this.#write();
-  }
-
-  /** Resolves when nothing is under way any more. */
-  async pause(): Promise<void> {
-    this.#isPaused = true;
-    await this.#running;
-    this.#running = undefined;
-  }
-
-  async more(writes: number): Promise<void> {
-    const enough = this.#count + writes;
-    await until(`${writes} more writes`, () => this.#count >= enough).catch((cause: unknown) => {
-      throw new Error(`the load stands still: ${String(this.#lastFailure)}`, { cause });
-    });
   }
 
   /** What the server has confirmed and does not have: `content` is name → state. */
@@ -71,19 +42,7 @@ export class ObjectLoad {
     this.#confirmed.clear();
   }
 
-  async #write(): Promise<void> {
-    while (!this.#isPaused) {
-      try {
-        await this.#one();
-      } catch (error) {
-        this.#lastFailure = error;
-        await pause(50);
-      }
-      await pause(1);
-    }
-  }
-
-  async #one(): Promise<void> {
+  protected override async write(): Promise<void> {
     if (this.#names - this.#retired > KEPT) return this.#delete(`object-${++this.#retired}`);
     const kind = this.#random();
     if (kind < 0.5 || this.#recent.length === 0) return this.#put(this.#newName());
@@ -103,8 +62,8 @@ export class ObjectLoad {
   /** Creates or changes it. One in eight is labelled so that it is not selected (any more). */
   async #put(name: string): Promise<void> {
     const chaos = this.#random() < 0.125 ? 'no' : 'yes';
-    const content = { spec: { filling: FILLING, write: this.#count }, data: { filling: FILLING } };
-    const body = { ...content, metadata: { name, labels: { chaos, write: String(this.#count) } } };
+    const content = { spec: { filling: FILLING, write: this.writes }, data: { filling: FILLING } };
+    const body = { ...content, metadata: { name, labels: { chaos, write: String(this.writes) } } };
     this.#confirmed.delete(name);
     const created = await this.#user.ask({ method: 'POST', path: this.#user.path(), body });
     if (created.status !== 409) this.#confirm(name, created);
@@ -120,12 +79,12 @@ export class ObjectLoad {
     const { status, body } = await this.#user.ask({ method: 'DELETE', path: this.#user.path(name) });
     if (status !== 200 && status !== 404) throw new Error(`${status}: ${JSON.stringify(body)}`);
     this.#confirmed.set(name, undefined);
-    this.#count++;
+    this.confirmed();
   }
 
   #confirm(name: string, { status, body }: { readonly status: number; readonly body: unknown }): void {
     if (status >= 300 || !isKubernetesObject(body)) throw new Error(`${status}: ${JSON.stringify(body)}`);
     this.#confirmed.set(name, stateOf(body));
-    this.#count++;
+    this.confirmed();
   }
 }

@@ -1,12 +1,11 @@
 import type { Random } from '../../../../src/base/clock.ts';
 import { bytesOfText } from '../../../../src/kvstore/bytes.ts';
-import { asKvstoreError, type KvstoreError } from '../../../../src/kvstore/errors.ts';
 import type { EtcdConfig } from '../../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../../src/kvstore/etcd/etcd-transport.ts';
 import { keyRange } from '../../../../src/kvstore/key-range.ts';
 import { NO_LEASE, type WriteOperation } from '../../../../src/kvstore/transport.ts';
-import { until } from '../../support/until.ts';
 import type { Past } from './past.ts';
+import { SteadyLoad } from './steady-load.ts';
 
 /** A write whose success the server has confirmed. */
 interface Acknowledged {
@@ -24,13 +23,11 @@ const TXN_KEYS = 4;
 const PAUSE_MS = 2;
 const DEADLINE_MS = 1000;
 
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-
 /**
  * Writes without pause, straight to the cluster, through whatever happens to it. Every value is written once, and
  * most keys are: an overwrite would heal a write that was lost, and hide it.
  */
-export class WriteLoad {
+export class WriteLoad extends SteadyLoad {
   readonly #transport: EtcdTransport;
   readonly #prefix: string;
   readonly #random: Random;
@@ -38,14 +35,11 @@ export class WriteLoad {
   readonly #attempted = new Set<string>();
   readonly #recent: string[] = [];
   #acknowledged: Acknowledged[] = [];
-  #count = 0;
   #keys = 0;
   #retired = 0;
-  #lastError: KvstoreError | undefined;
-  #running: Promise<void> | undefined;
-  #isPaused = true;
 
   constructor(config: EtcdConfig, prefix: string, random: Random) {
+    super({ pauseMs: PAUSE_MS, failurePauseMs: 10 * PAUSE_MS });
     this.#transport = new EtcdTransport({ ...config, deadlineMs: DEADLINE_MS }, random);
     this.#prefix = prefix;
     this.#random = random;
@@ -54,26 +48,6 @@ export class WriteLoad {
   /** Keys written so far, acknowledged or not. */
   get keys(): number {
     return this.#keys;
-  }
-
-  start(): void {
-    this.#isPaused = false;
-    this.#running ??= this.#write();
-  }
-
-  /** Resolves when nothing is under way any more. */
-  async pause(): Promise<void> {
-    this.#isPaused = true;
-    await this.#running;
-    this.#running = undefined;
-  }
-
-  /** Waits until so many more writes have been acknowledged. */
-  async more(writes: number): Promise<void> {
-    const enough = this.#count + writes;
-    await until(`${writes} more writes`, () => this.#count >= enough).catch((error: unknown) => {
-      throw new Error(`the load stands still: ${this.#lastError?.message}`, { cause: error });
-    });
   }
 
   /** Whether this value was ever meant for this key. */
@@ -98,21 +72,12 @@ export class WriteLoad {
     await this.#transport.close();
   }
 
-  async #write(): Promise<void> {
-    while (!this.#isPaused) {
-      const entries = this.#batch();
-      try {
-        const { header } = await this.#transport.txn({ compare: [], writes: [...entries].map(operation) });
-        for (const [key, value] of entries)
-          this.#acknowledged.push({ key, value, revision: header.revision });
-        this.#count += entries.size;
-      } catch (error) {
-        // Whether it was done is not known: the history will tell.
-        this.#lastError = asKvstoreError(error);
-        await pause(10 * PAUSE_MS);
-      }
-      await pause(PAUSE_MS);
-    }
+  /** Whether a write that failed was done is not known: the history will tell. */
+  protected override async write(): Promise<void> {
+    const entries = this.#batch();
+    const { header } = await this.#transport.txn({ compare: [], writes: [...entries].map(operation) });
+    for (const [key, value] of entries) this.#acknowledged.push({ key, value, revision: header.revision });
+    this.confirmed(entries.size);
   }
 
   /** One to five keys to be written together; undefined deletes. */
