@@ -222,6 +222,46 @@ describe('the collector of endpoints, in every small history', () => {
   });
 });
 
+/** The rule by owners, in two rounds: who is owned by a pod of another life, or of none, is deleted. */
+const byOwner: Rule = {
+  begin: ({ cluster }) => {
+    const [seen, pods] = [cluster.observed('ciliumendpoints'), cluster.observed('pods')];
+    let marked: ReadonlySet<string> = new Set();
+    return async () => {
+      const stale = [...seen.objects.values()].filter(({ metadata }) => {
+        const owners = metadata['ownerReferences'] as readonly { readonly uid: string }[];
+        return owners.every(({ uid }) => pods.objects.get(KEY)?.metadata.uid !== uid);
+      });
+      for (const { metadata } of stale.filter(({ metadata: { uid } }) => marked.has(uid))) {
+        const place = { kind: ENDPOINTS, namespace: 'shop', name: metadata.name };
+        await cluster.write({ verb: 'delete', place, uid: metadata.uid });
+      }
+      marked = new Set(stale.map(({ metadata: { uid } }) => uid));
+    };
+  },
+};
+
+it('an endpoint that the pod of a later life has taken over is kept, and the agent that would write it again is elsewhere (#42877)', async () => {
+  const isThere: Record<string, boolean> = {};
+  for (const [name, rule] of Object.entries({ ours, upstream: byOwner })) {
+    const world = new World(() => 0, 0);
+    const { cluster, clock } = world;
+    const next = rule.begin(world);
+    world.makePod();
+    world.write();
+    cluster.drop('pods', KEY);
+    world.makePod(); // on another node, whose agent finds the endpoint of the name and its former owner
+    world.write();
+    for (let number = 1; number <= 4; number++) {
+      cluster.see('pods', 'ciliumendpoints');
+      clock.advance(INTERVAL);
+      await next(number);
+    }
+    isThere[name] = cluster.get1('ciliumendpoints', KEY) !== undefined;
+  }
+  expect(isThere).toEqual({ ours: true, upstream: false });
+});
+
 describe('an endpoint', () => {
   const endpoint = (owners: readonly object[], ip = '10.0.0.1'): KubernetesObject => ({
     metadata: { namespace: 'shop', name: 'a', uid: 'u', resourceVersion: '1', ownerReferences: owners },
@@ -242,7 +282,7 @@ describe('an endpoint', () => {
     });
   const owner = { kind: 'Pod', name: 'a', uid: 'p1' };
 
-  it('is kept by one owner that exists, by an owner of another kind, and by a pod that has its address (#42877)', () => {
+  it('is kept by one owner that exists, by an owner of another kind, and by a pod that has its address', () => {
     expect(why(endpoint([owner]), [])).toBe('there is no pod shop/a');
     expect(why(endpoint([owner]), [pod('p1', 'Pending')])).toBeUndefined();
     expect(why(endpoint([owner]), [pod('p1', 'Failed')])).toBe('pod shop/a is Failed');

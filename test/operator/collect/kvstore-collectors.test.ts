@@ -157,6 +157,40 @@ describe('the collector of identities in a kvstore', () => {
   });
 });
 
+/** 1.8: who has no slave key in two rounds is deleted under the lock, whatever its number. */
+const ofAnyCluster: Begin = (kvstore) => {
+  const backend = kvstore.backend();
+  const marked = new Map<string, number>();
+  return async () => {
+    for (const { key, value, modRevision } of await backend.listPrefix('cilium/state/identities/v1/id/')) {
+      const labels = textOfBytes(value) ?? '';
+      const lock = await backend.lock(`${LOCKS}${labels}`);
+      const users = await backend.listPrefix(`cilium/state/identities/v1/value/${labels}/`);
+      if (users.length > 0) marked.delete(key);
+      else if (marked.get(key) === modRevision) await backend.delete(key, { ifModRevision: modRevision });
+      else marked.set(key, modRevision);
+      await lock.release();
+    }
+  };
+};
+
+describe('the collector of identities in a kvstore of several clusters', () => {
+  it('leaves those of another alone, which have no slave keys where agents use custom resources (#16805)', async () => {
+    const of = (id: number): string => identityKey(id);
+    const others = 65_536 + 300;
+    const left: Record<string, readonly string[]> = {};
+    for (const [name, begin] of Object.entries({ ours, upstream: ofAnyCluster })) {
+      const kvstore = new TinyKvstore();
+      for (const id of [300, 301, others]) kvstore.put(of(id), `k8s:of=${id};`);
+      kvstore.put(identityValueKey('k8s:of=301;', 'n1'), '301');
+      const round = begin(kvstore);
+      for (let number = 1; number <= 2; number++) await round();
+      left[name] = [...kvstore.keys.keys()].filter((key) => key.includes('/id/'));
+    }
+    expect(left).toEqual({ ours: [of(301), of(others)], upstream: [of(301)] });
+  });
+});
+
 describe('the collector of locks', () => {
   it('takes a lock only from who held it unchanged for a round, in every small history', async () => {
     let first: string | undefined;
