@@ -32,7 +32,8 @@ export class NodeEntry {
   }
 
   claimOf(source: Source): Node | undefined {
-    return this.#claims().find((claim) => claim.source === source);
+    if (this.effective?.source === source) return this.effective;
+    return this.#overruled.find((claim) => claim.source === source);
   }
 
   /**
@@ -41,14 +42,16 @@ export class NodeEntry {
    */
   put(node: Node, retain: boolean): void {
     const current = this.effective;
-    if (retain) this.#rank([...this.#without(node.source), node]);
-    else if (current === undefined || mayOverwrite(current.source, node.source)) this.effective = node;
+    if (current === undefined) this.effective = node;
+    else if (retain) this.#rank([...this.#without(node.source), node]);
+    else if (mayOverwrite(current.source, node.source)) this.effective = node;
   }
 
   /** Withdraws a source's claim; the next one, if there is one, becomes effective. Whether there was one. */
   remove(source: Source): boolean {
     if (this.claimOf(source) === undefined) return false;
-    this.#rank(this.#without(source));
+    if (this.#overruled.length === 0) this.effective = undefined;
+    else this.#rank(this.#without(source));
     return true;
   }
 
