@@ -260,11 +260,12 @@ export class KubernetesFeed {
     await Promise.all([...this.#kinds.values()].map((kind) => kind.stop()));
   }
 
-  #add<T>(name: string, reader: ObjectReader<T>): void {
+  #add<T>(name: string, reader: ObjectReader<T>): ObjectFeed<T> {
     const { source, clock, gate } = this.#options;
     const feed = new ObjectFeed(reader, { rejections: this.#rejections, gate });
     const onChange = (): void => this.#changed(name);
     this.#kinds.set(name, new FollowedKind(name, feed, { source, clock, gate, onChange }));
+    return feed;
   }
 
   #addEndpoints(): void {
@@ -294,14 +295,31 @@ export class KubernetesFeed {
     const { services: cache } = this.#options;
     if (cache === undefined) return;
     this.#add('services', serviceReader(cache));
-    this.#add('endpointslices', this.#withApiServer(endpointSliceReader(cache)));
-    this.#add('endpoints', this.#withApiServer(endpointsReader(cache)));
+    const slices: ObjectFeed<EndpointSlice> = this.#add(
+      'endpointslices',
+      this.#sliceReader(endpointSliceReader(cache), () => endpoints),
+    );
+    const endpoints = this.#add(
+      'endpoints',
+      this.#sliceReader(endpointsReader(cache), () => slices),
+    );
   }
 
-  #withApiServer(reader: ObjectReader<EndpointSlice>): ObjectReader<EndpointSlice> {
+  /**
+   * The addresses of the API server are taken from slices, too. What slices and Endpoints both say, while one takes the place
+   * of the other, stays when one of them goes: those of `kubernetes` have the same name.
+   */
+  #sliceReader(
+    reader: ObjectReader<EndpointSlice>,
+    other: () => ObjectFeed<EndpointSlice>,
+  ): ObjectReader<EndpointSlice> {
     return {
       ...reader,
       change: (now, before) => {
+        if (now === undefined && before !== undefined) {
+          const { namespace, name } = before.service;
+          if (other().said(namespace, before.name)?.service.name === name) return;
+        }
         reader.change(now, before);
         this.#apiServer?.change(now, before);
       },

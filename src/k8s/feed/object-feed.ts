@@ -80,6 +80,11 @@ export class ObjectFeed<T> implements AnyFeed {
     return this.#rejected;
   }
 
+  /** What the object of that name says. */
+  said(namespace: string, name: string): T | undefined {
+    return this.#held.get(`${namespace}/${name}`)?.said;
+  }
+
   /** Whether the first list of the present run is complete, and applied. */
   get complete(): boolean {
     return this.#complete;

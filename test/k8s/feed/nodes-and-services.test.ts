@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { FeedWorld } from './support/feed-world.ts';
 import { ciliumNode, endpointSlice, service } from './support/objects.ts';
+import { RecordingMetadata } from './support/recording-metadata.ts';
 
 const SPEC = {
   addresses: [
@@ -174,6 +175,32 @@ describe('Services and their endpoints', () => {
     await world.started();
     const followed = world.cluster.following.filter((kind) => kind.startsWith('endpoint'));
     expect(followed).toEqual([plural]);
+  });
+
+  it('stay when an upgraded API server has slices of the same names in place of Endpoints (K 13)', async () => {
+    const metadata = new RecordingMetadata();
+    const world = new FeedWorld({ metadata });
+    const { cluster } = world;
+    cluster.missing.add('endpointslices');
+    await world.started();
+    const namespace = 'default';
+    const named = { metadata: { name: 'kubernetes', namespace } };
+    cluster.put('services', { ...service('kubernetes'), ...named });
+    cluster.put('endpoints', { ...named, subsets: [{ addresses: [{ ip: '192.0.2.10' }] }] });
+    cluster.missing.clear();
+    cluster.missing.add('endpoints');
+    cluster.put('endpointslices', endpointSlice('kubernetes', 'kubernetes', ['192.0.2.10'], namespace));
+    cluster.list('endpoints'); // it is not served any more: what is, is asked
+    await Promise.resolve();
+    await Promise.resolve();
+    cluster.settle();
+    world.clock.advance(60_000);
+    const found = world.services.get({ namespace, name: 'kubernetes' });
+    expect([...(found?.endpoints.backends.keys() ?? [])]).toEqual(['192.0.2.10']);
+    expect(metadata.said).toEqual(['192.0.2.10/32 endpointslice/default/kubernetes']);
+    cluster.delete('endpointslices', 'kubernetes', namespace);
+    world.clock.advance(60_000);
+    expect(metadata.said).toEqual([]);
   });
 
   it('an empty list of slices is a list: nothing else is asked for (K 13)', async () => {
