@@ -35,6 +35,8 @@ export interface CheckpointHeader {
 
 /** Entries of one section: half a ms of work to write, a whole one to read. */
 const ENTRIES_PER_SECTION = 256;
+/** A section of entries ends soon after so many bytes: some have a thousand named ports. */
+const BYTES_PER_SECTION = 65_536;
 /** Records of one section of JSON, each of a node, an identity or at most some hundred backends. */
 const RECORDS_PER_SECTION = 64;
 /** A section of JSON ends soon after so many characters. */
@@ -58,7 +60,7 @@ export function* checkpointSections(
     if (entry.owner.includes('/') && nodes.get(entry.owner)?.source === entry.source) continue;
     writeEntry(out, entry);
     counts.entries++;
-    if (++written < ENTRIES_PER_SECTION) continue;
+    if (++written < ENTRIES_PER_SECTION && out.length < BYTES_PER_SECTION) continue;
     yield { kind: SECTION.entries, payload: out.bytes };
     out.clear();
     written = 0;

@@ -20,8 +20,8 @@ import {
 import type { ServiceID } from '../servicecache/service-id.ts';
 import type { ServicePart } from '../servicecache/service-parts.ts';
 
-/** Backends of one record: a slice or an offer of more is written in several. */
-export const BACKENDS_PER_RECORD = 256;
+/** A record ends soon after so many characters: a slice or an offer of more is written in several. */
+const CHARACTERS_PER_RECORD = 32_768;
 
 const TYPES: readonly ServiceType[] = ['ClusterIP', 'NodePort', 'LoadBalancer'];
 const ADDRESSINGS: readonly Addressing[] = ['assigned', 'headless', 'unassigned'];
@@ -49,17 +49,31 @@ export function* servicePartRecords(part: ServicePart): Generator<object, void, 
   const all = part.kind === 'slice' ? [...part.slice.backends.values()] : part.backends;
   const notReady = part.kind === 'slice' ? [...part.slice.notReady.values()] : [];
   const of = part.kind === 'slice' ? part.slice.name : part.cluster;
-  const count = Math.max(1, Math.ceil(Math.max(all.length, notReady.length) / BACKENDS_PER_RECORD));
-  for (let i = 0; i < count; i++) {
-    const [from, to] = [i * BACKENDS_PER_RECORD, (i + 1) * BACKENDS_PER_RECORD];
-    yield {
-      ...head,
-      of,
-      backends: all.slice(from, to).map(backendRecord),
-      notReady: notReady.slice(from, to).map(backendRecord),
-      more: i + 1 < count,
-    };
+  let record: { readonly backends: object[]; readonly notReady: object[] } = { backends: [], notReady: [] };
+  let characters = 0;
+  for (const [list, backends] of [
+    ['backends', all],
+    ['notReady', notReady],
+  ] as const) {
+    for (const backend of backends) {
+      if (characters >= CHARACTERS_PER_RECORD) {
+        yield { ...head, of, ...record, more: true };
+        record = { backends: [], notReady: [] };
+        characters = 0;
+      }
+      record[list].push(backendRecord(backend));
+      characters += sizeOf(backend);
+    }
   }
+  yield { ...head, of, ...record, more: false };
+}
+
+/** About the characters that the record of a backend has. */
+function sizeOf({ ports, nodeName, zone, hostname, forZones }: Backend): number {
+  let size = 100 + nodeName.length + zone.length + hostname.length;
+  for (const name of ports.keys()) size += 40 + name.length;
+  for (const name of forZones) size += 3 + name.length;
+  return size;
 }
 
 function serviceRecord(service: Service): object {

@@ -10,6 +10,7 @@ import {
   knowledge,
   learn,
   OWN,
+  partText,
   REMOTE,
   restart,
   save,
@@ -105,6 +106,29 @@ describe('a checkpoint', () => {
     const { next, restoration } = restart(folder);
     expect(await restoration.read()).toMatchObject({ entries: 3_000, services: 1 });
     expect(contents(next)).toBe(contents(before));
+  });
+
+  it('holds whatever remote clusters say: ports without end make no section that is too long', async () => {
+    const before = engines();
+    const named = (name: string): ReadonlyMap<string, { port: number; protocol: number }> =>
+      new Map([[name.padEnd(17_000, 'x'), { port: 80, protocol: 6 }]]);
+    const backends = new Map<string, ReturnType<typeof named>>();
+    for (let i = 0; i < 250; i++) {
+      const k8s = { namespace: 'shop', podName: 'web', namedPorts: named(`${i}`) };
+      const claim = { identity: i, source: 'clustermesh', owner: 'east', k8s } as const;
+      before.ipcache.upsert(`10.1.0.${i}`, claim);
+      backends.set(`10.2.0.${i}`, named('web'));
+    }
+    const none = new Map();
+    before.services.mergeExternalServiceUpdate({
+      ...{ cluster: 'east', namespace: 'shop', name: 'cart', backends, clusterID: 2 },
+      ...{ frontends: none, labels: none, selector: none, includeExternal: true, shared: true },
+    });
+    const folder = new MemoryFolder();
+    await save(folder, before);
+    const { next, restoration } = restart(folder);
+    expect(await restoration.read()).toMatchObject({ entries: 250, services: 1 });
+    expect([...next.services.parts()].map(partText)).toEqual([...before.services.parts()].map(partText));
   });
 
   it('takes a usual pod in less than 80 bytes', async () => {

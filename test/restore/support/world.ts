@@ -144,7 +144,7 @@ export function learn({ ipcache, nodes, services }: CheckpointEngines, known: Kn
 }
 
 /** A part of a service as text. The order in which an offer lists its backends says nothing. */
-function partText(part: ServicePart): string {
+export function partText(part: ServicePart): string {
   if (part.kind !== 'offer') return text(part);
   return text({ ...part, backends: part.backends.map((backend) => text(backend)).sort() });
 }
