@@ -44,6 +44,8 @@ export class FollowedKind {
   #following: AbortController | undefined;
   #resource: FollowedResource | undefined;
   #state: ResourceState | 'resting' = 'resting';
+  /** Goes up with each beginning and each end: a withdrawal that another has taken over is not the one that is over. */
+  #turns = 0;
   #progressAt: number;
 
   constructor(name: string, feed: AnyFeed, options: FollowedKindOptions) {
@@ -117,8 +119,9 @@ export class FollowedKind {
   withdraw(onDone?: () => void): void {
     this.rest();
     const steps = this.#feed.withdrawSteps();
+    const turn = this.#turns;
     const done = (): void => {
-      if (this.#state === 'resting') onDone?.();
+      if (turn === this.#turns) onDone?.();
     };
     if (this.#options.gate === undefined) {
       for (const _ of steps);
@@ -139,6 +142,7 @@ export class FollowedKind {
   }
 
   #end(): void {
+    this.#turns++;
     this.#following?.abort();
     this.#following = undefined;
   }
