@@ -1,5 +1,5 @@
 import { backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random } from '../../base/clock.ts';
+import type { Clock, Random, Timer } from '../../base/clock.ts';
 import type { FaultListener } from '../../base/guard.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../../base/rejection.ts';
@@ -83,6 +83,11 @@ export interface KubernetesFeedOptions {
   readonly nodeAnnotations?: boolean | undefined;
   /** Nodes that are only restored are not withdrawn with the first list (K 41): the caller does so. Default false. */
   readonly keepRestoredNodes?: boolean | undefined;
+  /**
+   * When a kvstore is lost that was complete, Kubernetes is asked after a time up to this, drawn at random: the agents of all
+   * nodes lose it at once, and what it has said stays meanwhile (K 52). Default 30 s.
+   */
+  readonly handoverSpreadMs?: number | undefined;
   readonly labelFilter?: LabelFilter | undefined;
   /** Identity labels of the pods of this node; see `EndpointLabelsOptions`. Left out: namespaces are not asked for. */
   readonly onLabels?: ((pod: LabelledPod, labels: Labels | undefined) => void) | undefined;
@@ -120,6 +125,8 @@ const NOT_AWAITED = 'nodes';
 
 const BACKOFF = { baseMs: 800, capMs: 30_000 };
 
+const HANDOVER_SPREAD_MS = 30_000;
+
 /** Tables that several kinds write to. */
 interface Tables {
   readonly pods: AddressHolders | undefined;
@@ -152,6 +159,8 @@ export class KubernetesFeed {
   readonly #handover = new Map<HandoverResource, HandoverState>(
     HANDOVER_RESOURCES.map((resource) => [resource, 'following']),
   );
+  /** Resources that the kvstore has lost, and that Kubernetes is soon asked for. */
+  readonly #returning = new Map<HandoverResource, Timer>();
   readonly #ended = new AbortController();
   #started = false;
   /** What is followed of pods: those of all nodes, or of the own. Undefined before the start. */
@@ -255,6 +264,7 @@ export class KubernetesFeed {
   /** Ends following; the engines keep what they know. Resolves when nothing is handed over any more. */
   async stop(): Promise<void> {
     this.#ended.abort();
+    for (const timer of this.#returning.values()) timer.cancel();
     this.#labels?.stop();
     this.#apiServer?.stop();
     await Promise.all([...this.#kinds.values()].map((kind) => kind.stop()));
@@ -367,7 +377,7 @@ export class KubernetesFeed {
     const areSaid =
       endpoints?.complete === true ||
       (endpoints !== undefined && endpoints.state !== 'missing' && this.#allPods !== true);
-    const all = this.#handover.get('ip') === 'following' && !areSaid;
+    const all = this.#handover.get('ip') === 'following' && !this.#returning.has('ip') && !areSaid;
     if (all === this.#allPods) return;
     this.#allPods = all;
     kind.follow(pods(all ? undefined : this.#options.nodeName));
@@ -399,12 +409,14 @@ export class KubernetesFeed {
   }
 
   #step(resource: HandoverResource, event: HandoverEvent): void {
-    const next = handover(this.#handover.get(resource) ?? 'following', event);
+    const before = this.#handover.get(resource) ?? 'following';
+    const next = handover(before, event);
     this.#handover.set(resource, next.state);
     const kinds = this.#handedOver(resource);
-    if (next.action === 'follow' && this.#started)
-      for (const kind of kinds) this.#kinds.get(kind.plural)?.follow(kind);
+    if (next.action === 'follow' && this.#started) this.#comeBack(resource, before === 'resting');
     if (next.action === 'withdraw') {
+      this.#returning.get(resource)?.cancel();
+      this.#returning.delete(resource);
       let left = kinds.length;
       const done = (): void => {
         if (--left === 0) this.#step(resource, 'withdrawn');
@@ -413,6 +425,21 @@ export class KubernetesFeed {
       for (const kind of kinds) this.#kinds.get(kind.plural)?.withdraw(done);
     }
     if (next.action !== undefined && this.#started) this.#reviewPods();
+  }
+
+  /** Follows again what the kvstore has lost: after a while, unless some of it is being withdrawn. */
+  #comeBack(resource: HandoverResource, isWithdrawn: boolean): void {
+    const { clock, random = Math.random, handoverSpreadMs = HANDOVER_SPREAD_MS } = this.#options;
+    const kinds = this.#handedOver(resource);
+    const follow = (): void => {
+      this.#returning.delete(resource);
+      for (const kind of kinds) this.#kinds.get(kind.plural)?.follow(kind);
+      this.#reviewPods();
+    };
+    const delay = isWithdrawn ? Math.floor(random() * handoverSpreadMs) : 0;
+    if (delay === 0) return follow();
+    for (const { plural } of kinds) this.#kinds.get(plural)?.expect();
+    this.#returning.set(resource, clock.after(delay, follow));
   }
 
   /** The kinds that say what the kvstore's resource says. */

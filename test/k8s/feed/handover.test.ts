@@ -114,6 +114,38 @@ describe('beside a kvstore', () => {
     expect(world.cluster.following).toContain('pods');
   });
 
+  it('Kubernetes is asked after a random time: all agents lose a kvstore at once (K 52)', async () => {
+    const world = await new FeedWorld({ random: () => 0.5 }).started();
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
+    kvstoreSays(world, 1001);
+    world.feed.kvstore('ip', 'complete');
+    world.feed.kvstore('ip', 'lost');
+    expect(world.cluster.following).not.toContain('ciliumendpoints');
+    expect(world.feed.blockers()).toEqual(['Kubernetes: ciliumendpoints not complete, listing']);
+    world.feed.kvstore('ip', 'complete'); // it is back before anything was asked for
+    world.clock.advance(60_000);
+    expect(world.cluster.following).not.toContain('ciliumendpoints');
+    expect([world.feed.status().handover.ip, world.feed.synced]).toEqual(['resting', true]);
+    world.feed.kvstore('ip', 'lost');
+    world.clock.advance(14_999);
+    expect(world.cluster.following).not.toContain('ciliumendpoints');
+    world.clock.advance(1);
+    expect(world.cluster.following).toContain('ciliumendpoints');
+    world.feed.kvstore('ip', 'complete');
+    world.feed.kvstore('ip', 'lost');
+    await world.feed.stop();
+    expect(world.clock.pending).toBe(0);
+  });
+
+  it('pods of all nodes are not asked for at once either (K 12, 52)', async () => {
+    const world = await new FeedWorld({ endpoints: 'pods', random: () => 0.5 }).started();
+    world.feed.kvstore('ip', 'complete');
+    world.feed.kvstore('ip', 'lost');
+    expect(world.cluster.following).not.toContain('pods');
+    world.clock.advance(15_000);
+    expect(world.cluster.following).toContain('pods');
+  });
+
   it('a kvstore that is complete before the start leaves nothing to follow', async () => {
     const world = new FeedWorld();
     world.feed.kvstore('ip', 'complete');
@@ -123,7 +155,8 @@ describe('beside a kvstore', () => {
     expect(world.cluster.following).toContain('ciliumendpoints');
   });
 
-  it('a kvstore that is lost in the middle of the withdrawal: nothing is lost of what is there (K 52)', async () => {
+  /** A world of 1,000 endpoints that does a step of its work in each turn. */
+  async function slowWorld(): Promise<{ world: FeedWorld; turn: () => Promise<void> }> {
     const turns: (() => void)[] = [];
     const gate = new TurnGate({
       clock: { now: () => 0 },
@@ -140,6 +173,28 @@ describe('beside a kvstore', () => {
       const ips = [`10.2.${n >> 8}.${n & 255}`];
       world.cluster.put('ciliumendpoints', ciliumEndpoint(`p${n}`, { ips }));
     }
+    return { world, turn };
+  }
+
+  it('a withdrawal that was begun twice is over when nothing is left, not before', async () => {
+    const { world, turn } = await slowWorld();
+    const left = (): number => [...world.ipcache.entries()].length;
+    world.feed.kvstore('ip', 'complete');
+    await turn();
+    world.feed.kvstore('ip', 'lost');
+    world.feed.kvstore('ip', 'complete');
+    const states = new Set<string>();
+    for (let n = 0; left() > 0 && n < 100; n++) {
+      states.add(world.feed.status().handover.ip);
+      await turn();
+    }
+    expect([left(), ...states]).toEqual([0, 'withdrawing']);
+    for (let n = 0; n < 9; n++) await turn();
+    expect(world.feed.status().handover.ip).toBe('resting');
+  });
+
+  it('a kvstore that is lost in the middle of the withdrawal: nothing is lost of what is there (K 52)', async () => {
+    const { world, turn } = await slowWorld();
     world.feed.kvstore('ip', 'complete');
     await turn();
     const left = [...world.ipcache.entries()].length;
