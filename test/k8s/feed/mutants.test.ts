@@ -4,18 +4,24 @@ import { RejectionLog } from '../../../src/base/rejection.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { type EndpointAddresses, sameAddresses } from '../../../src/k8s/endpoint-addresses.ts';
 import { AddressHolders, type AddressSink, type FedIPCache } from '../../../src/k8s/feed/address-holders.ts';
+import { ApiServerAddresses } from '../../../src/k8s/feed/api-server-addresses.ts';
 import { SlicedEndpointReader } from '../../../src/k8s/feed/endpoint-readers.ts';
 import { KubernetesFeed } from '../../../src/k8s/feed/kubernetes-feed.ts';
 import { type AnyFeed, ObjectFeed, type ObjectReader } from '../../../src/k8s/feed/object-feed.ts';
+import type { PrefixMetadata } from '../../../src/k8s/feed/prefix-metadata.ts';
 import type { EndpointSliceSays } from '../../../src/k8s/parse-cilium-endpoint.ts';
 import type { ResourceSink } from '../../../src/k8s/resource.ts';
+import type { EndpointSlice } from '../../../src/servicecache/backend.ts';
+import type { ManualClock } from '../../base/support/manual-clock.ts';
 import { I9_anyLifeIsAColdStart, life, type MakeWorld, makeWorld } from './support/feed-laws.ts';
 import { FeedWorld, type WorldOptions } from './support/feed-world.ts';
 import {
   K10_listsReplace,
   K23_theYoungestHasIt,
+  K26_podsSpeakForThemselves,
   K35_endpointsMove,
   K38_nodesAreCompared,
+  K43_slicesOwnTheirAddresses,
   K52_noGapBesideAKvstore,
 } from './support/rule-laws.ts';
 
@@ -155,8 +161,54 @@ class NeverStops extends KubernetesFeed {
   }
 }
 
+/** The labels of a pod count as they are (K 26, 1.8). */
+const believesPods = (options: WorldOptions): FeedWorld => {
+  const world: FeedWorld = new FeedWorld({
+    ...options,
+    onLabels: (pod, labels = []) => {
+      const said = world.cluster.objects('pods').find(({ metadata: { name } }) => name === pod.name);
+      const forged = new Map(Object.entries(Object(said?.metadata['labels'])));
+      const believed = labels.map((label) => ({
+        ...label,
+        value: String(forged.get(label.key) ?? label.value),
+      }));
+      options.onLabels?.(pod, believed);
+    },
+  });
+  return world;
+};
+
+/** The delete of a slice is ignored, and what it has listed stays for ever (K 43, #35868). */
+class Leaking extends ApiServerAddresses {
+  override change(now: EndpointSlice | undefined): void {
+    if (now !== undefined) super.change(now, undefined);
+  }
+}
+
+/** All slices are one: what one lists goes with another (K 43). */
+class OneOwner extends ApiServerAddresses {
+  override change(now: EndpointSlice | undefined, before: EndpointSlice | undefined): void {
+    super.change(now && { ...now, name: 'one' }, before && { ...before, name: 'one' });
+  }
+}
+
+/** A slice that is deleted takes its addresses away at once (K 43). */
+class Hasty extends ApiServerAddresses {
+  readonly #clock: ManualClock;
+  constructor(metadata: PrefixMetadata, clock: ManualClock) {
+    super(metadata, clock);
+    this.#clock = clock;
+  }
+  override change(now: EndpointSlice | undefined, before: EndpointSlice | undefined): void {
+    super.change(now, before);
+    if (now === undefined) this.#clock.advance(30_000);
+  }
+}
+
 describe('a broken feed is caught', () => {
-  it('the laws of single rules hold for the feed itself', () => {
+  it('the laws of single rules hold for the feed itself', async () => {
+    await K26_podsSpeakForThemselves((options) => new FeedWorld(options));
+    K43_slicesOwnTheirAddresses((metadata, clock) => new ApiServerAddresses(metadata, clock));
     K10_listsReplace(newFeed);
     K23_theYoungestHasIt((ipcache) => new AddressHolders(ipcache));
     K35_endpointsMove(sliceReader);
@@ -194,6 +246,18 @@ describe('a broken feed is caught', () => {
     ['lets any slice take an endpoint away (K 35)', anySliceTakesAway],
   ])('one that %s', (_, make) => {
     expect(() => K35_endpointsMove(make)).toThrow();
+  });
+
+  it('one that believes what pods say of their namespace (K 26)', async () => {
+    await expect(K26_podsSpeakForThemselves(believesPods)).rejects.toThrow();
+  });
+
+  it.each<[string, new (metadata: PrefixMetadata, clock: ManualClock) => ApiServerAddresses]>([
+    ['leaves addresses that no slice of the API server lists (K 43, #35868)', Leaking],
+    ['lets one slice of the API server take what another lists (K 43)', OneOwner],
+    ['withdraws a slice of the API server that is soon made again (K 43)', Hasty],
+  ])('one that %s', (_, Mutant) => {
+    expect(() => K43_slicesOwnTheirAddresses((metadata, clock) => new Mutant(metadata, clock))).toThrow();
   });
 
   it('one that says the own node by its CiliumNode (K 37)', () => {

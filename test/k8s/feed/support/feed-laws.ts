@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { Labels } from '../../../../src/identity/labels.ts';
 import type { LabelledPod } from '../../../../src/k8s/feed/endpoint-labels.ts';
+import { HANDOVER_RESOURCES } from '../../../../src/k8s/feed/kubernetes-feed.ts';
 import { FakeCluster } from './fake-cluster.ts';
 import { FeedWorld } from './feed-world.ts';
 import { type NaiveInputs, naiveClaims, naiveIdentities, naiveLabels, naiveNodes } from './naive-feed.ts';
@@ -207,7 +208,12 @@ class Stage {
       if (!this.kvstore.has(key)) ipcache.delete(key, { source: 'kvstore' });
     this.seen = new Map();
     for (const [key, value] of this.kvstore) this.#claim(key, value);
-    feed.kvstore('ip', 'complete');
+    for (const resource of HANDOVER_RESOURCES) feed.kvstore(resource, 'complete');
+  }
+
+  lose(): void {
+    this.connected = false;
+    for (const resource of HANDOVER_RESOURCES) this.world.feed.kvstore(resource, 'lost');
   }
 
   #claim(key: string, value: number): void {
@@ -320,8 +326,7 @@ async function happen(stage: Stage, what: Happening): Promise<void> {
     case 'complete':
       return stage.connect();
     case 'lost':
-      stage.connected = false;
-      return stage.world.feed.kvstore('ip', 'lost');
+      return stage.lose();
     case 'settle':
       return cluster.settle();
     case 'list':

@@ -103,8 +103,9 @@ export function naiveClaims(inputs: NaiveInputs): Record<string, readonly string
   return claims;
 }
 
-/** Names and labels of the nodes. */
-export function naiveNodes({ nodes }: NaiveInputs): readonly string[] {
+/** Names and labels of the nodes: the kvstore says none. */
+export function naiveNodes({ nodes, complete }: NaiveInputs): readonly string[] {
+  if (complete) return [];
   const others = nodes.filter(({ metadata }) => metadata.name !== 'n1');
   return others.map(({ metadata }: Any) => `${metadata.name} ${JSON.stringify(metadata.labels)}`).sort();
 }
@@ -126,8 +127,9 @@ export function naiveLabels({ pods, namespaces }: NaiveInputs): readonly string[
   return lines.sort();
 }
 
-/** Number and labels of the identities, and which number is given for each label. */
-export function naiveIdentities({ identities }: NaiveInputs): readonly string[] {
+/** Number and labels of the identities, and which number is given for each label: the kvstore says none. */
+export function naiveIdentities({ identities, complete }: NaiveInputs): readonly string[] {
+  if (complete) return [];
   const sorted = identities
     .map(({ metadata, ...rest }: Any) => ({
       id: Number(metadata.name),

@@ -4,13 +4,22 @@ import { RejectionLog } from '../../../../src/base/rejection.ts';
 import { IPCache } from '../../../../src/ipcache/ipcache.ts';
 import type { EndpointAddresses } from '../../../../src/k8s/endpoint-addresses.ts';
 import type { AddressSink, FedIPCache } from '../../../../src/k8s/feed/address-holders.ts';
+import type { ApiServerAddresses } from '../../../../src/k8s/feed/api-server-addresses.ts';
 import { type AnyFeed, ObjectFeed, type ObjectReader } from '../../../../src/k8s/feed/object-feed.ts';
+import type { PrefixMetadata } from '../../../../src/k8s/feed/prefix-metadata.ts';
 import type { EndpointSliceSays } from '../../../../src/k8s/parse-cilium-endpoint.ts';
 import type { KubernetesObject } from '../../../../src/k8s/resource.ts';
 import type { NodeManager } from '../../../../src/nodemanager/node-manager.ts';
+import {
+  createBackend,
+  createEndpointSlice,
+  type EndpointSlice,
+} from '../../../../src/servicecache/backend.ts';
+import { ManualClock } from '../../../base/support/manual-clock.ts';
 import type { SaidObject } from './fake-cluster.ts';
 import type { FeedWorld, WorldOptions } from './feed-world.ts';
-import { ciliumEndpoint, ciliumEndpointSlice, ciliumNode, sliced } from './objects.ts';
+import { ciliumEndpoint, ciliumEndpointSlice, ciliumNode, pod, sliced } from './objects.ts';
+import { RecordingMetadata } from './recording-metadata.ts';
 
 /** An object as a reflector hands it over. */
 export function stored(said: SaidObject): KubernetesObject {
@@ -121,6 +130,60 @@ export function K35_endpointsMove(
   expect([...ipcache.entries()]).toEqual([]);
 }
 
+/** K 26: what a pod says of its namespace, its account or its cluster is no label of its identity. */
+export async function K26_podsSpeakForThemselves(make: (options: WorldOptions) => FeedWorld): Promise<void> {
+  let said: readonly string[] = [];
+  const onLabels: WorldOptions['onLabels'] = (_, labels = []) => {
+    said = labels.map(({ key, value }) => `${key}=${value}`);
+  };
+  const world = await make({ onLabels }).started();
+  world.cluster.put('namespaces', { metadata: { name: 'shop', labels: { team: 'a' } } });
+  const forged = {
+    'io.cilium.k8s.namespace.labels.team': 'root',
+    'io.cilium.k8s.policy.serviceaccount': 'admin',
+    'io.cilium.k8s.policy.cluster': 'pacific',
+    'io.kubernetes.pod.namespace': 'kube-system',
+  };
+  world.cluster.put('pods', pod('web', { labels: { app: 'web', ...forged } }));
+  expect(said).toEqual([
+    'app=web',
+    'io.cilium.k8s.namespace.labels.team=a',
+    'io.cilium.k8s.policy.cluster=atlantic',
+    'io.kubernetes.pod.namespace=shop',
+  ]);
+}
+
+/** K 43: an address is the API server's while a slice lists it, and 30 s longer where the slice was deleted. */
+export function K43_slicesOwnTheirAddresses(
+  make: (metadata: PrefixMetadata, clock: ManualClock) => Pick<ApiServerAddresses, 'change'>,
+): void {
+  const metadata = new RecordingMetadata();
+  const clock = new ManualClock();
+  const addresses = make(metadata, clock);
+  const slice = (name: string, ...ips: string[]): EndpointSlice => {
+    const service = { namespace: 'default', name: 'kubernetes' };
+    return createEndpointSlice({
+      service,
+      name,
+      backends: ips.map((address) => createBackend({ address, ports: new Map() })),
+    });
+  };
+  const [first, second] = [slice('a', '192.0.2.10', '198.51.100.7'), slice('b', '198.51.100.7')];
+  addresses.change(first, undefined);
+  addresses.change(second, undefined);
+  addresses.change(slice('a', '192.0.2.10'), first);
+  expect(metadata.said.map((said) => said.split('/')[0])).toEqual(['192.0.2.10', '198.51.100.7']);
+  addresses.change(undefined, second);
+  clock.advance(29_999);
+  expect(metadata.said).toHaveLength(2); // it is soon made again
+  clock.advance(1);
+  expect(metadata.said.map((said) => said.split('/')[0])).toEqual(['192.0.2.10']);
+  addresses.change(undefined, slice('a', '192.0.2.10'));
+  addresses.change(slice('a', '192.0.2.10'), undefined);
+  clock.advance(60_000);
+  expect(metadata.said).toHaveLength(1);
+}
+
 /** K 37, 38: CiliumNodes do not touch the own node, and a change of labels alone counts. */
 export function K38_nodesAreCompared(world: FeedWorld): void {
   const { nodes, cluster } = world;
@@ -131,6 +194,8 @@ export function K38_nodesAreCompared(world: FeedWorld): void {
   cluster.put('ciliumnodes', ciliumNode('n1', {}, { zone: 'x' }));
   cluster.put('ciliumnodes', ciliumNode('n2', {}, { zone: 'a' }));
   cluster.put('ciliumnodes', ciliumNode('n2', {}, { zone: 'b' }));
+  expect(sourcesOf(nodes, 'atlantic/n1')).toEqual(['local']);
+  cluster.delete('ciliumnodes', 'n1');
   expect(sourcesOf(nodes, 'atlantic/n1')).toEqual(['local']);
   expect(nodes.get('atlantic/n2')?.labels.get('zone')).toBe('b');
 }
