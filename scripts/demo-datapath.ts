@@ -7,6 +7,7 @@ import type { DatapathDiffDocument } from '../src/api/datapath-document.ts';
 import type { ServiceDocument } from '../src/api/documents.ts';
 import type { StatusDocument } from '../src/api/status-document.ts';
 import { probeHost, readHost } from '../src/datapath/linux/probe.ts';
+import { IdentityTraffic } from '../src/datapath/linux/traffic/identity-traffic.ts';
 import { exec, type Namespace, Scratch } from '../test/datapath/linux/support/scratch.ts';
 
 // `npm run demo:datapath`, as root: three clusters on this machine, each a network namespace with pods that are network
@@ -24,6 +25,9 @@ const CLUSTERS = ['atlantic', 'baltic', 'caspian'] as const;
 type Cluster = (typeof CLUSTERS)[number];
 const NUMBER: Readonly<Record<Cluster, number>> = { atlantic: 1, baltic: 2, caspian: 3 };
 const nodeIP = (cluster: Cluster): string => `192.168.77.${NUMBER[cluster]}`;
+/** Identities of the pods of a cluster: the one that serves, and the one of the client. */
+const servingID = (cluster: Cluster): number => NUMBER[cluster] * 65_536 + 300;
+const clientID = (cluster: Cluster): number => NUMBER[cluster] * 65_536 + 301;
 const podIP = (cluster: Cluster, last = 10): string => `10.${NUMBER[cluster]}.0.${last}`;
 
 /** Answers each connection with the name of its cluster. */
@@ -112,8 +116,8 @@ function meshLines(): readonly string[] {
         IPAddresses: [{ Type: 'InternalIP', IP: nodeIP(cluster) }],
         IPv4AllocCIDR: { IP: podIP(cluster, 0), Mask: '////AA==' },
       }),
-      pod(podIP(cluster), ClusterID * 65_536 + 300),
-      pod(podIP(cluster, 20), ClusterID * 65_536 + 301),
+      pod(podIP(cluster), servingID(cluster)),
+      pod(podIP(cluster, 20), clientID(cluster)),
       key(`state/services/v1/${cluster}/shop/checkout`, {
         ...{ cluster, namespace: 'shop', name: 'checkout', clusterID: ClusterID, shared: true },
         ...{ includeExternal: true, labels: {}, selector: {} },
@@ -173,6 +177,21 @@ function addPod(scratch: Scratch, cluster: Cluster, node: Namespace, name: strin
   pod.run('ip', ...`route add ${podIP(cluster, 1)} dev eth0`.split(' '));
   pod.run('ip', ...`route add default via ${podIP(cluster, 1)}`.split(' '));
   return pod;
+}
+
+/** What the client has sent to each cluster, by the identities that the kernel has found in the map of the agent. */
+function sayTraffic(traffic: IdentityTraffic): void {
+  const flows = traffic.flows();
+  const counted = CLUSTERS.map((cluster) => {
+    const [from, to] = [clientID('atlantic'), servingID(cluster)];
+    const packets = flows.find((one) => one.source === from && one.destination === to)?.packets ?? 0;
+    if (packets === 0) throw new Error(`no packets from identity ${from} to ${to}: ${JSON.stringify(flows)}`);
+    return `${packets} to ${to} (${cluster})`;
+  });
+  say(
+    'Packets by identity, counted by a program at the interface of the client that looks both ends up in the map',
+  );
+  say(`  (attached by ${traffic.by}), from ${clientID('atlantic')}: ${counted.join(', ')}`);
 }
 
 async function demonstrate(scratch: Scratch): Promise<void> {
@@ -235,6 +254,11 @@ async function demonstrate(scratch: Scratch): Promise<void> {
   const atlantic = nodes.get('atlantic');
   if (atlantic === undefined) throw new Error('there is no cluster atlantic');
   const clientPod = addPod(scratch, 'atlantic', atlantic, 'client', podIP('atlantic', 20));
+  const traffic = IdentityTraffic.open({
+    ...{ ipcache: join(pins, 'atlantic', 'ipcache'), namespace: atlantic.path },
+    ...{ interface: 'client', direction: 'ingress' },
+  });
+  scratch.defer(() => traffic[Symbol.dispose]());
   const answers = new Answers();
   const client = run(scratch, clientPod, [process.execPath, '-e', CLIENT], groups.get('atlantic'));
   client.stdout?.on('data', (text: string) => answers.read(text));
@@ -262,6 +286,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
   if (answers.errors > 0) throw new Error(`the client has noticed: ${JSON.stringify([...answers.counts])}`);
   if (answers.of('baltic') > before) throw new Error('baltic has answered after it had gone');
   say('The client has not noticed.');
+  sayTraffic(traffic);
 }
 
 const scratch = new Scratch();

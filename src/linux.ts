@@ -29,5 +29,8 @@ export type { PlannedChange, PlannedTable } from './datapath/linux/plan.ts';
 export { formatPlan } from './datapath/linux/plan.ts';
 export type { DatapathPart, PartAnswer, ProbeAnswer } from './datapath/linux/probe.ts';
 export { SyscallError } from './datapath/linux/syscall/syscall-error.ts';
+export type { AttachedBy, TrafficPlace } from './datapath/linux/traffic/attached-program.ts';
+export type { IdentityFlow, IdentityTrafficOptions } from './datapath/linux/traffic/identity-traffic.ts';
+export { IdentityTraffic } from './datapath/linux/traffic/identity-traffic.ts';
 export * from './nodemanager.ts';
 export * from './servicecache.ts';

@@ -11,7 +11,9 @@ describeOnLinux('the demonstration', ['sockets', 'routes', 'namespaces', 'ip'], 
     const run = spawnSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
     expect([run.status, run.stdout], run.stderr).toEqual([
       0,
-      expect.stringContaining('The client has not noticed.'),
+      expect.stringMatching(
+        /The client has not noticed\.\nPackets by identity, .*\n.* from 65837: \d+ to 65836 /,
+      ),
     ]);
     expect(run.stderr).not.toContain('no path to');
     expect(leftovers((pid) => pid !== run.pid)).toEqual([]);

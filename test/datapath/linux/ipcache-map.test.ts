@@ -17,6 +17,7 @@ import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { FakeMap } from './support/fake-map.ts';
 import { ManualTurns } from './support/fake-table.ts';
+import { bitsOf, NaiveTrie } from './support/naive-trie.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { exec, Scratch } from './support/scratch.ts';
 
@@ -178,26 +179,6 @@ function* numbers(seed: number): Generator<number, never, void> {
   }
 }
 
-/** An address as bits, and what a model knows of it: every prefix by its bits, the longest first. */
-class Model {
-  readonly #identities = new Map<string, number>();
-  #lengths: readonly number[] = [];
-
-  set(bits: string, identity: number): void {
-    this.#identities.set(bits, identity);
-    if (!this.#lengths.includes(bits.length))
-      this.#lengths = [...this.#lengths, bits.length].sort((a, b) => b - a);
-  }
-
-  lookup(bits: string): number {
-    for (const length of this.#lengths) {
-      const identity = this.#identities.get(bits.slice(0, length));
-      if (identity !== undefined) return identity;
-    }
-    return 0;
-  }
-}
-
 interface Form {
   readonly bytes: number;
   readonly text: (address: Uint8Array) => string;
@@ -224,9 +205,6 @@ const FORMS: Readonly<Record<string, Form>> = {
   },
 };
 
-const bitsOf = (address: Uint8Array): string =>
-  Array.from(address, (byte) => byte.toString(2).padStart(8, '0')).join('');
-
 const PREFIXES = 20_000;
 const ADDRESSES = 100_000;
 
@@ -238,7 +216,7 @@ describeOnLinux('a program in the kernel', ['maps'], () => {
       const ipcache = new IPCache();
       const { kept, turns, table } = it.open(ipcache);
       await turns.until(kept.adopt());
-      const model = new Model();
+      const model = new NaiveTrie();
       const random = numbers(bytes);
       const next = (): number => random.next().value;
       // Few values in each byte, so that prefixes lie in each other and addresses in them.

@@ -179,7 +179,8 @@ export class BpfMap implements BatchedMap {
   }
 }
 
-function hasShape(info: MapInfo, shape: MapShape): boolean {
+/** Whether a map is like this. */
+export function hasShape(info: MapInfo, shape: MapShape): boolean {
   return (
     info.type === MAP_TYPES[shape.type] &&
     info.keySize === shape.keySize &&

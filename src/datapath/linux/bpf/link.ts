@@ -19,6 +19,23 @@ export function attachToCgroup(bpf: Bpf, program: number, cgroup: string, attach
   }
 }
 
+/**
+ * Attaches a program to an interface, by its index in the network namespace of this thread; gives the descriptor of the link,
+ * with which it ends. It runs after those of others that leave the packet to the next. Since Linux 6.6.
+ */
+export function attachToInterface(
+  bpf: Bpf,
+  program: number,
+  ifindex: number,
+  attachType: 'tcxIngress' | 'tcxEgress',
+): number {
+  const attributes = bpf.attributes();
+  attributes.setUint32(0, program, true);
+  attributes.setUint32(4, ifindex, true);
+  attributes.setUint32(8, ATTACH_TYPES[attachType], true);
+  return bpf.call('LINK_CREATE', `${attachType} at interface ${ifindex}`);
+}
+
 /** Puts another program in the place of the one that a link has, with no moment between them. */
 export function updateLink(bpf: Bpf, link: number, program: number): void {
   const attributes = bpf.attributes();

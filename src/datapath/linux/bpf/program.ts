@@ -20,7 +20,7 @@ export const ATTACH_TYPES = {
 /** A place for programs. */
 export type AttachType = keyof typeof ATTACH_TYPES;
 
-/** A program as `scripts/build-bpf.mjs` has compiled it: its maps are named, and get their numbers when it is loaded. */
+/** A program as `scripts/build-bpf.ts` has compiled it: its maps are named, and get their numbers when it is loaded. */
 export interface ProgramImage {
   readonly name: string;
   /** Instructions of 8 bytes, base64. */

@@ -1,5 +1,6 @@
-import { closeSync, openSync } from 'node:fs';
+import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
+import { inNamespace } from '../syscall/in-namespace.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import { AF } from './address-bytes.ts';
@@ -20,7 +21,6 @@ const NETLINK_ADD_MEMBERSHIP = 1;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
-const CLONE_NEWNET = 0x40000000;
 
 const { ENOBUFS } = constants.errno;
 
@@ -255,27 +255,6 @@ export class NetlinkSocket implements Disposable {
       else for (const message of got) receive(message);
     }
     return isWhole;
-  }
-}
-
-/** Opens something in a network namespace: this thread goes there and comes back, before anything else can run. */
-function inNamespace<T>(kernel: Kernel, namespace: string | undefined, open: () => T): T {
-  if (namespace === undefined) return open();
-  const there = openSync(namespace, 'r');
-  try {
-    const here = openSync('/proc/thread-self/ns/net', 'r');
-    try {
-      kernel.setns(there, CLONE_NEWNET);
-      try {
-        return open();
-      } finally {
-        kernel.setns(here, CLONE_NEWNET);
-      }
-    } finally {
-      closeSync(here);
-    }
-  } finally {
-    closeSync(there);
   }
 }
 

@@ -4,7 +4,7 @@ import { type DatapathPart, probeHost, readHost } from '../../../../src/datapath
 import { cgroup2Mount, Scratch } from './scratch.ts';
 
 /** Programs that bear witness of what the kernel has. */
-type Witness = 'bpftool' | 'ip' | 'nft' | 'ping' | 'ss';
+type Witness = 'bpftool' | 'ip' | 'nft' | 'ping' | 'ss' | 'tc';
 
 /** What a test needs of the machine: parts of the datapath, witnesses, and places of its own to make. */
 export type Need =
@@ -21,6 +21,7 @@ const WITNESSES: Readonly<Record<Witness, readonly string[]>> = {
   nft: ['--version'],
   ping: ['-V'],
   ss: ['-V'],
+  tc: ['-V'],
 };
 
 /** What a command says when it fails; undefined when it does not. */
@@ -87,6 +88,7 @@ function tried(need: Need): string | undefined {
     case 'nft':
     case 'ping':
     case 'ss':
+    case 'tc':
       return failureOf(need, ...WITNESSES[need]);
     default:
       return missingPart(need);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks up in the ipcache map who a packet is for.
+// Looks up in the ipcache map who a packet is from, and who it is for.
 
 #include "kernel.h"
 
@@ -21,40 +21,76 @@ struct ipcache_value {
 
 MAP(ipcache, BPF_MAP_TYPE_LPM_TRIE, struct ipcache_key, struct ipcache_value);
 
+// Which of two identities packets have gone between; 0 is one of which the ipcache says nothing.
+struct traffic_key {
+	__u32 source;
+	__u32 destination;
+};
+
+struct traffic {
+	__u64 packets;
+	__u64 bytes;
+};
+
+MAP(traffic, BPF_MAP_TYPE_LRU_HASH, struct traffic_key, struct traffic);
+
 #define IPV4 1
 #define IPV6 2
+// Where the addresses are in the headers of IPv4 and IPv6.
+#define SOURCE 12, 8
+#define DESTINATION 16, 24
+
+// What the map says of one of the addresses of a packet; 0 when it says nothing, or the packet is none of IP.
+INLINE struct ipcache_value *look_up(struct __sk_buff *skb, __u32 at4, __u32 at6)
+{
+	struct ipcache_key key = {};
+
+	if (skb->protocol == to_network16(ETH_P_IP)) {
+		key.length = 32 + 32;
+		key.family = IPV4;
+		if (load_bytes(skb, at4, &key.address, 4, BPF_HDR_START_NET))
+			return 0;
+	} else if (skb->protocol == to_network16(ETH_P_IPV6)) {
+		key.length = 32 + 128;
+		key.family = IPV6;
+		if (load_bytes(skb, at6, &key.address, 16, BPF_HDR_START_NET))
+			return 0;
+	} else {
+		return 0;
+	}
+	return map_lookup(&ipcache, &key);
+}
 
 // Leaves in the packet's context what the map says of its destination: mark = identity, cb[0] = tunnel endpoint,
 // cb[1] = encryption key and flags, cb[2] = whether there is an entry. The packet goes on in any case.
 SECTION("tcx")
 int ipcache_mark(struct __sk_buff *skb)
 {
-	struct ipcache_key key = { .length = 32 + 128 };
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-
-	if (skb->protocol == to_network16(ETH_P_IP)) {
-		if (data + ETH_BYTES + 20 > end)
-			return TC_NEXT;
-		key.length = 32 + 32;
-		key.family = IPV4;
-		key.address[0] = *(__u32 *)(data + ETH_BYTES + 16);
-	} else if (skb->protocol == to_network16(ETH_P_IPV6)) {
-		if (data + ETH_BYTES + 40 > end)
-			return TC_NEXT;
-		key.family = IPV6;
-		__u32 *address = data + ETH_BYTES + 24;
-		key.address[0] = address[0];
-		key.address[1] = address[1];
-		key.address[2] = address[2];
-		key.address[3] = address[3];
-	} else {
-		return TC_NEXT;
-	}
-
-	struct ipcache_value *value = map_lookup(&ipcache, &key);
+	struct ipcache_value *value = look_up(skb, DESTINATION);
 	skb->mark = value ? value->identity : 0;
 	skb->cb[0] = value ? value->tunnel : 0;
 	skb->cb[1] = value ? value->key | value->flags << 8 : 0;
 	skb->cb[2] = value != 0;
+	return TC_NEXT;
+}
+
+// Counts a packet by who it is from and who it is for. The packet goes on as it is.
+SECTION("tcx")
+int ipcache_count(struct __sk_buff *skb)
+{
+	if (skb->protocol != to_network16(ETH_P_IP) && skb->protocol != to_network16(ETH_P_IPV6))
+		return TC_NEXT;
+	struct ipcache_value *from = look_up(skb, SOURCE), *to = look_up(skb, DESTINATION);
+	struct traffic_key key = { .source = from ? from->identity : 0, .destination = to ? to->identity : 0 };
+	struct traffic *seen = map_lookup(&traffic, &key);
+	if (!seen) {
+		struct traffic none = {};
+		map_update(&traffic, &key, &none, BPF_NOEXIST);
+		seen = map_lookup(&traffic, &key);
+	}
+	if (seen) {
+		__sync_fetch_and_add(&seen->packets, 1);
+		__sync_fetch_and_add(&seen->bytes, skb->len);
+	}
 	return TC_NEXT;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the programs need of the kernel: helpers by their numbers, and how a map is named. A map is created by the agent;
-// here it is a name that scripts/build-bpf.mjs finds again.
+// here it is a name that scripts/build-bpf.ts finds again.
 
 #include <linux/bpf.h>
 
@@ -23,9 +23,11 @@ static __u32 (*random32)(void) = (void *)BPF_FUNC_get_prandom_u32;
 static __u64 (*socket_cookie)(void *context) = (void *)BPF_FUNC_get_socket_cookie;
 static __u64 (*netns_cookie)(void *context) = (void *)BPF_FUNC_get_netns_cookie;
 
+static long (*load_bytes)(const void *skb, __u32 offset, void *to, __u32 size, __u32 start_header) =
+	(void *)BPF_FUNC_skb_load_bytes_relative;
+
 #define to_network16(number) __builtin_bswap16(number)
 
-#define ETH_BYTES 14
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define TC_NEXT -1

@@ -1,0 +1,139 @@
+import { closeSync } from 'node:fs';
+import { constants } from 'node:os';
+import { Bpf } from '../bpf/bpf.ts';
+import { BpfMap, ForeignMapError, hasShape } from '../bpf/bpf-map.ts';
+import { type MapShape, mapInfo } from '../bpf/info.ts';
+import { openPin } from '../bpf/pin.ts';
+import { loadProgram } from '../bpf/program.ts';
+import { ipcacheCount } from '../bpf/programs/ipcache-images.ts';
+import { ipcacheShape } from '../ipcache-map.ts';
+import { Kernel } from '../syscall/kernel.ts';
+import { SyscallError } from '../syscall/syscall-error.ts';
+import { type AttachedBy, AttachedProgram, type TrafficPlace } from './attached-program.ts';
+
+/** Two identities, and what has gone from the one to the other. 0: the ipcache says nothing of the address. */
+export interface IdentityFlow {
+  readonly source: number;
+  readonly destination: number;
+  readonly packets: number;
+  /** With their headers, that of Ethernet included. */
+  readonly bytes: number;
+}
+
+/** Which packets are counted, and by what map. */
+export interface IdentityTrafficOptions extends TrafficPlace {
+  /** The pin of an ipcache map, of either layout: `/sys/fs/bpf/dpcache/ipcache`. */
+  readonly ipcache: string;
+  /** Most pairs of identities; those that were seen longest ago are forgotten. By default 65,536. */
+  readonly maxEntries?: number | undefined;
+  /** By default a link of TCX where the kernel has it, since Linux 6.6. */
+  readonly by?: AttachedBy | undefined;
+}
+
+const MAX_ENTRIES = 65_536;
+
+function trafficShape(maxEntries: number): MapShape {
+  return { type: 'lruHash', keySize: 8, valueSize: 16, maxEntries };
+}
+
+/**
+ * Counts the packets of IP that an interface receives or sends, by the identities of their source and destination: a program
+ * in the kernel looks both up in the ipcache map that an agent keeps. It changes no packet, and leaves each to the programs
+ * of others. A map of another size or layout that an agent puts in the place of this one later is not followed.
+ */
+export class IdentityTraffic implements Disposable {
+  readonly #bpf: Bpf;
+  readonly #kernel: Kernel;
+  readonly #traffic: BpfMap;
+  readonly #program: AttachedProgram;
+
+  private constructor(kernel: Kernel, bpf: Bpf, traffic: BpfMap, program: AttachedProgram) {
+    this.#kernel = kernel;
+    this.#bpf = bpf;
+    this.#traffic = traffic;
+    this.#program = program;
+  }
+
+  /**
+   * Begins to count, until it is disposed of. Needs `CAP_BPF` and `CAP_NET_ADMIN`. Throws `ForeignMapError` where the pin is
+   * of another map, and `SyscallError`: `ENOENT` without a pin, `ENODEV` without the interface.
+   */
+  static open({ ipcache, maxEntries = MAX_ENTRIES, by, ...place }: IdentityTrafficOptions): IdentityTraffic {
+    const kernel = new Kernel();
+    const bpf = new Bpf(kernel);
+    let traffic: BpfMap | undefined;
+    try {
+      traffic = BpfMap.create(bpf, trafficShape(maxEntries), 'traffic');
+      const program = load(bpf, ipcache, traffic);
+      try {
+        return new IdentityTraffic(
+          kernel,
+          bpf,
+          traffic,
+          AttachedProgram.attach({ kernel, bpf }, program, place, by),
+        );
+      } finally {
+        closeSync(program);
+      }
+    } catch (error) {
+      traffic?.[Symbol.dispose]();
+      bpf[Symbol.dispose]();
+      kernel[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** How it is attached. */
+  get by(): AttachedBy {
+    return this.#program.by;
+  }
+
+  /** What has been counted, in no order. Of what is counted meanwhile some may show. */
+  flows(): readonly IdentityFlow[] {
+    const { keys, values } = this.#traffic;
+    // Where it is read on from anew a pair may come twice.
+    const flows = new Map<string, IdentityFlow>();
+    for (const count of this.#traffic.batches()) {
+      for (let at = 0; at < count; at++) {
+        const source = keys.view.getUint32(at * 8, true);
+        const destination = keys.view.getUint32(at * 8 + 4, true);
+        flows.set(`${source} ${destination}`, {
+          source,
+          destination,
+          packets: Number(values.view.getBigUint64(at * 16, true)),
+          bytes: Number(values.view.getBigUint64(at * 16 + 8, true)),
+        });
+      }
+    }
+    return [...flows.values()];
+  }
+
+  /** Ends it, and forgets what it has counted. */
+  [Symbol.dispose](): void {
+    try {
+      this.#program[Symbol.dispose]();
+    } finally {
+      this.#traffic[Symbol.dispose]();
+      this.#bpf[Symbol.dispose]();
+      this.#kernel[Symbol.dispose]();
+    }
+  }
+}
+
+/** The program, loaded: it keeps the maps that it reads and writes. */
+function load(bpf: Bpf, path: string, traffic: BpfMap): number {
+  const ipcache = openPin(bpf, path);
+  if (ipcache === undefined) throw new SyscallError(`open ${path}`, constants.errno.ENOENT);
+  try {
+    const info = mapInfo(bpf, ipcache);
+    const shape = ipcacheShape(info.maxEntries);
+    if (!hasShape(info, shape)) throw new ForeignMapError(path, info, shape);
+    const maps = new Map([
+      ['ipcache', ipcache],
+      ['traffic', traffic.fd],
+    ]);
+    return loadProgram(bpf, ipcacheCount, { type: 'schedCls', maps });
+  } finally {
+    closeSync(ipcache);
+  }
+}

@@ -1,0 +1,25 @@
+/** An address as a text of zeros and ones. */
+export function bitsOf(address: Uint8Array): string {
+  return Array.from(address, (byte) => byte.toString(2).padStart(8, '0')).join('');
+}
+
+/** What a model knows of addresses: every prefix by its bits, the longest first. */
+export class NaiveTrie {
+  readonly #identities = new Map<string, number>();
+  #lengths: readonly number[] = [];
+
+  set(bits: string, identity: number): void {
+    this.#identities.set(bits, identity);
+    if (!this.#lengths.includes(bits.length))
+      this.#lengths = [...this.#lengths, bits.length].sort((a, b) => b - a);
+  }
+
+  /** 0 where no prefix has it. */
+  lookup(bits: string): number {
+    for (const length of this.#lengths) {
+      const identity = this.#identities.get(bits.slice(0, length));
+      if (identity !== undefined) return identity;
+    }
+    return 0;
+  }
+}
