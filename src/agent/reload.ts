@@ -4,7 +4,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import type { Agent } from './agent.ts';
 import type { Logger } from './log.ts';
 import type { LogLevel } from './log-options.ts';
-import type { RunContext } from './run-agent.ts';
+import type { RunContext } from './run-context.ts';
 
 /** Settings that were read anew. */
 export interface ReloadedSettings {

@@ -5,11 +5,11 @@ import { Agent } from './agent.ts';
 import { AgentApi } from './agent-api.ts';
 import { InputError } from './input-error.ts';
 import { LiveView } from './live-view.ts';
-import type { Logger } from './log.ts';
 import type { AgentOptions } from './options.ts';
 import { play } from './play.ts';
 import { readPlayScript } from './play-script.ts';
 import { type ReloadSource, Reloads } from './reload.ts';
+import type { RunContext } from './run-context.ts';
 import type { ServeOptions } from './served-api.ts';
 import type { Step } from './start-step.ts';
 import { stateDocument } from './state-document.ts';
@@ -19,14 +19,7 @@ import { type ColourEnvironment, type Output, Terminal } from './terminal.ts';
 /** What the last step of a script sets off is shown before the script is said to be over. */
 const SETTLE_MS = 1_000;
 
-/** What running an agent takes from its process. */
-export interface RunContext {
-  readonly log: Logger;
-  /** Asks the agent to end. */
-  readonly signal: AbortSignal;
-}
-
-/** The same, for an agent that shows something. */
+/** What running an agent takes from its process that shows something. */
 export interface ShowContext extends RunContext {
   readonly output: Output;
   readonly env: ColourEnvironment;

@@ -10,7 +10,7 @@ import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvs
 import { ConfigFolder } from './config-folder.ts';
 import { unreadable } from './input-error.ts';
 import { openOwnEtcd, readClusterID } from './own-etcd.ts';
-import type { RunContext } from './run-agent.ts';
+import type { RunContext } from './run-context.ts';
 import type { ServeOptions } from './served-api.ts';
 import {
   type ProcessContext,

@@ -20,7 +20,7 @@ import { kubernetesAccess } from './kubernetes-access.ts';
 import { openOwnEtcd } from './own-etcd.ts';
 import { RecordedKubernetes } from './recorded-kubernetes.ts';
 import { RejectionReport } from './rejection-report.ts';
-import type { RunContext } from './run-agent.ts';
+import type { RunContext } from './run-context.ts';
 import type { ServeOptions } from './served-api.ts';
 import {
   type ProcessContext,

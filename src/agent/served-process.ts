@@ -6,7 +6,7 @@ import type { Clock, Random } from '../base/clock.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
-import type { RunContext } from './run-agent.ts';
+import type { RunContext } from './run-context.ts';
 import { ServedApi, type ServeOptions } from './served-api.ts';
 import type { Step } from './start-step.ts';
 import { Startup } from './startup.ts';
