@@ -1,10 +1,8 @@
-/**
- * Keys, first in first out within their order, a small whole number. A key that is added again while it waits is there once,
- * or once more when its lane is being taken from: then it is taken twice.
- */
+/** Keys, first in first out within their order, a small whole number. A key that is added again while it waits is there once. */
 export class KeyQueue {
   readonly #lanes: Lane[] = [];
 
+  /** At most so many: one that was added again may count twice. 0 only where there is none. */
   get size(): number {
     let size = 0;
     for (const lane of this.#lanes) size += lane.size;
@@ -27,7 +25,10 @@ export class KeyQueue {
   }
 }
 
-/** What is added goes to one set while another is taken from: nothing is deleted from a set, which costs as much as adding. */
+/**
+ * What is added goes to one set while another is taken from: nothing is deleted from a set, which costs as much as adding,
+ * but for what was added again since.
+ */
 class Lane {
   #added = new Set<string>();
   #taken: Iterator<string> | undefined;
@@ -50,6 +51,7 @@ class Lane {
     }
     const key = this.#taken?.next().value;
     if (--this.#left === 0) this.#taken = undefined;
+    if (key !== undefined && this.#added.size > 0) this.#added.delete(key);
     return key;
   }
 }

@@ -1,0 +1,51 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { KeyQueue } from '../../../src/datapath/linux/key-queue.ts';
+
+type Step = { readonly add: string; readonly order: number } | { readonly take: 1 | -1 };
+
+/** A list of keys that wait, each once, and a scan for the next one. */
+class NaiveQueue {
+  #waiting: (readonly [order: number, key: string])[] = [];
+
+  get isEmpty(): boolean {
+    return this.#waiting.length === 0;
+  }
+
+  add(order: number, key: string): void {
+    if (!this.#waiting.some(([, one]) => one === key)) this.#waiting.push([order, key]);
+  }
+
+  take(first: 1 | -1): string | undefined {
+    const orders = this.#waiting.map(([order]) => order);
+    const wanted = first < 0 ? Math.min(...orders) : Math.max(...orders);
+    const next = this.#waiting.find(([order]) => order === wanted);
+    this.#waiting = this.#waiting.filter((one) => one !== next);
+    return next?.[1];
+  }
+}
+
+const STEP: fc.Arbitrary<Step> = fc.oneof(
+  fc.constantFrom(...'abcdef').map((add) => ({ add, order: add.charCodeAt(0) % 3 })),
+  fc.constantFrom(1 as const, -1 as const).map((take) => ({ take })),
+);
+
+describe('a queue of keys', () => {
+  it('gives what a list gives: a key that was added again while others were taken comes once', () => {
+    fc.assert(
+      fc.property(fc.array(STEP, { maxLength: 60, size: 'max' }), (steps) => {
+        const queue = new KeyQueue();
+        const naive = new NaiveQueue();
+        for (const step of steps) {
+          if ('take' in step) expect(queue.take(step.take)).toBe(naive.take(step.take));
+          else {
+            queue.add(step.order, step.add);
+            naive.add(step.order, step.add);
+          }
+          expect(queue.size === 0).toBe(naive.isEmpty);
+        }
+      }),
+      { numRuns: 100 },
+    );
+  });
+});
