@@ -56,10 +56,13 @@ export class FamilyServices {
     for (const [text, { uses }] of this.#backends) if (uses === 0) yield text;
   }
 
-  /** Reads everything anew; a step for each batch. */
+  /**
+   * Reads everything anew; a step for each batch. What was known stays known until all is read: also where that fails, or
+   * is given up. Nothing is written meanwhile.
+   */
   *read(): Generator<undefined, void, void> {
-    this.#backends = new Map();
-    this.#frontends = new Map();
+    const backends = new Map<string, BackendRow>();
+    const frontends = new Map<string, InstalledFrontend>();
     const byNumber = new Map<number, string>();
     for (const entry of this.maps.readBackends()) {
       if (entry === undefined) {
@@ -67,19 +70,17 @@ export class FamilyServices {
         continue;
       }
       const [number, text] = entry;
-      const name = this.#backends.has(text) ? `${text}#${number}` : text;
+      const name = backends.has(text) ? `${text}#${number}` : text;
       byNumber.set(number, name);
-      this.#backends.set(name, { number, endpoint: parseEndpoint(text), uses: 0 });
-      this.#nextNumber = Math.max(this.#nextNumber, number + 1);
+      backends.set(name, { number, endpoint: parseEndpoint(text), uses: 0 });
     }
     for (const entry of this.maps.readServices()) {
       if (entry === undefined) {
         yield;
         continue;
       }
-      const installed = this.installed(entry.frontend);
-      if (entry.slot > 0)
-        this.#setSlot(installed, entry.slot - 1, byNumber.get(entry.number) ?? `#${entry.number}`);
+      const installed = installedIn(frontends, entry.frontend);
+      if (entry.slot > 0) fillSlot(installed, entry, byNumber, backends);
       else {
         installed.count = entry.count;
         installed.affinitySeconds = entry.affinitySeconds;
@@ -87,17 +88,16 @@ export class FamilyServices {
     }
     for (const entry of this.maps.readMembers()) {
       if (entry === undefined) yield;
-      else this.installed(entry[0]).members.add(byNumber.get(entry[1]) ?? `#${entry[1]}`);
+      else installedIn(frontends, entry[0]).members.add(byNumber.get(entry[1]) ?? `#${entry[1]}`);
     }
+    this.#backends = backends;
+    this.#frontends = frontends;
+    for (const { number } of backends.values()) this.#nextNumber = Math.max(this.#nextNumber, number + 1);
   }
 
   /** The frontend as it stands; an empty one that is not there yet. */
   installed(frontend: string): InstalledFrontend {
-    const found = this.#frontends.get(frontend);
-    if (found !== undefined) return found;
-    const made: InstalledFrontend = { slots: [], count: undefined, affinitySeconds: 0, members: new Set() };
-    this.#frontends.set(frontend, made);
-    return made;
+    return installedIn(this.#frontends, frontend);
   }
 
   /**
@@ -277,6 +277,28 @@ export class FamilyServices {
     const row = text === undefined ? undefined : this.#backends.get(text);
     if (row !== undefined) row.uses++;
   }
+}
+
+function installedIn(frontends: Map<string, InstalledFrontend>, frontend: string): InstalledFrontend {
+  const found = frontends.get(frontend);
+  if (found !== undefined) return found;
+  const made: InstalledFrontend = { slots: [], count: undefined, affinitySeconds: 0, members: new Set() };
+  frontends.set(frontend, made);
+  return made;
+}
+
+/** Takes down a slot that was read. */
+function fillSlot(
+  { slots }: InstalledFrontend,
+  { slot, number }: { readonly slot: number; readonly number: number },
+  byNumber: ReadonlyMap<number, string>,
+  backends: ReadonlyMap<string, BackendRow>,
+): void {
+  const text = byNumber.get(number) ?? `#${number}`;
+  while (slots.length < slot - 1) slots.push(undefined);
+  slots[slot - 1] = text;
+  const row = backends.get(text);
+  if (row !== undefined) row.uses++;
 }
 
 function isEmptyAtEnd(slots: readonly (string | undefined)[]): boolean {

@@ -189,6 +189,23 @@ describe('services in the maps of a kernel', () => {
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));
   });
 
+  it('are known as before after a read that was broken off: what goes then goes from the kernel', async () => {
+    const { world, turns, table, kept, map } = await setUp();
+    kept.allowDeletes();
+    world.take(service(1));
+    world.take(slice(1, '10.0.0.1', '10.0.0.2'));
+    await turns.settle();
+    const batches = map('services').batches.bind(map('services'));
+    map('services').batches = () => {
+      throw new Error('no memory');
+    };
+    await expect(turns.until(kept.plan())).rejects.toThrow('no memory');
+    map('services').batches = batches;
+    world.take({ do: 'delete-service', number: 1 });
+    await turns.settle();
+    expect(printed(table)).toEqual({});
+  });
+
   it('are tried again where they cannot be written', async () => {
     const { world, turns, table, kept, map } = await setUp();
     map('services').broken = true;
