@@ -8,7 +8,13 @@ import { ForeignMapError } from './bpf/bpf-map.ts';
 import { unpin } from './bpf/pin.ts';
 import { cleanTable } from './clean-tables.ts';
 import type { HostDatapathContext, HostDatapathOptions } from './host-datapath.ts';
-import { DesiredIPCache, type IPCacheMapOptions, IPCacheTable, markPrefixes } from './ipcache-map.ts';
+import {
+  DesiredIPCache,
+  type IPCacheMapOptions,
+  IPCacheTable,
+  markPrefixes,
+  rerankPrefixes,
+} from './ipcache-map.ts';
 import { type KeptItems, keptItems } from './kept-items.ts';
 import { KeptTable, type KeptTableContext } from './kept-table.ts';
 import type { KernelTable } from './kernel-table.ts';
@@ -74,6 +80,7 @@ export class HostParts {
     if (dryRun) writesNothing(table);
     let isSwapped = resized === undefined;
     const kept = new KeptTable(table, new DesiredIPCache(ipcache), this.#keeping);
+    const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
     return {
       tables: [keptItems(table, kept)],
       datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
@@ -89,7 +96,10 @@ export class HostParts {
           unpin(join(folder, name + BESIDE));
         }
       },
-      [Symbol.dispose]: () => table[Symbol.dispose](),
+      [Symbol.dispose]: () => {
+        end();
+        table[Symbol.dispose]();
+      },
     };
   }
 

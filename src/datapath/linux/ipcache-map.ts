@@ -1,6 +1,12 @@
 import { sourceRank } from '../../identity/source.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
-import type { IPCacheChange, IPCacheEntry, IPCacheListener, KeyedEntry } from '../../ipcache/types.ts';
+import type {
+  IPCacheChange,
+  IPCacheEntry,
+  IPCacheListener,
+  KeyedEntry,
+  OwnerListener,
+} from '../../ipcache/types.ts';
 import { type AddressWords, addressBits } from '../../net/address-words.ts';
 import { formatAddress, formatPrefix } from '../../net/format-address.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
@@ -216,12 +222,14 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   }
 
   *entries(): Generator<readonly [string, IPCacheItem], void, void> {
-    for (const entry of this.#ipcache.entries()) {
-      const { key } = entry;
-      const full = key.includes(':') ? '/128' : '/32';
-      yield [key.includes('/') ? key : key + full, itemOf(entry)];
-    }
+    for (const entry of this.#ipcache.entries()) yield [prefixOf(entry.key), itemOf(entry)];
   }
+}
+
+/** The prefix of a key of the cache, in which an endpoint has no length. */
+function prefixOf(key: string): string {
+  if (key.includes('/')) return key;
+  return key.includes(':') ? `${key}/128` : `${key}/32`;
 }
 
 /** Tells a table which prefixes have changed in what the kernel has to know of them. */
@@ -229,6 +237,18 @@ export function markPrefixes(mark: (prefix: string) => void): IPCacheListener {
   return {
     onChanges: (changes: readonly IPCacheChange[]) => {
       for (const change of changes) if (!isSame(change.old, change.new)) mark(change.prefix);
+    },
+  };
+}
+
+/**
+ * Tells a table which prefixes another source says now, in the same words: the kernel does not know sources, but where there
+ * is no room for all the strongest stay.
+ */
+export function rerankPrefixes(rerank: (prefix: string) => void): OwnerListener {
+  return {
+    onOwnerChanges: (changes) => {
+      for (const { key } of changes) rerank(prefixOf(key));
     },
   };
 }

@@ -103,6 +103,17 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
+   * What is desired at this key has another rank, and is the same otherwise: nothing is written unless it waits for room, or
+   * a stronger one does. Costs a look-up.
+   */
+  rerank(key: string): void {
+    if (this.#table.rank === undefined || this.#found.has(key)) return;
+    const item = this.#actual.has(key) ? this.#desired.get(key) : undefined;
+    if (item !== undefined) this.#setActual(key, item);
+    else if (this.#noRoom.has(key)) this.mark(key);
+  }
+
+  /**
    * Reads what is there, from an earlier process for instance; writing begins after that. Rejects with what the dump
    * throws; it may be called again then.
    */

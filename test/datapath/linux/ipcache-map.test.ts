@@ -11,9 +11,11 @@ import {
   IPCacheTable,
   ipcacheShape,
   markPrefixes,
+  rerankPrefixes,
 } from '../../../src/datapath/linux/ipcache-map.ts';
 import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
+import { sourceRank } from '../../../src/identity/source.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { FakeMap } from './support/fake-map.ts';
 import { ManualTurns } from './support/fake-table.ts';
@@ -351,6 +353,59 @@ describe('the ipcache in a map', () => {
       ),
       { numRuns: 200 },
     ));
+});
+
+describe('the ipcache in a map that is full', () => {
+  const ROOM = 3;
+  const NAMES = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5'];
+  const SOURCE = fc.constantFrom('local' as const, 'kvstore' as const, 'k8s' as const);
+
+  const start = async () => {
+    const ipcache = new IPCache({ retainOverruled: true });
+    const table = new IPCacheTable(new FakeMap(ipcacheShape(ROOM)));
+    const turns = new ManualTurns();
+    const kept = new KeptTable(table, new DesiredIPCache(ipcache), turns);
+    ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
+    ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    return { ipcache, table, turns, kept };
+  };
+
+  it('has the strongest, also where of an entry the source alone has changed', () =>
+    fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.record({ ip: fc.constantFrom(...NAMES), source: SOURCE, isThere: fc.boolean() }), {
+          size: 'max',
+          maxLength: 40,
+        }),
+        async (steps) => {
+          const { ipcache, table, turns } = await start();
+          for (const { ip, source, isThere } of steps) {
+            if (isThere) ipcache.upsert(ip, { identity: 7, source });
+            else ipcache.delete(ip, { source });
+            await turns.settle();
+            const strengths = Array.from(ipcache.entries(), (entry) => sourceRank(entry.source));
+            const there = Array.from(
+              table.dump(),
+              ([key]) => ipcache.lookupByPrefix(key)?.source ?? 'restored',
+            );
+            const strongest = strengths.sort((a, b) => b - a).slice(0, ROOM);
+            expect(there.map((one) => sourceRank(one)).sort((a, b) => b - a)).toEqual(strongest);
+          }
+        },
+      ),
+      { numRuns: 30 },
+    ));
+
+  it('is not written where of an entry the source alone has changed', async () => {
+    const { ipcache, turns, kept } = await start();
+    ipcache.upsert('10.0.0.1', { identity: 7, source: 'k8s' });
+    await turns.settle();
+    ipcache.upsert('10.0.0.1', { identity: 7, source: 'local' });
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ upserts: 1, deletes: 0 });
+  });
 });
 
 describeOnLinux('the ipcache in a map of this kernel', ['maps'], () => {
