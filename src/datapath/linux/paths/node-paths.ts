@@ -96,6 +96,7 @@ export class NodePaths implements NodeHandler, Disposable {
   #overruns = 0;
   #repairs = 0;
   #lastFailure: Failure | undefined;
+  #isDisposed = false;
 
   constructor(
     table: PathTable,
@@ -109,12 +110,12 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#repair = new PacedTask(
       context.clock,
       () => EVENT_PACE_MS,
-      () => this.#repairAll(),
+      () => this.#noted(() => this.#repairAll()),
     );
     this.#reconsider = new PacedTask(
       context.clock,
       () => Math.max(EVENT_PACE_MS, this.#nodes.size * NODE_PACE_MS),
-      () => this.#resolveAll(),
+      () => this.#noted(() => this.#resolveAll()),
     );
   }
 
@@ -181,6 +182,7 @@ export class NodePaths implements NodeHandler, Disposable {
 
   /** Ends it; what is in the kernel stays. Idempotent. */
   [Symbol.dispose](): void {
+    this.#isDisposed = true;
     this.#poll?.[Symbol.dispose]();
     this.#monitor?.[Symbol.dispose]();
     this.#poll = undefined;
@@ -278,6 +280,16 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   #hearAll(): void {
+    try {
+      this.#hearWaiting();
+    } catch (error) {
+      // Of an event that cannot be read nothing is known: as if it were lost.
+      this.#lastFailure = failureOf(error, this.#context.clock);
+      this.#hear({ reach: true, reread: true });
+    }
+  }
+
+  #hearWaiting(): void {
     const monitor = this.#monitor;
     for (let got = monitor?.events(); got !== undefined; got = monitor?.events()) {
       if (got === 'overrun') {
@@ -307,8 +319,13 @@ export class NodePaths implements NodeHandler, Disposable {
 
   async #repairAll(): Promise<void> {
     this.#repairs++;
+    await this.kept.repair();
+  }
+
+  /** What fails here is in the status, and is tried again at the next event, or by the next validation. */
+  async #noted(work: () => Promise<void>): Promise<void> {
     try {
-      await this.kept.repair();
+      await work();
     } catch (error) {
       this.#lastFailure = failureOf(error, this.#context.clock);
     }
@@ -319,6 +336,8 @@ export class NodePaths implements NodeHandler, Disposable {
     for (const node of [...this.#nodes.values()]) {
       if (--left === 0) {
         await new Promise<void>((resolve) => void this.#context.nextTurn(resolve));
+        // What routes are asked for through may be closed by then.
+        if (this.#isDisposed) return;
         left = NODES_A_TURN;
       }
       // It may have been changed or deleted meanwhile.

@@ -10,6 +10,7 @@ export class PacedTask implements Disposable {
   readonly #work: () => Promise<void>;
   #timer: Timer | undefined;
   #isRunning = false;
+  #isDisposed = false;
   #started: number = Number.NEGATIVE_INFINITY;
   #waiting: (() => void)[] = [];
 
@@ -25,18 +26,20 @@ export class PacedTask implements Disposable {
     return this.#clock.now() - this.#started;
   }
 
-  /** Resolves when a run is over that began after this call; or when the task is disposed of. */
+  /** Resolves when a run is over that began after this call; or when the task is disposed of, or has been. */
   request(): Promise<void> {
+    if (this.#isDisposed) return Promise.resolve();
     return new Promise((resolve) => {
       this.#waiting.push(resolve);
       this.#set();
     });
   }
 
+  /** No run begins any more; one that is under way goes on. */
   [Symbol.dispose](): void {
+    this.#isDisposed = true;
     this.#timer?.cancel();
-    this.#isRunning = true;
-    this.#rest(this.#waiting);
+    this.#rest(this.#waiting.splice(0));
   }
 
   #set(): void {

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { keptItems } from '../../../../src/datapath/linux/kept-items.ts';
+import { NetlinkFormatError } from '../../../../src/datapath/linux/netlink/message-reader.ts';
 import { NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
 import { RTM_ROUTE, writeRoute } from '../../../../src/datapath/linux/netlink/route.ts';
@@ -11,6 +12,7 @@ import { type Namespace, Scratch } from '../support/scratch.ts';
 import { cable, DEVICE, internal, node, PathsUnderTest } from './support/path-network.ts';
 
 const EOPNOTSUPP = 95;
+const ENOBUFS = 105;
 
 describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
   let scratch: Scratch;
@@ -228,6 +230,65 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       await new Promise((resolve) => setImmediate(resolve));
     expect(one.paths.status().overruns).toBeGreaterThan(0);
     await one.settle();
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+  });
+
+  it('are asked for no more once it has ended, also where all nodes were being looked at', async () => {
+    const one = under({ mode: 'direct' });
+    await one.start();
+    const many = Array.from({ length: 200 }, (_, at) =>
+      node(`n${at}`, { addresses: internal('192.168.0.2'), ipv4AllocCIDR: `10.5.${at}.0/24` }),
+    );
+    for (const other of many) one.paths.nodeAdd(other);
+    await one.settle();
+    let asked = 0;
+    const reach = one.table.reach.bind(one.table);
+    one.table.reach = (address) => {
+      asked++;
+      return reach(address);
+    };
+    one.paths.nodeConfigurationChanged({ underlay: 'ipv6' });
+    one.turns.clock.advance(1_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    const before = asked;
+    expect(before).toBeGreaterThan(0);
+    one.paths[Symbol.dispose]();
+    await one.turns.settle();
+    expect([before < many.length, asked]).toEqual([true, before]);
+  });
+
+  it('stay where all nodes cannot be looked at: that is in the status, and is no end of the process', async () => {
+    const one = under({ mode: 'tunnel' });
+    await one.start();
+    for (const other of [own, far]) one.paths.nodeAdd(other);
+    await one.settle();
+    const mtuAt = one.table.mtuAt.bind(one.table);
+    one.table.mtuAt = () => {
+      throw new SyscallError('sendto', ENOBUFS);
+    };
+    host.run('ip', 'link', 'set', 'eth0', 'mtu', '1400');
+    await one.settle();
+    expect(one.paths.status().lastFailure?.message).toBe('sendto: ENOBUFS');
+    expect(routes()).toEqual([`10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`]);
+    one.table.mtuAt = mtuAt;
+    host.run('ip', 'link', 'set', 'eth0', 'mtu', '1300');
+    await one.settle();
+    expect(host.run('ip', 'link', 'show', DEVICE)).toContain('mtu 1250');
+  });
+
+  it('are read again as a whole where an event cannot be read, which is no end of the process', async () => {
+    const one = under();
+    await one.start();
+    one.paths.nodeAdd(near);
+    await one.settle();
+    const hear = one.table.hear.bind(one.table);
+    one.table.hear = () => {
+      one.table.hear = hear;
+      throw new NetlinkFormatError('an attribute of 2 bytes');
+    };
+    host.run('ip', 'route', 'delete', '10.2.0.0/24');
+    await one.settle();
+    expect(one.paths.status().lastFailure?.message).toBe('an attribute of 2 bytes');
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
 

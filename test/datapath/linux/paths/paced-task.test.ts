@@ -36,6 +36,19 @@ it('a paced task answers many requests by one run, and those that come meanwhile
   expect(done).toEqual(['a', 'b', 'c']);
 });
 
+it('a paced task that was disposed of in a run begins no other, whatever was or is asked for', async () => {
+  const { clock, ends, task } = paced();
+  void task.request();
+  clock.advance(0);
+  const asked = task.request();
+  task[Symbol.dispose]();
+  ends[0]?.();
+  await asked;
+  await task.request();
+  clock.advance(5_000);
+  expect([ends.length, clock.pending]).toEqual([1, 0]);
+});
+
 it('a paced task does not begin twice within its pace', async () => {
   const { clock, ends, task } = paced();
   void task.request();
