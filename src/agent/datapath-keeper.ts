@@ -58,9 +58,10 @@ export class DatapathKeeper implements DatapathModel {
     };
   }
 
-  /** The first sync is over: from now on it is looked at whether everything is complete. */
+  /** The first sync is over: from now on it is looked at whether everything is complete. Idempotent. */
   firstSyncOver(): void {
     if (this.#datapath === undefined || this.#complete) return;
+    this.#timer?.cancel();
     this.#waitsFor = this.#options.blockers();
     if (this.#waitsFor.length > 0) {
       this.#timer = this.#options.clock.after(LOOK_MS, () => this.firstSyncOver());
