@@ -16,7 +16,7 @@ it('a datapath looks whether all is complete once a second, also where it learns
   let looks = 0;
   const keeper = new DatapathKeeper({
     ...{ engines, clock, random: () => 0, nodeName: 'here', clusterName: 'own' },
-    log: createLog('fatal', 'text', { write: () => {} }),
+    log: createLog('silent', 'text', { write: () => {} }),
     options: {
       ...{ pinFolder: join(tmpdir(), 'no-bpf-file-system'), routing: 'off', services: 'off', layout: '1.17' },
       dryRun: true,

@@ -7,6 +7,7 @@ import { RTM_ROUTE, writeRoute } from '../../../../src/datapath/linux/netlink/ro
 import { setDevice } from '../../../../src/datapath/linux/paths/tunnel-device.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
+import { configurationOf } from '../../../../src/nodemanager/node-manager-options.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
 import { cable, DEVICE, internal, node, PathsUnderTest } from './support/path-network.ts';
@@ -247,7 +248,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       asked++;
       return reach(address);
     };
-    one.paths.nodeConfigurationChanged({ underlay: 'ipv6' });
+    one.paths.nodeConfigurationChanged({ ...configurationOf({}), underlay: 'ipv6' });
     one.turns.clock.advance(1_000);
     await new Promise((resolve) => setImmediate(resolve));
     const before = asked;
