@@ -6,12 +6,12 @@ import { sleep } from '../base/sleep.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { clusterConfigKey } from '../kvstore/codec/keys.ts';
-import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
+import { EtcdBackend, type EtcdBackendOptions } from '../kvstore/etcd/etcd-backend.ts';
 import { EtcdConfigError } from '../kvstore/etcd/etcd-config.ts';
 import { InputError, unreadable } from './input-error.ts';
 
 /** What reaching a kvstore takes from its process. */
-export interface ReachContext {
+export interface ReachContext extends Pick<EtcdBackendOptions, 'mayWrite' | 'writeTimeoutMs'> {
   readonly clock: Clock;
   readonly random: Random;
   /** Ends the attempts. */
@@ -30,11 +30,11 @@ const BACKOFF = { baseMs: 500, capMs: 5_000 };
 export async function openOwnEtcd(
   path: string,
   rateLimit: RateLimitOptions | undefined,
-  { clock, random, onProblem, leaseSeconds }: ReachContext,
+  { clock, random, onProblem, leaseSeconds, mayWrite, writeTimeoutMs }: ReachContext,
 ): Promise<EtcdBackend> {
   try {
     const onUsable = (): void => onProblem?.(undefined);
-    const options = { clock, random, rateLimit, leaseSeconds };
+    const options = { clock, random, rateLimit, leaseSeconds, mayWrite, writeTimeoutMs };
     return await EtcdBackend.open(path, { ...options, onUnusable: onProblem, onUsable });
   } catch (error) {
     if (!(error instanceof EtcdConfigError)) throw unreadable('--kvstore-config', path, error);

@@ -14,7 +14,13 @@ import { UnsafeSettingError } from '../operator/collect/unsafe-setting.ts';
 import { DryRunBackend } from '../operator/dry-run-backend.ts';
 import { type OperatorDuties, type OperatorDutiesOptions, operatorDuties } from '../operator/duties.ts';
 import type { DutyStatus } from '../operator/duty.ts';
-import { electionIdentity, LeaderElection, type LeaderElectionStatus } from '../operator/leader-election.ts';
+import {
+  type ElectionTimes,
+  electionFault,
+  electionIdentity,
+  LeaderElection,
+  type LeaderElectionStatus,
+} from '../operator/leader-election.ts';
 import { InputError } from './input-error.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
 import { openOwnEtcd } from './own-etcd.ts';
@@ -55,6 +61,7 @@ export interface OperatorOptions
   readonly load: readonly string[];
   /** Where the Lease of the election is. */
   readonly namespace: string;
+  readonly electionTimes: ElectionTimes;
   /** Where each write is printed instead of being made. */
   readonly dryRun: Output | undefined;
 }
@@ -200,7 +207,7 @@ class OperatorProcess implements ServedProcess {
   }
 
   #openKvstore(): Step {
-    const { kvstoreConfig, rateLimit, leaseSeconds } = this.#options;
+    const { kvstoreConfig, rateLimit, leaseSeconds, electionTimes } = this.#options;
     const { clock, random, log } = this.#context;
     return {
       name: 'kvstore',
@@ -212,7 +219,12 @@ class OperatorProcess implements ServedProcess {
         this.#kvstore =
           kvstoreConfig === undefined
             ? new MemoryBackend({ clock, random })
-            : await openOwnEtcd(kvstoreConfig, rateLimit, { clock, random, signal, onProblem, leaseSeconds });
+            : await openOwnEtcd(kvstoreConfig, rateLimit, {
+                ...{ clock, random, signal, onProblem, leaseSeconds },
+                // A process that was stopped, and goes on where it was, must not overwrite what another says by now.
+                mayWrite: () => this.#election?.mayDelete() ?? true,
+                writeTimeoutMs: electionTimes.leaseMs - electionTimes.renewDeadlineMs,
+              });
       },
       stop: () => this.#kvstore?.close({ keepLeases: true }), // another operator goes on with what is there
     };
@@ -235,7 +247,7 @@ class OperatorProcess implements ServedProcess {
     return {
       name: 'duties',
       start: () => {
-        const { namespace, dryRun } = this.#options;
+        const { namespace, dryRun, electionTimes: times } = this.#options;
         const { clock, random, log } = this.#context;
         const client = this.#kubernetes;
         assert(client !== undefined, 'Kubernetes has been reached');
@@ -243,7 +255,9 @@ class OperatorProcess implements ServedProcess {
           const identity = electionIdentity(hostname(), random);
           const onFailure = (error: unknown): void =>
             log.warn({ err: error }, 'the lease of the election cannot be had');
-          this.#election = new LeaderElection({ client, clock, random, identity, namespace, onFailure });
+          this.#election = new LeaderElection({
+            ...{ client, clock, random, identity, namespace, times, onFailure },
+          });
         }
         this.#duties = this.#newDuties(client);
         this.#tasks
@@ -302,5 +316,7 @@ export function runOperator(
   serve: ServeOptions,
   context: RunContext,
 ): Promise<void> {
+  const fault = electionFault(options.electionTimes);
+  if (fault !== undefined) return Promise.reject(new InputError(`--leader-election-…: ${fault}`));
   return runProcess((process) => new OperatorProcess(options, process), serve, context);
 }

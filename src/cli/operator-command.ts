@@ -28,6 +28,9 @@ interface OperatorFlags extends LogFlags, ServeFlags {
   readonly k8sLoad?: readonly string[];
   readonly manifests?: readonly string[];
   readonly k8sNamespace: string;
+  readonly leaderElectionLeaseDuration: number;
+  readonly leaderElectionRenewDeadline: number;
+  readonly leaderElectionRetryPeriod: number;
   readonly k8sEndpoints: 'ciliumendpoints' | 'ciliumendpointslices';
   readonly identityAllocationMode: 'crd' | 'kvstore';
   readonly serviceSync: boolean;
@@ -175,6 +178,21 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
       'default',
     )
     .addOption(
+      new Option('--leader-election-lease-duration <time>', 'how long the Lease lasts that is not renewed')
+        .argParser(parseDuration)
+        .default(15_000, '15s'),
+    )
+    .addOption(
+      new Option('--leader-election-renew-deadline <time>', 'so long after its last renewal a leader ends')
+        .argParser(parseDuration)
+        .default(10_000, '10s'),
+    )
+    .addOption(
+      new Option('--leader-election-retry-period <time>', 'time between two renewals, and two attempts')
+        .argParser(parseDuration)
+        .default(2000, '2s'),
+    )
+    .addOption(
       new Option('--k8s-endpoints <kind>', 'what says where endpoints are')
         .choices(['ciliumendpoints', 'ciliumendpointslices'])
         .default('ciliumendpoints'),
@@ -198,6 +216,11 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
             ...{ kvstoreConfig: flags.kvstoreConfig, rateLimit: flags.kvstoreOpt },
             leaseSeconds: flags.kvstoreLeaseTtl,
             ...{ kubeconfig: flags.kubeconfig, context: flags.context, namespace: flags.k8sNamespace },
+            electionTimes: {
+              leaseMs: flags.leaderElectionLeaseDuration,
+              renewDeadlineMs: flags.leaderElectionRenewDeadline,
+              retryMs: flags.leaderElectionRetryPeriod,
+            },
             ...{ endpoints: flags.k8sEndpoints, identityAllocation: flags.identityAllocationMode },
             publish: {
               ...{ services: flags.serviceSync, nodes: flags.nodeSync, identities: flags.identitySync },

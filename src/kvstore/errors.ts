@@ -9,7 +9,8 @@ import { messageOf } from '../base/failure.ts';
  *   (after a restore, a revision that once was can lie in the future again).
  * - `too-large`: the answer is larger than the transport takes.
  * - `forbidden`: the user may not do this. `lease-not-found`: the lease has expired or was revoked.
- * - `lock-lost`: the lock under which the write was to be made is not held any more.
+ * - `lock-lost`: the lock under which the write was to be made is not held any more. `not-leader`: the client's owner may not
+ *   write now (`mayWrite`).
  * - `invalid-request`: the server refuses the request itself. `aborted`: the caller's signal. `closed`: the
  *   client was closed. `internal`: anything else.
  */
@@ -25,6 +26,7 @@ export type KvstoreErrorCode =
   | 'forbidden'
   | 'lease-not-found'
   | 'lock-lost'
+  | 'not-leader'
   | 'invalid-request'
   | 'aborted'
   | 'closed'
@@ -48,6 +50,7 @@ const NOT_DONE: ReadonlySet<KvstoreErrorCode> = new Set([
   'invalid-token',
   'lease-not-found',
   'lock-lost',
+  'not-leader',
 ]);
 
 /** The kvstore, or the way to it, has failed. What the caller did wrong throws an `AssertionError` instead. */

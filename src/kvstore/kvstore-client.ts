@@ -78,6 +78,13 @@ export interface KvstoreClientOptions {
    * that throw. All of it is in `status()` too.
    */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+  /**
+   * Asked right before each write is sent; where it says no, nothing is, and the call fails with `not-leader`. Keepalives and
+   * locks go on: they say nothing to readers. Default: always.
+   */
+  readonly mayWrite?: (() => boolean) | undefined;
+  /** So long a write may take that `mayWrite` has let pass. Default: as the transport's calls. */
+  readonly writeTimeoutMs?: number | undefined;
   /** How much watches read, queue and deliver at a time. Default: `WATCH_LIMITS`. */
   readonly watchLimits?: Partial<WatchLimits> | undefined;
 }
@@ -88,6 +95,8 @@ const LEASE_SECONDS = 15 * 60;
  * of life has come, and this one ends before.
  */
 const FIRST_LEASE_PART = 0.6;
+
+const NOT_LEADER = 'nothing is written: another process may lead by now';
 
 type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'signal' | 'deadlineMs'>;
 
@@ -404,10 +413,14 @@ export class KvstoreClient implements KvstoreBackend {
 
   /** A transaction, under its lock and the fence if it is to have them. */
   async #txn(request: TxnRequest, options: GuardedOptions): Promise<TxnResponse> {
-    const { ifLocked, fenced = false, signal, deadlineMs } = options;
+    const { mayWrite, writeTimeoutMs } = this.#options;
+    const { ifLocked, fenced = false, signal, deadlineMs = writeTimeoutMs } = options;
     const call = { signal, deadlineMs };
     const send = (txn: TxnRequest): Promise<TxnResponse> =>
-      this.#call(() => this.#transport.txn(txn, call), call);
+      this.#call(async () => {
+        if (mayWrite?.() === false) throw new KvstoreError('not-leader', NOT_LEADER);
+        return this.#transport.txn(txn, call);
+      }, call);
     const lock = ifLocked === undefined ? [] : [isHeld(ifLocked)];
     const attempt = async (fence: readonly Compare[]): Promise<TxnResponse | undefined> => {
       const answer = await guardedTxn(request, [...lock, ...fence], send);

@@ -18,6 +18,19 @@ export interface Leadership {
 /** That of an operator without Kubernetes: there is no other. */
 export const ALONE: Leadership & { readonly writeMs?: number } = { mayDelete: () => true };
 
+/** What all who stand for the same lease agree on. */
+export interface ElectionTimes {
+  /** How long a lease lasts that is not renewed. */
+  readonly leaseMs: number;
+  /** So long after its last renewal a leader ceases to be one; less than the lease. */
+  readonly renewDeadlineMs: number;
+  /** Between two looks, and two renewals; less than the deadline by far. */
+  readonly retryMs: number;
+}
+
+/** Those of the original. */
+const ELECTION_TIMES: ElectionTimes = { leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 };
+
 /** Options of {@link LeaderElection}. */
 export interface LeaderElectionOptions {
   /** The API server that has the Lease. */
@@ -31,12 +44,8 @@ export interface LeaderElectionOptions {
   readonly identity: string;
   /** Where the Lease is. Default `default`. */
   readonly namespace?: string | undefined;
-  /** How long a lease lasts that is not renewed. Default 15 s. */
-  readonly leaseMs?: number | undefined;
-  /** So long after its last renewal a leader ceases to be one. Default 10 s; less than the lease. */
-  readonly renewDeadlineMs?: number | undefined;
-  /** Between two looks, and two renewals. Default 2 s. */
-  readonly retryMs?: number | undefined;
+  /** Default: 15 s, 10 s and 2 s, as the original. */
+  readonly times?: ElectionTimes | undefined;
   readonly onFailure?: ((error: unknown) => void) | undefined;
 }
 
@@ -56,9 +65,6 @@ export interface LeaderElectionStatus {
 /** The Lease of Cilium's operator: of ours and of those one only works (OPERATOR 1). */
 const LEASE_NAME = 'cilium-operator-resource-lock';
 const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
-const LEASE_MS = 15_000;
-const RENEW_DEADLINE_MS = 10_000;
-const RETRY_MS = 2000;
 /** `leaderelection.JitterFactor` of client-go: who waits for a lease does not look in step with others. */
 const JITTER = 1.2;
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
@@ -67,6 +73,12 @@ const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
 export function electionIdentity(hostname: string, random: Random): string {
   const letters = Array.from({ length: 10 }, () => LETTERS[Math.floor(random() * LETTERS.length)]);
   return `${hostname}-${letters.join('')}`;
+}
+
+/** Why no one can be elected with these times, if so: a sentence without its end. */
+export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTimes): string | undefined {
+  if (retryMs > 0 && renewDeadlineMs < leaseMs && retryMs * JITTER < renewDeadlineMs) return undefined;
+  return `a lease of ${leaseMs} ms must be longer than its deadline of ${renewDeadlineMs} ms, and that than a retry after ${retryMs} ms by far`;
 }
 
 interface Seen {
@@ -124,12 +136,10 @@ export class LeaderElection implements Leadership {
   #lastFailure: Failure | undefined;
 
   constructor(options: LeaderElectionOptions) {
-    const { client, namespace = 'default' } = options;
-    const { leaseMs = LEASE_MS, renewDeadlineMs = RENEW_DEADLINE_MS, retryMs = RETRY_MS } = options;
-    assert(
-      renewDeadlineMs < leaseMs && retryMs * JITTER < renewDeadlineMs,
-      `a lease of ${leaseMs} ms must be longer than its deadline of ${renewDeadlineMs}, and that than ${retryMs} by far`,
-    );
+    const { client, namespace = 'default', times = ELECTION_TIMES } = options;
+    const { leaseMs, renewDeadlineMs, retryMs } = times;
+    const fault = electionFault(times);
+    assert(fault === undefined, fault ?? '');
     this.#options = options;
     this.#leaseMs = leaseMs;
     this.#deadlineMs = renewDeadlineMs;

@@ -87,6 +87,11 @@ describe('dpcache operator', () => {
       'identity-gc-interval',
     ],
     [1, [...CLUSTER, '--endpoint-gc-interval', '0'], 'endpoint'],
+    [
+      1,
+      [...CLUSTER, '--leader-election-renew-deadline', '15s'],
+      'must be longer than its deadline of 15000 ms',
+    ],
     [1, ['--kubeconfig', '/nowhere/config'], '/nowhere/config'],
     [1, ['status', '--socket', '/nowhere/operator.sock'], 'start one with dpcache operator'],
   ])('ends with status %i for %j', async (status, words, why) => {

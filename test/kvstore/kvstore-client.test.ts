@@ -9,7 +9,7 @@ import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
-import type { FaultyLink } from './support/faulty-link.ts';
+import { FaultyLink } from './support/faulty-link.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
 import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
 import { advance, settle } from './support/settle.ts';
@@ -70,6 +70,32 @@ it('who waits for a turn when the client is closed is told that (regression: tha
   await client.close();
   await expect(waiting).rejects.toMatchObject({ code: 'closed' });
   await expect(client.get('a')).rejects.toMatchObject({ code: 'closed' });
+});
+
+it('sends no write that its owner may not make when its turn has come, and gives one that it lets pass its own time', async () => {
+  const clock = new ManualClock();
+  const link = new FaultyLink(new MemoryTransport(new MemoryServer({ clock })), clock);
+  const rateLimit = new RateLimit({ qps: 1 }, clock, abortedError);
+  let leads = true;
+  const client = new KvstoreClient({
+    ...{ kind: 'memory', transport: link, clock, random: () => 0.5, rateLimit },
+    ...{ mayWrite: () => leads, writeTimeoutMs: 700 },
+  });
+  await client.update('k', bytesOfText('1'));
+  const writes = [client.update('k', bytesOfText('2')), client.delete('k'), client.deletePrefix('k')];
+  const outcomes = Promise.allSettled(writes);
+  leads = false;
+  await advance(clock, 5000);
+  for (const outcome of await outcomes)
+    expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'not-leader' } });
+  expect(textOfBytes((await client.get('k'))?.value ?? bytesOfText(''))).toBe('1');
+  leads = true;
+  link.blackHole();
+  const late = client.update('k', bytesOfText('3'));
+  const failed = expect(late).rejects.toMatchObject({ code: 'deadline' });
+  await advance(clock, 1000 + 700);
+  await failed;
+  await client.close();
 });
 
 it('many watches without a signal are no leak to Node (regression: it said so on the console)', async () => {

@@ -13,7 +13,8 @@ import { type LoadedEtcdConfig, loadEtcdConfigFile } from './etcd-config-file.ts
 import { EtcdTransport } from './etcd-transport.ts';
 
 /** Options of {@link EtcdBackend}. */
-export interface EtcdBackendOptions extends Pick<KvstoreClientOptions, 'onFailure' | 'leaseSeconds'> {
+export interface EtcdBackendOptions
+  extends Pick<KvstoreClientOptions, 'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs'> {
   /** Default: the system's. Deadlines of calls are timers of the runtime in any case. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
@@ -43,10 +44,10 @@ export class EtcdBackend extends KvstoreClient {
   readonly #closed = new AbortController();
 
   constructor(config: EtcdConfig, options: EtcdBackendOptions = {}) {
-    const { random = Math.random, clock = systemClock, leaseSeconds, onFailure } = options;
+    const { random = Math.random, clock = systemClock } = options;
     const transport = new EtcdTransport(config, random);
     const rateLimit = options.rateLimit && new RateLimit(options.rateLimit, clock, abortedError);
-    super({ kind: 'etcd', transport, clock, random, leaseSeconds, rateLimit, onFailure });
+    super({ ...options, kind: 'etcd', transport, clock, random, rateLimit });
     this.#transport = transport;
     this.#rateLimit = rateLimit;
   }

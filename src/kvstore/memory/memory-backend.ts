@@ -5,7 +5,8 @@ import { MemoryServer } from './memory-server.ts';
 import { MemoryTransport } from './memory-transport.ts';
 
 /** Options of {@link MemoryBackend}. */
-export interface MemoryBackendOptions extends Pick<KvstoreClientOptions, 'onFailure' | 'leaseSeconds'> {
+export interface MemoryBackendOptions
+  extends Pick<KvstoreClientOptions, 'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs'> {
   /** Share a kvstore with other backends; by default each backend has its own. */
   readonly server?: MemoryServer | undefined;
   /** Default: the system's. */
@@ -22,10 +23,10 @@ export class MemoryBackend extends KvstoreClient {
   readonly server: MemoryServer;
 
   constructor(options: MemoryBackendOptions = {}) {
-    const { clock = systemClock, random = Math.random, leaseSeconds, onFailure } = options;
+    const { clock = systemClock, random = Math.random } = options;
     const server = options.server ?? new MemoryServer({ clock });
     const transport = new MemoryTransport(server);
-    super({ kind: 'memory', transport, clock, random, leaseSeconds, onFailure });
+    super({ ...options, kind: 'memory', transport, clock, random });
     this.server = server;
   }
 }
