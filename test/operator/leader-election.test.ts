@@ -35,7 +35,7 @@ class World {
 
   async end(): Promise<void> {
     for (const { pause, transport } of this.candidates) {
-      pause.go();
+      await pause.go();
       transport.loses = 'nothing';
     }
     const ended = this.candidates.map((candidate) => candidate.end());
@@ -107,7 +107,7 @@ describe('a leader election', () => {
       seen.holderIdentity === identity;
     expect(isLeader(lastSeen, 'one')).toBe(true);
     expect([one.working, one.election.mayDelete()]).toEqual([true, false]);
-    one.pause.go();
+    await one.pause.go();
     await settle();
     expect(one.working).toBe(false);
     await world.end();
@@ -280,7 +280,7 @@ describe('a leader election', () => {
             if (what.do === 'lose') one.transport.loses = what.what;
             if (what.do === 'wall') one.clock.wallOffset += what.ms;
             if (what.do === 'pause') one.pause.stop();
-            if (what.do === 'go') one.pause.go();
+            if (what.do === 'go') await one.pause.go();
             if (what.do === 'end' && running.delete(one)) void one.end();
             if (what.do === 'start' && !running.has(one) && one.election.status().state === 'idle') {
               one.start();
@@ -291,7 +291,7 @@ describe('a leader election', () => {
           for (const { transport, pause } of world.candidates) {
             transport.loses = 'nothing';
             transport.delayMs = [0, 0];
-            pause.go();
+            await pause.go();
           }
           await pass(60_000);
           expect(world.deleting.length).toBe(running.size > 0 ? 1 : 0);

@@ -1,24 +1,29 @@
 import type { Clock, Timer } from '../../../src/base/clock.ts';
 import { sleep } from '../../../src/base/sleep.ts';
+import { ApiError } from '../../../src/k8s/client/api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import type { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { LeaderElection } from '../../../src/operator/leader-election.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
+import { settle } from '../../kvstore/support/settle.ts';
 
 /** Holds up everything that happens to one process while it is stopped. */
-class Pause {
+export class Pause {
   #waiting: (() => void)[] | undefined;
 
   stop(): void {
     this.#waiting ??= [];
   }
 
-  go(): void {
-    const waiting = this.#waiting ?? [];
+  /** Lets it go on: all that is due happens, in the order in which it came, and after each of it what that leads to. */
+  async go(): Promise<void> {
+    for (let next = this.#waiting?.shift(); next !== undefined; next = this.#waiting?.shift()) {
+      next();
+      await settle(1);
+    }
     this.#waiting = undefined;
-    for (const happen of waiting) happen();
   }
 
   when(happen: () => void): void {
@@ -65,30 +70,64 @@ class OwnClock implements Clock {
   }
 }
 
-/** A way to the API server that delays, and loses for a while. Who gives up a request does not call it back. */
-class SlowTransport implements ApiTransport {
-  readonly #inner: MemoryApiTransport;
+/** What happens on the way to a server. */
+export class SlowLink {
   readonly #base: ManualClock;
   readonly #pause: Pause;
+  /** There, and back. */
   delayMs: readonly [number, number] = [0, 0];
   loses: 'nothing' | 'requests' | 'answers' = 'nothing';
 
-  constructor(api: MemoryApiServer, base: ManualClock, pause: Pause) {
-    this.#inner = new MemoryApiTransport(api);
+  constructor(base: ManualClock, pause: Pause) {
     this.#base = base;
     this.#pause = pause;
   }
 
-  async send(request: ApiRequest): Promise<ApiAnswer> {
+  /** Carries a request, and its answer or failure back; neither resolves nor rejects where one of them is lost. */
+  async carry<T>(run: () => Promise<T>): Promise<T> {
     const [there, back] = this.delayMs;
     if (there > 0) await sleep(this.#base, there);
     if (this.loses === 'requests') return new Promise(() => {});
-    const { signal } = new AbortController();
-    const answer = await this.#inner.send({ ...request, signal });
+    const answer = run();
+    await answer.catch(() => {});
     if (back > 0) await sleep(this.#base, back);
     if (this.loses === 'answers') return new Promise(() => {});
     await new Promise<void>((resolve) => this.#pause.when(resolve));
     return answer;
+  }
+}
+
+/** A way to the API server that delays, and loses for a while. Who gives up a request does not call it back. */
+class SlowTransport extends SlowLink implements ApiTransport {
+  readonly #inner: MemoryApiTransport;
+  readonly #pause: Pause;
+  /** Receives each request as it arrives, and then the status of its answer. */
+  onArrival: (request: ApiRequest) => (status: number) => void = () => () => {};
+
+  constructor(api: MemoryApiServer, base: ManualClock, pause: Pause) {
+    super(base, pause);
+    this.#inner = new MemoryApiTransport(api);
+    this.#pause = pause;
+  }
+
+  send(request: ApiRequest): Promise<ApiAnswer> {
+    const isWatch = request.path.includes('watch=');
+    const signal = isWatch ? request.signal : new AbortController().signal;
+    return this.carry(async () => {
+      const answered = this.onArrival(request);
+      const answer = await this.#inner.send({ ...request, signal });
+      answered(answer.status);
+      return { ...answer, body: this.#held(answer.body) };
+    });
+  }
+
+  /** Nothing of a stream is seen while the process is stopped; what is lost of it is lost with the stream. */
+  async *#held(body: ApiAnswer['body']): AsyncGenerator<Uint8Array> {
+    for await (const bytes of body) {
+      if (this.loses !== 'nothing') throw new ApiError('unavailable', 'the connection was reset');
+      await new Promise<void>((resolve) => this.#pause.when(resolve));
+      yield bytes;
+    }
   }
 
   reset(): void {}
@@ -107,12 +146,20 @@ export interface CandidateOptions {
   readonly onFailure?: (error: unknown) => void;
 }
 
+/** Resolves when the signal fires. */
+function fired(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}
+
 /** A process that stands for election. */
 export class Candidate {
   readonly pause: Pause = new Pause();
   readonly clock: OwnClock;
   readonly transport: SlowTransport;
+  readonly client: KubernetesClient;
   readonly election: LeaderElection;
+  /** What it does while it leads. */
+  lead: (signal: AbortSignal) => Promise<void> = fired;
   /** Whether its work runs. */
   working = false;
   #ended = new AbortController();
@@ -126,7 +173,8 @@ export class Candidate {
   ) {
     this.clock = new OwnClock(base, this.pause, rate, wallOffset);
     this.transport = new SlowTransport(api, base, this.pause);
-    const client = new KubernetesClient(this.transport, { clock: this.clock });
+    this.client = new KubernetesClient(this.transport, { clock: this.clock, random: () => 0.5 });
+    const { client } = this;
     this.election = new LeaderElection({
       ...{ client, clock: this.clock, random: () => 0.5 },
       ...{ identity: name, onFailure },
@@ -139,7 +187,7 @@ export class Candidate {
     const { signal } = this.#ended;
     const lead = async (until: AbortSignal): Promise<void> => {
       this.working = true;
-      await new Promise<void>((resolve) => until.addEventListener('abort', () => resolve(), { once: true }));
+      await this.lead(until);
       this.working = false;
     };
     this.#running = (async () => {

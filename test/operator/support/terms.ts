@@ -1,0 +1,30 @@
+/** What has arrived at the servers of one cluster: a write of the Lease that was accepted, or a delete. */
+export type Arrival =
+  | { readonly at: number; readonly by: string; readonly holder: string }
+  | { readonly at: number; readonly by: string; readonly deletes: string };
+
+/**
+ * The deletes that no operator may make: a sentence each. The *term* of an operator lasts from the write by which it takes the
+ * Lease until another one is accepted from somebody else, until it gives the Lease back, and at most until the lease of its last
+ * renewal has run out. So no two terms overlap, and who deletes outside its own may do so beside another.
+ *
+ * @param history in order of arrival, of the API server and of the kvstore
+ */
+export function trespasses(history: readonly Arrival[], leaseMs: number): readonly string[] {
+  const found: string[] = [];
+  let holder = '';
+  let renewedAt = 0;
+  for (const arrival of history) {
+    const { at, by } = arrival;
+    if ('holder' in arrival) {
+      if (arrival.holder !== '' && arrival.holder !== by)
+        found.push(`${by} wrote that ${arrival.holder} leads`);
+      [holder, renewedAt] = [arrival.holder, at];
+      continue;
+    }
+    const what = `${at}: ${by} deleted ${arrival.deletes}`;
+    if (holder !== by) found.push(`${what} while ${holder || 'no one'} held the lease`);
+    else if (at - renewedAt >= leaseMs) found.push(`${what} ${at - renewedAt} ms after its last renewal`);
+  }
+  return found;
+}
