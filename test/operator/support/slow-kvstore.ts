@@ -55,8 +55,13 @@ export class SlowKvstore extends SlowLink implements Transport {
     let isOpen = true;
     const deliver = (happen: () => void): void => {
       if (!isOpen) return;
-      if (this.loses === 'nothing') return this.#pause.when(() => isOpen && happen());
-      isOpen = false;
+      isOpen = this.loses === 'nothing';
+      if (isOpen) {
+        this.#pause.when(() => {
+          if (isOpen) happen();
+        });
+        return;
+      }
       stream.cancel();
       this.#pause.when(() => observer.onEnd(new KvstoreError('unavailable', 'the connection was reset')));
     };

@@ -12,7 +12,10 @@ import { CLUSTER_TYPES } from '../../../../src/k8s/memory/resource-types.ts';
 import { NO_INPUTS } from '../../../agent/support/agent-under-test.ts';
 import { dpcache, nothing } from '../../../cli/support/run.ts';
 import type { EtcdProcess } from '../../../kvstore/etcd/support/etcd-process.ts';
+import { RecordingProxy } from '../../../kvstore/etcd/support/recording-proxy.ts';
+import { TcpProxy } from '../../../kvstore/etcd/support/tcp-proxy.ts';
 import { until } from '../../../kvstore/support/until.ts';
+import { type Arrival, trespasses } from '../../support/terms.ts';
 
 /** An object as a manifest has it. */
 export interface Manifest {
@@ -26,13 +29,6 @@ export interface Manifest {
   readonly [field: string]: unknown;
 }
 
-/** A request that has changed something, and which operator has sent it. */
-interface Write {
-  readonly by: string;
-  readonly verb: string;
-  readonly path: string;
-}
-
 /** An operator that runs in this process. */
 export interface RunningOperator {
   readonly name: string;
@@ -41,7 +37,21 @@ export interface RunningOperator {
   readonly ended: Promise<number>;
   /** Ends it as SIGTERM does; resolves to its exit status. */
   stop(): Promise<number>;
+  /** It dies: nothing that it sends arrives any more, and nothing is given back. */
+  kill(): void;
+  /** Its ways to the API server and to etcd. */
+  readonly links: { readonly api: TcpProxy; readonly etcd: TcpProxy };
 }
+
+/** How long a Lease lasts, where the operators are not asked for other times. */
+const LEASE_MS = 15_000;
+/** That of {@link FAST_ELECTION}. */
+export const FAST_LEASE_MS = 5000;
+/** Words with which operators elect one sooner. */
+export const FAST_ELECTION: readonly string[] = [
+  ...['--leader-election-lease-duration', `${FAST_LEASE_MS / 1000}s`],
+  ...['--leader-election-renew-deadline', '3s', '--leader-election-retry-period', '1s'],
+];
 
 /** A cluster: an API server in this process, a real etcd, and operators that keep the one as the other says. */
 export class OperatedCluster {
@@ -49,9 +59,8 @@ export class OperatedCluster {
   readonly id: number;
   readonly etcd: EtcdProcess;
   readonly api: MemoryApiServer = new MemoryApiServer({ clock: systemClock });
-  /** Deletes by an operator that did not hold the lease when they came. */
-  readonly trespasses: Write[] = [];
-  readonly deletes: Write[] = [];
+  /** Of the API server and of etcd. */
+  readonly history: Arrival[] = [];
   /** What operators have asked for: `ciliumnodes.cilium.io list`. */
   readonly asked: Set<string> = new Set();
   readonly log: string[] = [];
@@ -59,8 +68,7 @@ export class OperatedCluster {
   readonly #http: ApiHttpServer;
   #url = '';
   #operators = 0;
-  /** Who wrote the lease last, unless to give it back. */
-  #holder = '';
+  readonly #opened: { close(): unknown }[] = [];
 
   private constructor(name: string, id: number, etcd: EtcdProcess, folder: string) {
     this.name = name;
@@ -78,7 +86,13 @@ export class OperatedCluster {
   }
 
   async close(): Promise<void> {
+    for (const one of this.#opened) await one.close();
     await this.#http.close();
+  }
+
+  /** Deletes by an operator outside its term: a sentence each. */
+  trespasses(leaseMs: number = LEASE_MS): readonly string[] {
+    return trespasses(this.history, leaseMs);
   }
 
   /** Makes or replaces an object. */
@@ -96,27 +110,46 @@ export class OperatedCluster {
   }
 
   /** Runs `dpcache operator` against this cluster. */
-  operate(...words: readonly string[]): RunningOperator {
+  async operate(...words: readonly string[]): Promise<RunningOperator> {
     const name = `${this.name}-operator-${++this.#operators}`;
     const socket = join(this.#folder, `${name}.sock`);
     const kubeconfig = join(this.#folder, `${name}.kubeconfig`);
-    writeFileSync(kubeconfig, kubeconfigOf(this.#url, name));
+    const links = await this.#links(name);
+    writeFileSync(kubeconfig, kubeconfigOf(`http://127.0.0.1:${links.api.port}`, name));
+    const etcdConfig = join(this.#folder, `${name}.etcd`);
+    writeFileSync(etcdConfig, `endpoints: ["http://127.0.0.1:${links.etcd.port}"]\n`);
     const stop = new AbortController();
     const stderr = { write: (text: string) => this.log.push(`${name} ${text.trimEnd()}`) };
     const ended = runCommand(
       [
         ...['operator', '--cluster', this.name, '--cluster-id', String(this.id), '--socket', socket],
-        ...['--kubeconfig', kubeconfig, '--kvstore-config', this.etcdConfig, ...words],
+        ...['--kubeconfig', kubeconfig, '--kvstore-config', etcdConfig, ...words],
       ],
       { stdout: { write: () => {} }, stderr, stdin: nothing(), env: {}, signal: stop.signal },
     );
     return {
-      ...{ name, socket, ended },
+      ...{ name, socket, ended, links },
+      kill: () => {
+        for (const link of Object.values(links)) link.mode = 'refuse';
+        stop.abort();
+      },
       stop: () => {
         stop.abort();
         return ended;
       },
     };
+  }
+
+  /** Each operator has its own ways, which tell who has deleted what. */
+  async #links(by: string): Promise<RunningOperator['links']> {
+    const recorded = new RecordingProxy(this.etcd.url, (key) =>
+      this.history.push({ at: performance.now(), by, deletes: key }),
+    );
+    const etcd = new TcpProxy(await recorded.start());
+    const api = new TcpProxy(Number(new URL(this.#url).port));
+    await Promise.all([etcd.start(), api.start()]);
+    this.#opened.push(etcd, recorded, api);
+    return { api, etcd };
   }
 
   get etcdConfig(): string {
@@ -131,6 +164,7 @@ export class OperatedCluster {
     const request = { method: 'GET', path, authorization: '', contentType: '', body: '' };
     const answer = await this.api.handle({ ...request, gone: new AbortController().signal });
     const lease = JSON.parse(await textOf(answer.body)) as Manifest;
+    this.history.push({ at: performance.now(), by: 'another', holder: 'another' });
     const spec = {
       ...(lease['spec'] as object),
       holderIdentity: 'another',
@@ -167,16 +201,14 @@ export class OperatedCluster {
     this.api.handle = async (request) => {
       const { method: verb, path, authorization } = request;
       const by = authorization.replace('Bearer ', '');
-      if (by !== '' && verb === 'DELETE') {
-        const write = { by, verb, path };
-        this.deletes.push(write);
-        if (this.#holder !== by) this.trespasses.push(write);
-      }
-      if (by !== '') this.asked.add(askedFor(verb, path));
+      if (by === '') return handle(request);
+      this.asked.add(askedFor(verb, path));
+      const at = performance.now();
+      if (verb === 'DELETE') this.history.push({ at, by, deletes: path });
       const answer = await handle(request);
       const isLease = path.includes('/leases') && (verb === 'POST' || verb === 'PUT');
-      if (isLease && answer.status < 300)
-        this.#holder = /"holderIdentity":"[^"]/.test(request.body) ? by : '';
+      const isHeld = /"holderIdentity":"[^"]/.test(request.body);
+      if (isLease && answer.status < 300) this.history.push({ at, by, holder: isHeld ? by : '' });
       return answer;
     };
   }
