@@ -63,7 +63,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
   },
   k8s: {
     summary:
-      'following a real kube-apiserver beside @kubernetes/client-node; --n CiliumEndpoints (50,000), and a tenth as many services',
+      'following a real kube-apiserver beside @kubernetes/client-node and client-go; --n CiliumEndpoints (50,000), and a tenth as many services',
     run: async (options) => (await import('./kubernetes.ts')).benchKubernetes(options),
   },
   datapath: {

@@ -2,11 +2,11 @@ import { delayDuring } from '../loop-delay.ts';
 import { liveBytes } from '../meter.ts';
 import { threadMs } from '../thread-clock.ts';
 import type { Follow } from './following.ts';
-import type { FollowerName, FollowerReport, FollowerTask, Part } from './protocol.ts';
+import type { FollowerReport, FollowerTask, NodeFollowerName, Part } from './protocol.ts';
 
-// node --expose-gc follower.js TASK: follows an API server until it is killed, and says what that took.
+// node --expose-gc follower.js NAME TASK: follows an API server until it is killed, and says what that took.
 
-const FOLLOW: Readonly<Record<FollowerName, () => Promise<{ readonly follow: Follow }>>> = {
+const FOLLOW: Readonly<Record<NodeFollowerName, () => Promise<{ readonly follow: Follow }>>> = {
   feed: () => import('./feed.ts'),
   reflectors: () => import('./reflectors.ts'),
   'client-node': () => import('./client-node.ts'),
@@ -25,17 +25,19 @@ async function part(work: () => Promise<void>): Promise<Part> {
     held.push(now - last);
     last = now;
   }, 1);
-  const delayed = await delayDuring(work);
+  const { ms, delay } = await delayDuring(work);
   clearInterval(look);
   held.sort((a, b) => a - b);
   const { user, system } = process.cpuUsage(before);
   const { maxRSS } = process.resourceUsage();
   const heldP99 = held[Math.floor(held.length * 0.99)] ?? 0;
-  return { ...delayed, heldP99, cpuMs: Math.round((user + system) / 1000), peakMB: maxRSS / 1024 };
+  const cpuMs = Math.round((user + system) / 1000);
+  return { ms, cpuMs, peakMB: maxRSS / 1024, loop: { ...delay, heldP99 } };
 }
 
-const task: FollowerTask = JSON.parse(process.argv[2] ?? '');
-const { follow } = await FOLLOW[task.follower]();
+const [name = '', json = ''] = process.argv.slice(2);
+const task: FollowerTask = JSON.parse(json);
+const { follow } = await FOLLOW[name as NodeFollowerName]();
 const following = follow(task);
 const burst = new Set<string>();
 let onBurst = (): void => {};
@@ -48,7 +50,7 @@ const synced = await part(() => following.sync(onIP));
 const counts = following.counts().join();
 // The API server has a service of its own.
 const expected = [task.endpoints, task.services + 1, task.services].join();
-if (counts !== expected) throw new Error(`${task.follower} has ${counts} objects, expected ${expected}`);
+if (counts !== expected) throw new Error(`${name} has ${counts} objects, expected ${expected}`);
 const liveMB = (await liveBytes()) / 2 ** 20;
 say({ type: 'synced', part: synced, liveMB });
 const over = await part(

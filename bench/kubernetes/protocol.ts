@@ -1,14 +1,13 @@
-import type { Delayed } from '../loop-delay.ts';
+import type { LoopDelay } from '../loop-delay.ts';
 
-/** Who follows the API server, each in a process of its own. */
-export const FOLLOWERS = ['feed', 'reflectors', 'client-node'] as const;
+/** Who follows the API server in Node, each in a process of its own. */
+export type NodeFollowerName = 'feed' | 'reflectors' | 'client-node';
 
-/** One of {@link FOLLOWERS}. */
-export type FollowerName = (typeof FOLLOWERS)[number];
+/** Who follows the API server. */
+export type FollowerName = NodeFollowerName | 'client-go';
 
 /** What a follower's process is told, as its argument. */
 export interface FollowerTask {
-  readonly follower: FollowerName;
   readonly server: string;
   /** File of the authority. */
   readonly ca: string;
@@ -25,14 +24,21 @@ export interface FollowerTask {
   readonly changePrefix: string;
 }
 
-/** What a follower has needed for one part of its work. */
-export interface Part extends Delayed {
+/** How long a follower held up its event loop, in milliseconds. */
+export interface LoopFigures extends LoopDelay {
   /** How much its thread worked between two looks at the loop, 99th percentile: a delay, however busy the machine is. */
   readonly heldP99: number;
+}
+
+/** What a follower has needed for one part of its work. */
+export interface Part {
+  readonly ms: number;
   /** Of its process. */
   readonly cpuMs: number;
   /** The most that was resident so far. */
   readonly peakMB: number;
+  /** Left out where there is no event loop. */
+  readonly loop?: LoopFigures;
 }
 
 /** What a follower's process says: a line of JSON each. */

@@ -2,12 +2,17 @@
 # Builds kube-apiserver 1.20.2 from Debian's source package with Debian's Go, both unpacked into the cache folder: nothing
 # is installed, no root is needed. About 8 minutes of CPU, 1.3 GB of memory and 2 GB of disk, of which 110 MB are kept.
 # Does nothing, quickly, when the binary is there. Prints its path.
+#   build.sh --keep   keeps the source tree as well, or gets it: bench/kubernetes/client-go is built from it
 set -euo pipefail
+
+keep=no
+[ "${1:-}" != --keep ] || keep=yes
 
 version='1.20.5+really1.20.2-1.1+deb12u1'
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/datapath-cache
 binary=$cache/kube-apiserver-1.20.2/kube-apiserver
-if [ -x "$binary" ]; then
+work=$cache/kube-apiserver-build
+if [ -x "$binary" ] && { [ $keep = no ] || [ -e "$work/whole" ]; }; then
   echo "$binary"
   exit 0
 fi
@@ -20,7 +25,6 @@ for command in apt-get dpkg dpkg-source curl openssl; do
   command -v "$command" >/dev/null 2>&1 || give_up "there is no $command here; a kube-apiserver 1.20.2 put at $binary will do"
 done
 
-work=$cache/kube-apiserver-build
 mkdir -p "$work/lists/partial" "$work/archives" "$work/tools" "$(dirname "$binary")"
 cd "$work"
 
@@ -57,6 +61,11 @@ cd gopath/src/k8s.io/kubernetes
 # With Go from 1.18 on the vendored reflect2 1.0.1 crashes at the first custom resource.
 rm -rf vendor/github.com/modern-go/reflect2
 cp -r "$work/tools/usr/share/gocode/src/github.com/modern-go/reflect2" vendor/github.com/modern-go/
+touch "$work/whole"
+if [ -x "$binary" ]; then
+  echo "$binary"
+  exit 0
+fi
 
 # The generated OpenAPI definitions are not in the package.
 if [ ! -s pkg/generated/openapi/zz_generated.openapi.go ]; then
@@ -74,5 +83,5 @@ package=k8s.io/kubernetes/vendor/k8s.io
 stamp="-X $package/component-base/version.gitVersion=v1.20.2 -X $package/component-base/version.gitMajor=1 -X $package/component-base/version.gitMinor=20"
 nice -n 10 go build -trimpath -ldflags "-s -w $stamp" -o "$binary.new" ./cmd/kube-apiserver >&2
 mv "$binary.new" "$binary"
-cd "$cache" && chmod -R u+w kube-apiserver-build && rm -rf kube-apiserver-build
+[ $keep = yes ] || { cd "$cache" && chmod -R u+w kube-apiserver-build && rm -rf kube-apiserver-build; }
 echo "$binary"
