@@ -48,6 +48,7 @@ export interface OperatorOptions
     | 'endpoints'
     | 'publish'
     | 'intervals'
+    | 'deleteAllEndpoints'
     | 'slicing'
   > {
   /** Etcd configuration of the own kvstore; `undefined`: one in this process. */

@@ -46,6 +46,7 @@ interface OperatorFlags extends LogFlags, ServeFlags {
   readonly unmanagedKubeDnsInterval?: number;
   readonly kvstoreIdentityGcInterval?: number;
   readonly lockGcInterval?: number;
+  readonly deleteAllEndpoints?: true;
   readonly endpointSlices: 'off' | 'identity' | 'fcfs';
   readonly dryRun?: true;
 }
@@ -111,6 +112,10 @@ function addDutyOptions(command: Command): Command {
       '--unmanaged-kube-dns-interval <time>',
       'DNS pods without an endpoint, which are restarted (default: 0)',
       parseDuration,
+    )
+    .option(
+      '--delete-all-endpoints',
+      'delete every CiliumEndpoint once, in use or not, where agents keep none any more; the intervals of endpoints and identities must be 0',
     );
 }
 
@@ -232,6 +237,7 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
               ...{ unmanagedDns: flags.unmanagedKubeDnsInterval, locks: flags.lockGcInterval },
               kvstoreIdentities: flags.kvstoreIdentityGcInterval,
             },
+            deleteAllEndpoints: flags.deleteAllEndpoints,
             slicing: flags.endpointSlices === 'off' ? undefined : flags.endpointSlices,
             dryRun: flags.dryRun === true ? io.stdout : undefined,
           },

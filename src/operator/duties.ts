@@ -2,12 +2,14 @@ import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/numeric-identity.ts';
+import { DryRunWriter } from '../k8s/client/object-writer.ts';
 import type { KubernetesClient } from '../k8s/kubernetes-client.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { ClusterConfigKeeper } from './cluster-config.ts';
 import { type CollectorIntervals, collectors } from './collect/collectors.ts';
 import type { Deed } from './collect/rounds.ts';
 import type { Duty } from './duty.ts';
+import { EndpointRemoval } from './endpoint-removal.ts';
 import { HeartbeatDuty } from './heartbeat.ts';
 import { identitySync } from './identity-sync.ts';
 import { ipSync } from './ip-sync.ts';
@@ -40,6 +42,8 @@ export interface OperatorDutiesOptions {
   readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
   readonly publish: PublishSwitches;
   readonly intervals: CollectorIntervals;
+  /** Deletes all CiliumEndpoints, once. Default false. */
+  readonly deleteAllEndpoints?: boolean | undefined;
   /** How CiliumEndpoints are batched into slices; `undefined`: not at all. */
   readonly slicing?: SliceMode | undefined;
   readonly kubernetes: KubernetesClient;
@@ -62,6 +66,9 @@ export interface OperatorDuties {
   /** Ready when each of these has published everything. */
   readonly published: readonly Duty[];
 }
+
+/** Of what is deleted by an explicit word. */
+const REMOVALS_PER_SECOND = 50;
 
 /** All duties, none of which runs yet. Throws an `UnsafeSettingError` for intervals with which they would delete what is in use. */
 export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
@@ -100,19 +107,35 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const heartbeat = publish.heartbeat
     ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure(error, 'heartbeat') })]
     : [];
-  return { all: [...published, ...heartbeat, ...collecting(options)], published };
+  const all = [...published, ...heartbeat, ...collecting(options), ...removing(options)];
+  return { all, published };
+}
+
+/** What is done once, where the word for it is said. */
+function removing(options: OperatorDutiesOptions): readonly Duty[] {
+  const { deleteAllEndpoints, kubernetes, election = ALONE, dryRun } = options;
+  if (deleteAllEndpoints !== true) return [];
+  const mayWrite = (): boolean => election.mayDelete();
+  const fence = { perSecond: REMOVALS_PER_SECOND, timeoutMs: election.writeMs, mayWrite };
+  const reader = kubernetes.reader();
+  const writer = dryRun === undefined ? kubernetes.writer(fence) : new DryRunWriter(dryRun);
+  return [new EndpointRemoval({ ...options, intervals: intervalsOf(options), reader, writer })];
+}
+
+/** Identities are collected where they are allocated. */
+function intervalsOf({ identityAllocation, intervals }: OperatorDutiesOptions): CollectorIntervals {
+  return { ...intervals, ...(identityAllocation === 'crd' ? { kvstoreIdentities: 0 } : { identities: 0 }) };
 }
 
 function collecting(options: OperatorDutiesOptions): readonly Duty[] {
-  const { intervals, identityAllocation, backend, clusterName, clusterID, maxConnectedClusters } = options;
+  const { backend, clusterName, clusterID, maxConnectedClusters } = options;
   const { kubernetes, election = ALONE, slicing, clock, random, dryRun, onFailure, onDeed } = options;
-  const off = identityAllocation === 'crd' ? { kvstoreIdentities: 0 } : { identities: 0 };
   const identities = clusterIdentityRange(clusterID, maxConnectedClusters);
   return collectors({
     ...{
       clock,
       leadership: election,
-      intervals: { ...intervals, ...off },
+      intervals: intervalsOf(options),
       kubernetes,
       dryRun,
       onFailure,

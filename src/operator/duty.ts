@@ -12,7 +12,7 @@ export interface Duty {
   status(): DutyStatus;
 }
 
-/** `off`: not switched on. `waiting`: it is not running yet, or waits for what it needs. `ended`: its signal has fired. */
+/** `off`: not switched on. `waiting`: it is not running yet, or waits for what it needs. `ended`: its signal has fired, or all of it is done. */
 export type DutyState = 'off' | 'waiting' | 'running' | 'ended';
 
 /** A duty as data. */

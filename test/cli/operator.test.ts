@@ -87,6 +87,7 @@ describe('dpcache operator', () => {
       'identity-gc-interval',
     ],
     [1, [...CLUSTER, '--endpoint-gc-interval', '0'], 'endpoint'],
+    [1, [...CLUSTER, '--delete-all-endpoints'], 'it must be 0 where all CiliumEndpoints are deleted'],
     [
       1,
       [...CLUSTER, '--leader-election-renew-deadline', '15s'],
