@@ -182,14 +182,25 @@ export class ApiChaos {
     rmSync(this.#folder, { recursive: true });
   }
 
-  /** Name → state, read from etcd. */
-  async #content(i: number, selector?: string): Promise<ReadonlyMap<string, string>> {
+  /** Name → state, read from etcd in pages: a list of all may be longer than an answer that is read as a text. */
+  async #content(i: number, selector = ''): Promise<ReadonlyMap<string, string>> {
+    const content = new Map<string, string>();
+    let token: string | undefined = '';
+    while (token !== undefined) {
+      const page = await this.#page(i, selector, token);
+      for (const item of page.items)
+        if (isKubernetesObject(item)) content.set(item.metadata.name, stateOf(item));
+      token = page.metadata.continue;
+    }
+    return content;
+  }
+
+  async #page(i: number, labelSelector: string, token: string): Promise<Page> {
     const user = this.#users[i];
-    const query = selector === undefined ? '' : `?labelSelector=${encodeURIComponent(selector)}`;
-    const { status, body } = (await user?.ask({ path: `${user.path()}${query}` })) ?? {};
-    const items = (body as { readonly items?: readonly unknown[] }).items;
-    if (status !== 200 || items === undefined) throw new Error(`${status}: ${JSON.stringify(body)}`);
-    return new Map(items.filter(isKubernetesObject).map((item) => [item.metadata.name, stateOf(item)]));
+    const query = new URLSearchParams({ labelSelector, limit: '200', continue: token });
+    const { status, body } = (await user?.ask({ path: `${user.path()}?${query}` })) ?? {};
+    if (status === 200 && typeof body === 'object') return body as Page;
+    throw new Error(`${status}: ${JSON.stringify(body).slice(0, 500)}`);
   }
 
   async #judge(i: number): Promise<readonly string[]> {
@@ -221,6 +232,12 @@ export class ApiChaos {
     }
     return wrong;
   }
+}
+
+/** What is read of a page of a list. */
+interface Page {
+  readonly items: readonly unknown[];
+  readonly metadata: { readonly continue?: string };
 }
 
 function isSame(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): boolean {
