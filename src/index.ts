@@ -124,7 +124,7 @@ export type { CheckpointerOptions, CheckpointerStatus } from './restore/checkpoi
 export { Checkpointer } from './restore/checkpointer.ts';
 export type { AddressOwner, AddressUse, TakenAddress, TakeOutcome } from './restore/ipam.ts';
 export { DEFAULT_POOL, IPAM } from './restore/ipam.ts';
-export type { RestorationOptions, RestoreOutcome } from './restore/restoration.ts';
+export type { LeftState, RestorationOptions, RestoreOutcome } from './restore/restoration.ts';
 export { Restoration } from './restore/restoration.ts';
 export type { StateFile, StateFolder, StateSink } from './restore/state-folder.ts';
 export * from './servicecache.ts';

@@ -137,7 +137,8 @@ export class Agent implements ReadModel, PlayStage {
       });
     if (options.stateDir === undefined) return;
     this.#keeper = new StateKeeper({
-      ...{ path: options.stateDir, clusterName, clock, gate, log, onReject },
+      ...{ path: options.stateDir, importFrom: options.importCiliumState },
+      ...{ clusterName, nodeName, clock, gate, log, onReject },
       engines: { ipcache, services, nodes },
       identities: () => this.#saidIdentities(),
       identityChanges: () => this.#identityChanges(),

@@ -3,9 +3,11 @@ import { join } from 'node:path';
 import { labelTexts } from '../api/documents.ts';
 
 import { type Rejection, rejection } from '../base/rejection.ts';
+import type { Labels } from '../identity/labels.ts';
+import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import { bytesOfText } from '../kvstore/bytes.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
-import type { ClusterNode } from '../net/cluster-node.ts';
+import type { ClusterNode, NodeName } from '../net/cluster-node.ts';
 import { type Decoded, isObject } from '../net/fields.ts';
 import {
   type CiliumEndpoint,
@@ -14,6 +16,9 @@ import {
   decodeLocalIdentities,
   type EndpointKind,
 } from '../restore/cilium-endpoint.ts';
+import { DEFAULT_POOL, IPAM, type TakenAddress } from '../restore/ipam.ts';
+import type { LeftState } from '../restore/restoration.ts';
+import { type RouterAddresses, readRouterAddresses } from '../restore/router-addresses.ts';
 import { identityCell, table } from './answer.ts';
 import { InputError, unreadable } from './input-error.ts';
 import { printable } from './terminal.ts';
@@ -34,6 +39,20 @@ interface ProblemDocument {
 }
 
 /** What a Cilium agent has left in its state directory. */
+export interface CiliumState {
+  readonly folder: string;
+  readonly endpoints: readonly (CiliumEndpoint & { readonly file: string })[];
+  readonly nodes: readonly ClusterNode[];
+  readonly localIdentities: readonly { readonly identity: number; readonly labels: Labels }[];
+  readonly router: RouterAddresses;
+  /** Folders that were left on the way: `42_next` beside `42`. */
+  readonly ignored: readonly string[];
+  readonly problems: readonly { readonly file: string; readonly rejection: Rejection }[];
+  /** Wall time of the last of these files. */
+  readonly writtenAt: number;
+}
+
+/** The same for people and programs; `addresses` are those that nothing else may have. */
 export interface CiliumStateDocument {
   readonly folder: string;
   readonly endpoints: readonly EndpointDocument[];
@@ -43,7 +62,7 @@ export interface CiliumStateDocument {
     readonly addresses: readonly string[];
   }[];
   readonly localIdentities: readonly { readonly identity: number; readonly labels: readonly string[] }[];
-  /** Folders that were left on the way: `42_next` beside `42`. */
+  readonly addresses: readonly TakenAddress[];
   readonly ignored: readonly string[];
   readonly problems: readonly ProblemDocument[];
 }
@@ -58,8 +77,10 @@ const FOLDER = /^(\d{1,5})(_next|_next_fail)?$/;
 
 /** Reads files of one folder, and keeps what is wrong with them. Writes nothing. */
 class StateReader {
-  readonly problems: ProblemDocument[] = [];
+  readonly problems: { readonly file: string; readonly rejection: Rejection }[] = [];
   readonly #folder: string;
+  /** Of the last file that was read, wall time. */
+  writtenAt = 0;
 
   constructor(folder: string) {
     this.#folder = folder;
@@ -69,7 +90,8 @@ class StateReader {
   async text(file: string): Promise<string | undefined> {
     const path = join(this.#folder, file);
     try {
-      const { size } = await stat(path);
+      const { size, mtimeMs } = await stat(path);
+      this.writtenAt = Math.max(this.writtenAt, Math.floor(mtimeMs));
       if (size <= MAX_BYTES) return await readFile(path, 'utf8');
       this.reject(
         file,
@@ -90,19 +112,19 @@ class StateReader {
     return undefined;
   }
 
-  reject(file: string, { reason, field, message }: Rejection): void {
-    this.problems.push({ file, reason, field, message });
+  reject(file: string, rejected: Rejection): void {
+    this.problems.push({ file, rejection: rejected });
   }
 }
 
 /** Reads a state directory (`/var/run/cilium/state`), or the run directory around it. Throws `InputError` when there is none. */
-export async function readCiliumState(path: string): Promise<CiliumStateDocument> {
+export async function readCiliumState(path: string): Promise<CiliumState> {
   const names = await namesIn(path);
   const folder = names.includes('state') ? join(path, 'state') : path;
   const all = folder === path ? names : await namesIn(folder);
   const reader = new StateReader(folder);
   const { read, ignored } = foldersOf(all);
-  const endpoints = new Map<number, EndpointDocument>();
+  const endpoints = new Map<number, CiliumState['endpoints'][number]>();
   for (const name of read) {
     const endpoint = await readEndpoint(reader, name);
     if (endpoint === undefined) continue;
@@ -124,14 +146,37 @@ export async function readCiliumState(path: string): Promise<CiliumStateDocument
   const text = await reader.text('local_allocator_state.json');
   const local = text === undefined ? undefined : decodeLocalIdentities(text, 'local_allocator_state.json');
   const localIdentities = (local && reader.valueOf('local_allocator_state.json', local)) ?? [];
+  const header = (await reader.text('globals/node_config.h')) ?? '';
   if (read.length === 0 && nodes === undefined && text === undefined)
     throw new InputError(
       `${path}: there is no endpoint, nodes.json or local_allocator_state.json: name a state directory`,
     );
+  const { problems, writtenAt } = reader;
+  const router = readRouterAddresses(header);
+  const sorted = [...endpoints.values()].sort((a, b) => a.id - b.id);
+  return {
+    ...{ folder, endpoints: sorted, nodes: nodes ?? [], localIdentities, router },
+    ...{ ignored, problems, writtenAt },
+  };
+}
+
+/** A state directory for people and programs. */
+export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
+  const { folder, endpoints, nodes, localIdentities, ignored } = state;
+  const problems = state.problems.map(({ file, rejection: { reason, field, message } }) => ({
+    ...{ file, reason, field, message },
+  }));
+  const refuse = ({ reason, field, at = '', message }: Rejection): void => {
+    problems.push({ file: at, reason, field, message });
+  };
   return {
     folder,
-    endpoints: [...endpoints.values()].sort((a, b) => a.id - b.id),
-    nodes: (nodes ?? []).map(({ cluster, name, addresses }) => ({
+    endpoints: endpoints.map(({ labels, identityLabels, ...rest }) => ({
+      ...rest,
+      labels: labelTexts(labels),
+      identityLabels: labelTexts(identityLabels),
+    })),
+    nodes: nodes.map(({ cluster, name, addresses }) => ({
       ...{ cluster, name },
       addresses: addresses.map(({ type, ip }) => `${type}=${ip}`),
     })),
@@ -139,15 +184,56 @@ export async function readCiliumState(path: string): Promise<CiliumStateDocument
       identity,
       labels: labelTexts(labels),
     })),
+    addresses: [...takenAddresses(state, refuse).taken()],
     ignored,
-    problems: reader.problems,
+    problems,
+  };
+}
+
+/** What is reserved before any address is given out anew (AGENT 12, 16, 17): the router's, then those of endpoints. */
+function takenAddresses({ router, endpoints }: CiliumState, onReject: (rejection: Rejection) => void): IPAM {
+  const pools = new Set(endpoints.flatMap(({ ipv4Pool, ipv6Pool }) => [ipv4Pool, ipv6Pool]).filter(Boolean));
+  const ipam = new IPAM(
+    Array.from(pools.add(DEFAULT_POOL), (pool) => [pool, []]),
+    onReject,
+  );
+  for (const ip of [router.ipv4, router.ipv6])
+    if (ip !== undefined) ipam.take(ip, { use: 'router', name: 'cilium_host' });
+  for (const { kind, file, ipv4, ipv6, ipv4Pool, ipv6Pool } of endpoints) {
+    if (kind !== 'pod') continue;
+    const owner = { use: 'endpoint', name: file } as const;
+    if (ipv4 !== undefined) ipam.take(ipv4, owner, ipv4Pool || DEFAULT_POOL);
+    if (ipv6 !== undefined) ipam.take(ipv6, owner, ipv6Pool || DEFAULT_POOL);
+  }
+  return ipam;
+}
+
+/**
+ * What of it an agent answers from until its sources have spoken: endpoints of pods, the router as the host, other nodes, and
+ * labels.
+ */
+export function leftByCilium(state: CiliumState, own: NodeName): LeftState {
+  const { endpoints, router, nodes, localIdentities, writtenAt: knownAt } = state;
+  const pods = endpoints.filter(({ kind }) => kind === 'pod');
+  const routers = [router.ipv4, router.ipv6].flatMap((ip) =>
+    ip === undefined ? [] : { ip, identity: RESERVED_IDENTITIES.host },
+  );
+  const entries = pods.flatMap(({ ipv4, ipv6, identity, namespace, podName }) => {
+    const k8s = podName === '' ? undefined : { namespace, podName };
+    return [ipv4, ipv6].flatMap((ip) => (ip === undefined ? [] : { ip, identity, k8s }));
+  });
+  return {
+    entries: [...routers, ...entries],
+    nodes: nodes.filter(({ cluster, name }) => cluster !== own.cluster || name !== own.name),
+    identities: [...pods.filter(({ labels }) => labels.length > 0), ...localIdentities],
+    knownAt,
   };
 }
 
 async function namesIn(path: string): Promise<readonly string[]> {
   return (
     await readdir(path).catch((cause: unknown) => {
-      throw unreadable('restore inspect', path, cause);
+      throw unreadable('the state directory', path, cause);
     })
   ).sort();
 }
@@ -170,7 +256,10 @@ function foldersOf(names: readonly string[]): {
   return { read, ignored };
 }
 
-async function readEndpoint(reader: StateReader, name: string): Promise<EndpointDocument | undefined> {
+async function readEndpoint(
+  reader: StateReader,
+  name: string,
+): Promise<CiliumState['endpoints'][number] | undefined> {
   for (const kind of ENDPOINT_FILES) {
     const file = `${name}/${kind}`;
     const text = await reader.text(file);
@@ -178,9 +267,7 @@ async function readEndpoint(reader: StateReader, name: string): Promise<Endpoint
     const decoded =
       kind === 'ep_config.json' ? decodeEndpointJson(text, file) : decodeEndpointHeader(text, file);
     const endpoint = reader.valueOf(file, decoded);
-    if (endpoint === undefined) return undefined;
-    const { labels, identityLabels, ...rest } = endpoint;
-    return { file, ...rest, labels: labelTexts(labels), identityLabels: labelTexts(identityLabels) };
+    return endpoint && { file, ...endpoint };
   }
   reader.reject(
     name,
@@ -236,10 +323,12 @@ export function ciliumStateLines(state: CiliumStateDocument): readonly string[] 
     addresses.join(' '),
   ]);
   const local = state.localIdentities.map(({ identity, labels }) => [String(identity), labels.join(' ')]);
+  const taken = state.addresses.map(({ address, pool, use, name }) => [address, pool, use, name]);
   const tables = [
     [['ENDPOINT', 'POD', 'ADDRESSES', 'IDENTITY', 'IS', 'FILE'], ...endpoints],
     [['NODE', 'ADDRESSES'], ...nodes],
     [['LOCAL IDENTITY', 'LABELS'], ...local],
+    [['TAKEN ADDRESS', 'POOL', 'BY', 'IS'], ...taken],
   ].filter((rows) => rows.length > 1);
   return [
     ...tables.flatMap((rows, index) => [...(index === 0 ? [] : ['']), ...table(rows, { wide: true })]),

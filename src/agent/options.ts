@@ -72,6 +72,8 @@ export interface AgentOptions {
   readonly timeoutMs?: number | undefined;
   /** Folder of checkpoints: what the agent knew before it was restarted. Default: none. */
   readonly stateDir?: string | undefined;
+  /** The state directory of a Cilium agent: taken where `stateDir` has no checkpoint to start from, and only with it. */
+  readonly importCiliumState?: string | undefined;
   /** Steer the kernel of this machine; default: not. */
   readonly datapath?: HostDatapathOptions | undefined;
   /** Follow a Kubernetes API server; default: none. */

@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import type { KnownIdentity, RestoredDocument } from '../api/read-model.ts';
 import type { CheckpointDocument } from '../api/status-document.ts';
 import type { Clock } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { Labels } from '../identity/labels.ts';
@@ -9,6 +10,7 @@ import { type CheckpointEngines, checkpointSections } from '../restore/checkpoin
 import { Checkpointer } from '../restore/checkpointer.ts';
 import { Restoration, type RestoreOutcome } from '../restore/restoration.ts';
 import { isoTime } from './agent-status.ts';
+import { leftByCilium, readCiliumState } from './cilium-state.ts';
 import type { Logger } from './log.ts';
 import type { Step } from './start-step.ts';
 import { StateFiles } from './state-files.ts';
@@ -17,7 +19,10 @@ import { StateFiles } from './state-files.ts';
 export interface StateKeeperOptions {
   /** The folder of `--state-dir`. */
   readonly path: string;
+  /** The state directory of a Cilium agent, taken where there is no checkpoint to start from. */
+  readonly importFrom?: string | undefined;
   readonly clusterName: string;
+  readonly nodeName: string;
   readonly engines: CheckpointEngines;
   readonly clock: Clock;
   readonly gate: TurnGate;
@@ -83,6 +88,7 @@ export class StateKeeper {
       start: async ({ signal, progress }) => {
         const outcome = await this.#restoration.read(signal, progress);
         this.#log(outcome);
+        if (outcome.kind !== 'restored' && outcome.kind !== 'interrupted') await this.#import();
         // One that was cut short would replace the whole one.
         if (outcome.kind === 'interrupted') return;
         complete = true;
@@ -164,6 +170,23 @@ export class StateKeeper {
     const { ipcache, nodes, services } = engines;
     const awaited = this.clusters.join(' ');
     return [ipcache.revision, nodes.revision, services.revision, identityChanges(), awaited].join('/');
+  }
+
+  /** Takes what a Cilium agent has left. Whatever is wrong with that, the agent starts (AGENT 14, 21). */
+  async #import(): Promise<void> {
+    const { importFrom, clusterName, nodeName, log, onReject } = this.#options;
+    if (importFrom === undefined) return;
+    const option = `--import-cilium-state ${importFrom}`;
+    try {
+      const state = await readCiliumState(importFrom);
+      for (const { rejection } of state.problems) onReject(rejection);
+      const left = leftByCilium(state, { cluster: clusterName, name: nodeName });
+      const { entries, nodes } = await this.#restoration.adopt(left);
+      const identities = left.identities.length;
+      log.info(`${option}: taken ${entries} entries, ${nodes} nodes, ${identities} identities`);
+    } catch (error) {
+      log.warn(`${option}: the agent starts without it: ${messageOf(error)}`);
+    }
   }
 
   #log(outcome: RestoreOutcome): void {

@@ -35,6 +35,8 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
     .action((flags: AgentFlags) =>
       run(async () => {
         if (flags.output === 'json' && flags.once !== true) command.error('error: -o json needs --once');
+        if (flags.importCiliumState !== undefined && flags.stateDir === undefined)
+          command.error('error: --import-cilium-state needs --state-dir, which keeps what was taken');
         const { createLog } = await import('../agent/log.ts');
         const { followMesh, printState } = await import('../agent/run-agent.ts');
         const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
@@ -43,7 +45,7 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           const outcome = await printState(agentOptions(flags), flags.output, context);
           return outcome === 'complete' ? EXIT.ok : EXIT.failed;
         }
-        const { play: script, all = false, stateDir } = flags;
+        const { play: script, all = false, stateDir, importCiliumState } = flags;
         const serve = await serveOptions(flags, io.env);
         const reload = io.onHangup && {
           subscribe: io.onHangup,
@@ -53,7 +55,8 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
             return { logLevel, manifests, rateLimit, fixed };
           },
         };
-        const options = { ...agentOptions(flags), stateDir, datapath: datapathOptions(flags) };
+        const datapath = datapathOptions(flags);
+        const options = { ...agentOptions(flags), stateDir, importCiliumState, datapath };
         await followMesh(options, { script, all, serve, reload }, context);
         return EXIT.ok;
       }),

@@ -13,7 +13,7 @@ export function addRestoreCommand(program: Command, io: CommandIO, run: RunActio
     .description('what an agent has left on a disk')
     .command('inspect')
     .description(
-      'endpoints (headers of 1.5 to 1.8, JSON of 1.17), nodes and local identities in the state directory of a Cilium agent; writes nothing',
+      'endpoints (headers of 1.5 to 1.8, JSON of 1.17), nodes, local identities and taken addresses in the state directory of a Cilium agent; writes nothing',
     )
     .argument(
       '<folder>',
@@ -26,8 +26,10 @@ export function addRestoreCommand(program: Command, io: CommandIO, run: RunActio
     .action((folder: string, { output }: InspectFlags) =>
       run(async () => {
         const { printable } = await import('../agent/terminal.ts');
-        const { readCiliumState, ciliumStateLines } = await import('../agent/cilium-state.ts');
-        const state = await readCiliumState(folder);
+        const { readCiliumState, ciliumStateDocument, ciliumStateLines } = await import(
+          '../agent/cilium-state.ts'
+        );
+        const state = ciliumStateDocument(await readCiliumState(folder));
         if (output === 'json') io.stdout.write(`${JSON.stringify(state, null, 1)}\n`);
         else for (const line of ciliumStateLines(state)) io.stdout.write(`${line}\n`);
         for (const { file, message } of state.problems)

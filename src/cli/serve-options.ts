@@ -38,6 +38,7 @@ function parseListen(text: string): ListenAddress {
 /** What an agent keeps on a disk. */
 export interface StateFlags {
   readonly stateDir?: string;
+  readonly importCiliumState?: string;
 }
 
 /** Adds the options of {@link StateFlags}. */
@@ -51,6 +52,11 @@ export function addStateOptions(command: Command): Command {
       )
         .argParser(parsePath)
         .conflicts('once'),
+    )
+    .option(
+      '--import-cilium-state <folder>',
+      'with --state-dir, where that has no checkpoint yet: answer from the state directory of a Cilium agent, such as /var/run/cilium/state; writes nothing there',
+      parsePath,
     )
     .optionsGroup('Options:');
 }

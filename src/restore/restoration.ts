@@ -1,4 +1,13 @@
-import { checkArguments, FUNCTION, NUMBER, optional, SIGNAL, TEXT } from '../base/arguments.ts';
+import {
+  checkArguments,
+  FUNCTION,
+  LIST,
+  NUMBER,
+  objectWith,
+  optional,
+  SIGNAL,
+  TEXT,
+} from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
@@ -6,6 +15,7 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { Labels } from '../identity/labels.ts';
 import type { Claim } from '../ipcache/types.ts';
+import type { ClusterNode, NodeName } from '../net/cluster-node.ts';
 import { isObject } from '../net/fields.ts';
 import { ByteReader, CorruptError, type TextNumbers } from './byte-reader.ts';
 import {
@@ -63,6 +73,18 @@ export type RestoreOutcome =
   /** The signal has fired: some of it was taken. */
   | { readonly kind: 'interrupted' };
 
+/**
+ * What another program has left of its knowledge on this machine, such as a Cilium agent; all of it but the nodes is of the
+ * own cluster. See {@link Restoration.adopt}.
+ */
+export interface LeftState {
+  readonly entries: readonly (Pick<Claim, 'identity' | 'k8s'> & { readonly ip: string })[];
+  readonly nodes: readonly ClusterNode[];
+  readonly identities: readonly { readonly identity: number; readonly labels: Labels }[];
+  /** When it was written, as wall time. */
+  readonly knownAt: number;
+}
+
 const MAX_BYTES: number = 2 ** 31;
 
 /** Nodes that are taken or let go of in one piece: some 10 µs each. */
@@ -112,6 +134,33 @@ export class Restoration {
         ? await this.#setAside(error)
         : { kind: 'unreadable', message: messageOf(error) };
     }
+  }
+
+  /**
+   * Takes what another program has left, in place of a checkpoint: it is let go of as that is. Before any source is followed.
+   * Gives how much the engines have taken; they reject what they cannot use. Works in slices.
+   */
+  async adopt({ entries, nodes, identities, knownAt }: LeftState): Promise<{
+    readonly entries: number;
+    readonly nodes: number;
+  }> {
+    const { clusterName, ipcache, gate } = this.#options;
+    const header = { cluster: clusterName, writtenAt: knownAt, knownAt: new Map<string, number>() };
+    const taken = { entries: 0, nodes: 0 };
+    for (const known of identities) this.#identities.set(known.identity, { ...known, cluster: clusterName });
+    if (entries.length + identities.length > 0) this.#note(clusterName, header);
+    const takeEntry = ({ ip, ...claim }: LeftState['entries'][number]): void => {
+      if (ipcache.upsert(ip, { ...claim, source: 'restored', owner: '' }) !== 'invalid') taken.entries++;
+    };
+    await gate.runSteps(inSteps(entries, takeEntry));
+    await gate.runSteps(
+      inSteps(nodes, (node) => {
+        if (this.#options.nodes.nodeUpdated({ ...node, source: 'restored' }) === 'invalid') return;
+        this.#nodeTaken(node, header);
+        taken.nodes++;
+      }),
+    );
+    return taken;
   }
 
   /** Clusters of which something is only restored. */
@@ -248,11 +297,15 @@ export class Restoration {
     if (this.#options.nodes.restore({ version: 1, nodes: [node] }) === 0) return false;
     const { cluster, name }: Readonly<Record<string, unknown>> = isObject(node) ? node : {};
     assert(typeof cluster === 'string' && typeof name === 'string', 'a node that was taken has a name');
+    this.#nodeTaken({ cluster, name }, header);
+    return true;
+  }
+
+  #nodeTaken({ cluster, name }: NodeName, header: CheckpointHeader): void {
     const names = this.#nodeNames.get(cluster) ?? [];
     names.push(name);
     this.#nodeNames.set(cluster, names);
     this.#note(cluster, header);
-    return true;
   }
 
   /** Whose word an entry was. */
@@ -282,6 +335,7 @@ export class Restoration {
 
 checkArguments(Restoration, {
   read: { signal: optional(SIGNAL), onProgress: optional(FUNCTION) },
+  adopt: { left: objectWith({ entries: LIST, nodes: LIST, identities: LIST, knownAt: NUMBER }) },
   knownAt: { cluster: TEXT },
   labelsOf: { identity: NUMBER },
   clusterOf: { identity: NUMBER },

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { Agent } from '../../src/agent/agent.ts';
 import { AgentApi } from '../../src/agent/agent-api.ts';
 import { createLog } from '../../src/agent/log.ts';
+import type { KubernetesOptions } from '../../src/agent/options.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { startAgent, type TestKey } from './support/agent-under-test.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
@@ -148,6 +149,68 @@ describe('an agent that is restarted', () => {
     expect(agent.ipcache.lookup('10.2.0.1')).toBeUndefined();
     expect(logged.join('\n')).toContain('the checkpoint is torn, and the agent starts without it');
     expect(readdirSync(stateDir)).toEqual(['checkpoint.torn']);
+  });
+
+  it('answers from what a Cilium agent has left, until it has a checkpoint of its own', async () => {
+    const stateDir = temporaryFolder({});
+    const label = { app: { key: 'app', value: 'web', source: 'k8s' } };
+    const endpoint = { ID: 7, IPv4: '10.1.0.7', K8sNamespace: 'shop', K8sPodName: 'web-7' };
+    const left = (name: string, ip: string): object => ({
+      ...{ Name: name, Cluster: 'own', IPAddresses: [{ Type: 'InternalIP', IP: ip }] },
+    });
+    const local = { id: 16_777_217, labels: ['cidr:203.0.113.0/24='] };
+    const importCiliumState = temporaryFolder({
+      'state/7/ep_config.json': JSON.stringify({ ...endpoint, SecLabel: { id: 66_007, labels: label } }),
+      'state/8/ep_config.json': '{',
+      'state/nodes.json': JSON.stringify([left('n9', '192.168.0.9'), left('here', '192.168.0.1')]),
+      'state/local_allocator_state.json': JSON.stringify([local]),
+      'state/globals/node_config.h': ' cilium.v4.internal.raw 0xa, 0x1, 0x0, 0x1\n',
+    });
+    const kubeconfig = {
+      clusters: [{ name: 'c', cluster: { server: 'http://127.0.0.1:1' } }],
+      users: [{ name: 'u', user: {} }],
+      contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
+      'current-context': 'x',
+    };
+    const kubernetes: KubernetesOptions = {
+      ...{ ifInCluster: false, load: [], watch: ['nodes', 'endpoints'], endpoints: 'ciliumendpoints' },
+      ...{ identities: 'kvstore', headlessServices: false, ownAddresses: false, dualStack: false },
+      ...{ nodeAnnotations: false, encryptKey: 0 },
+      kubeconfig: join(temporaryFolder({ config: JSON.stringify(kubeconfig) }), 'config'),
+    };
+    const options = { kubernetes, timeoutMs: 1, stateDir, importCiliumState }; // the API server is out of reach
+    const { agent } = await startAgent([], '', options);
+    const restored = { knownAt: expect.any(String), ageSeconds: expect.any(Number) };
+    const pod = {
+      namespace: 'shop',
+      podName: 'web-7',
+      source: 'restored',
+      labels: ['k8s:app=web'],
+      restored,
+    };
+    expect(await ask(agent, '/v1/ipcache/lookup/10.1.0.7')).toMatchObject({ identity: 66_007, ...pod });
+    expect(await ask(agent, '/v1/ipcache/lookup/10.1.0.1')).toMatchObject({ identity: 1, restored });
+    expect(await ask(agent, '/v1/nodes/own/n9')).toMatchObject({ source: 'restored', restored });
+    expect([agent.nodes.size, agent.rejections().total]).toEqual([1, 1]);
+    expect(await ask(agent, '/v1/identities/16777217')).toMatchObject({ restored });
+    agent.ipcache.upsert('10.9.9.9', { identity: 9, source: 'local' }); // so that there is something to write
+    await agent.stop();
+    const second = await startAgent([], '', options);
+    expect(second.agent.ipcache.get('10.1.0.7')).toMatchObject({ identity: 66_007, source: 'restored' });
+    await second.agent.stop();
+    const missing = { ...options, stateDir: temporaryFolder({}), importCiliumState: '/nowhere' };
+    const third = await startAgent([], '', missing);
+    expect(third.logged.join('\n')).toMatch(/--import-cilium-state \/nowhere: the agent starts without it: /);
+    expect([...third.agent.ipcache.entries()]).toEqual([]);
+  });
+
+  it('lets go of what a Cilium agent has left once the sources are complete', async () => {
+    const endpoint = { ID: 7, IPv4: '10.1.0.7', SecLabel: { id: 66_007, labels: {} } };
+    const importCiliumState = temporaryFolder({ '7/ep_config.json': JSON.stringify(endpoint) });
+    const { agent } = await startAgent(OWN, '', { stateDir: temporaryFolder({}), importCiliumState });
+    await expect.poll(() => agent.status().checkpoint?.restored).toEqual([]);
+    expect(agent.ipcache.get('10.1.0.7')).toBeUndefined();
+    expect(agent.ipcache.get('10.1.0.1')?.source).toBe('kvstore');
   });
 
   it('goes on where the folder cannot be written, and says so', async () => {

@@ -43,6 +43,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'listen-client-ca': { flags: ['--listen-client-ca', '/ca'] },
   ui: { flags: ['--ui'], env: 'true' },
   'state-dir': { flags: ['--state-dir', '/s'] },
+  'import-cilium-state': { flags: ['--import-cilium-state', '/c'] },
   datapath: { flags: ['--datapath', 'linux'] },
   'datapath-pins': { flags: ['--datapath', 'linux', '--datapath-pins', '/p'] },
   'datapath-cgroup': { flags: ['--datapath', 'linux', '--datapath-cgroup', '/c'] },

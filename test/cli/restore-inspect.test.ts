@@ -55,7 +55,7 @@ describe('dpcache restore inspect', () => {
       'state/local_allocator_state.json': JSON.stringify([
         { id: 16_777_217, labels: label('cidr', '10.0.0.0/8', '') },
       ]),
-      'state/globals/node_config.h': '',
+      'state/globals/node_config.h': ' cilium.v4.internal.raw 0xa, 0x1, 0x0, 0x1\n',
       'state/12_stale/ep_config.h': 'ignored',
     });
     const { status, stdout, stderr } = await dpcache('restore', 'inspect', folder, '-o', 'json');
@@ -78,6 +78,14 @@ describe('dpcache restore inspect', () => {
       ],
       nodes: [{ cluster: 'own', name: 'n1', addresses: ['InternalIP=192.168.0.1'] }],
       localIdentities: [{ identity: 16_777_217, labels: ['cidr:10.0.0.0/8'] }],
+      addresses: [
+        { address: '10.1.0.1', pool: 'default', use: 'router', name: 'cilium_host' },
+        { address: '10.1.0.7', use: 'endpoint', name: '7/lxc_config.h' },
+        { address: '10.1.0.8', use: 'endpoint', name: '8/ep_config.h' },
+        { address: '10.1.0.9', use: 'endpoint', name: '9/ep_config.json' },
+        { address: 'fd00::9', use: 'endpoint', name: '9/ep_config.json' },
+        { address: '10.1.0.10', use: 'endpoint', name: '10/ep_config.h' },
+      ],
       ignored: [],
       problems: [],
     });
@@ -113,6 +121,19 @@ describe('dpcache restore inspect', () => {
     expect(stderr).toContain('is the id of 6/ep_config.h, too');
   });
 
+  it('says which endpoint has an address that two have (A 12)', async () => {
+    const folder = temporaryFolder({
+      '7/ep_config.h': header(endpoint(7)),
+      '8/ep_config.h': header(endpoint(8, { IPv4: '10.1.0.7' })),
+    });
+    const { status, stdout, stderr } = await dpcache('restore', 'inspect', folder, '-o', 'json');
+    expect(status).toBe(0);
+    expect(JSON.parse(stdout).addresses).toEqual([
+      { address: '10.1.0.7', pool: 'default', use: 'endpoint', name: '7/ep_config.h' },
+    ]);
+    expect(stderr).toMatch(/8\/ep_config\.h: .*10\.1\.0\.7.*another owner has it/);
+  });
+
   it('names each file that cannot be read with its field, and reads the others', async () => {
     const folder = temporaryFolder({
       '1/ep_config.h': '#define LXC_ID 1\n',
@@ -144,6 +165,11 @@ describe('dpcache restore inspect', () => {
       'local_allocator_state.json identities',
     ]);
     expect(stderr.trim().split('\n').length).toBe(problems.length);
+  });
+
+  it('is not imported by an agent that would not keep it', async () => {
+    const { status, stderr } = await dpcache('agent', '--import-cilium-state', '/var/run/cilium/state');
+    expect([status, stderr]).toEqual([2, expect.stringContaining('needs --state-dir')]);
   });
 
   it('ends with 1 where there is no state directory', async () => {

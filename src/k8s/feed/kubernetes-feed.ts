@@ -437,9 +437,11 @@ export class KubernetesFeed {
       this.#reviewPods();
     };
     const delay = isWithdrawn ? Math.floor(random() * handoverSpreadMs) : 0;
-    if (delay === 0) return follow();
-    for (const { plural } of kinds) this.#kinds.get(plural)?.expect();
-    this.#returning.set(resource, clock.after(delay, follow));
+    if (delay === 0) follow();
+    else {
+      for (const { plural } of kinds) this.#kinds.get(plural)?.expect();
+      this.#returning.set(resource, clock.after(delay, follow));
+    }
   }
 
   /** The kinds that say what the kvstore's resource says. */

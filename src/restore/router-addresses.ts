@@ -1,0 +1,48 @@
+import { canonicalAddress } from '../net/prefix.ts';
+
+/** The addresses of the router (`cilium_host`), as a Cilium agent has had them. */
+export interface RouterAddresses {
+  readonly ipv4: string | undefined;
+  readonly ipv6: string | undefined;
+}
+
+/** Where each family is to be found, the best first: comments, and what older headers define. */
+const PLACES = {
+  4: [/cilium\.v4\.internal\.raw[ \t]+([^\r\n]*)/, /#define[ \t]+IPV4_GATEWAY[ \t]+([^\r\n]*)/],
+  6: [/cilium\.v6\.internal\.raw[ \t]+([^\r\n]*)/, /#define[ \t]+ROUTER_IP[ \t]+([^\r\n]*)/],
+} as const;
+
+/**
+ * Reads `node_config.h` (AGENT 17): bytes in the order of the address, `0xa, 0x1, …`, of IPv4 as the 16 of a mapped address;
+ * or one number as it is stored in memory, the first byte of the address in its lowest bits. What is no address is none.
+ */
+export function readRouterAddresses(header: string): RouterAddresses {
+  return { ipv4: find(header, 4), ipv6: find(header, 6) };
+}
+
+function find(header: string, family: 4 | 6): string | undefined {
+  for (const place of PLACES[family]) {
+    const [, said = ''] = place.exec(header) ?? [];
+    const address = addressOf(bytesOf(said.trim()), family);
+    if (address !== undefined) return address;
+  }
+  return undefined;
+}
+
+function bytesOf(said: string): readonly number[] {
+  const numbers = said
+    .split(/\s*,\s*/)
+    .map((text) => (/^0x[0-9a-f]{1,8}$/i.test(text) ? Number(text) : Number.NaN));
+  const [single = 0] = numbers;
+  if (numbers.length === 1) return [0, 8, 16, 24].map((shift) => (single >>> shift) & 0xff);
+  return numbers.every((byte) => byte <= 0xff) ? numbers : [];
+}
+
+function addressOf(bytes: readonly number[], family: 4 | 6): string | undefined {
+  if (bytes.every((byte) => byte === 0) || (bytes.length !== 4 && bytes.length !== 16)) return undefined;
+  if (family === 4) return canonicalAddress(bytes.slice(-4).join('.'));
+  const groups = Array.from({ length: 8 }, (_, at) => ((bytes[2 * at] ?? 0) << 8) | (bytes[2 * at + 1] ?? 0));
+  return bytes.length === 16
+    ? canonicalAddress(groups.map((group) => group.toString(16)).join(':'))
+    : undefined;
+}
