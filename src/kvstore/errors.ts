@@ -79,6 +79,13 @@ export function asKvstoreError(thrown: unknown): KvstoreError {
   return new KvstoreError('internal', message, { cause: thrown });
 }
 
+/** What was thrown, and where the user lacks a right, which: etcd says only that it lacks one. */
+export function namingRight(thrown: unknown, right: 'read' | 'readwrite', key: string): KvstoreError {
+  const cause = asKvstoreError(thrown);
+  if (cause.code !== 'forbidden' || !cause.message.includes('permission denied')) return cause;
+  return new KvstoreError(cause.code, `grant ${right} on ${key} to the user: ${cause.message}`, { cause });
+}
+
 /** The error of a call whose signal has fired. */
 export function abortedError(): KvstoreError {
   return new KvstoreError('aborted', 'the call was aborted');

@@ -30,7 +30,7 @@ import type {
   WatchOptions,
   WriteOptions,
 } from './backend.ts';
-import { asKvstoreError, KvstoreError } from './errors.ts';
+import { asKvstoreError, KvstoreError, namingRight } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { LockKeeper } from './lock-keeper.ts';
@@ -153,7 +153,8 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async read(key: string, options?: CallOptions): Promise<KeyRead> {
-    const { header, kvs } = await this.#call(() => this.#transport.range(keyRange(key), options), options);
+    const read = this.#call(() => this.#transport.range(keyRange(key), options), options);
+    const { header, kvs } = await read.catch(throwNaming('read', key));
     return { kv: kvs[0], header };
   }
 
@@ -162,7 +163,7 @@ export class KvstoreClient implements KvstoreBackend {
     const { minModRevision = 0, ...call } = options;
     const limit = WATCH_LIMITS.firstPageKeys;
     const first = this.#call(() => this.#transport.range({ ...range, limit, minModRevision }, call), call);
-    const page = await first.catch(noneIfTooLarge);
+    const page = await first.catch(noneIfTooLarge).catch(throwNaming('read', prefix));
     return page === undefined || page.more ? this.#listPages(prefix, minModRevision, call) : page.kvs;
   }
 
@@ -420,7 +421,7 @@ export class KvstoreClient implements KvstoreBackend {
       this.#call(async () => {
         if (mayWrite?.() === false) throw new KvstoreError('not-leader', NOT_LEADER);
         return this.#transport.txn(txn, call);
-      }, call);
+      }, call).catch(throwNaming('readwrite', keyOf(txn)));
     const lock = ifLocked === undefined ? [] : [isHeld(ifLocked)];
     const attempt = async (fence: readonly Compare[]): Promise<TxnResponse | undefined> => {
       const answer = await guardedTxn(request, [...lock, ...fence], send);
@@ -478,6 +479,19 @@ checkArguments(KvstoreClient, {
 
 function noneIfTooLarge(thrown: unknown): undefined {
   if (asKvstoreError(thrown).code !== 'too-large') throw thrown;
+}
+
+function throwNaming(right: 'read' | 'readwrite', key: string): (thrown: unknown) => never {
+  return (thrown) => {
+    throw namingRight(thrown, right, key);
+  };
+}
+
+/** What a transaction is about. */
+function keyOf({ compare, writes, otherwise = [] }: TxnRequest): string {
+  const [write] = [...writes, ...otherwise];
+  if (write === undefined) return compare[0]?.key ?? '';
+  return write.op === 'put' ? write.key : write.range.start;
 }
 
 function isHeld({ key, revision }: KvstoreLock): Compare {

@@ -7,7 +7,7 @@ import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Watch, WatchEvent, WatchState, WatchStatus } from '../backend.ts';
-import { asKvstoreError, KvstoreError, OUT_OF_REACH } from '../errors.ts';
+import { asKvstoreError, KvstoreError, namingRight, OUT_OF_REACH } from '../errors.ts';
 import { sharedSignal } from '../shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../transport.ts';
 import { Cursor } from './cursor.ts';
@@ -250,11 +250,11 @@ export class ListAndWatch implements Watch {
   }
 
   async #failed(error: KvstoreError): Promise<void> {
-    const { clock, random, reconnects } = this.#options;
+    const { clock, random, reconnects, prefix } = this.#options;
     if (this.#cursor.known.size > 0) this.#doubt();
     this.#failures++;
     this.#failuresInRow++;
-    this.#lastFailure = failureOf(error, clock);
+    this.#lastFailure = failureOf(namingRight(error, 'read', prefix), clock);
     const forbidden = error.code === 'forbidden';
     this.#enter(forbidden ? 'forbidden' : 'waiting');
     const backoff = forbidden ? FORBIDDEN_BACKOFF : BACKOFF;

@@ -393,7 +393,53 @@ describe.concurrent('an operator for which something is wrong', () => {
     expect(cluster.trespasses()).toEqual([]);
   });
 
-  it('says what etcd refuses for want of space, while its collectors go on', async () => {
+  it('names the right on keys of etcd that it lacks, and its password if that is wrong, while the rest goes on; and is well again', async () => {
+    const [etcd] = await startEtcd(1, { flags: ['--bcrypt-cost', '4'] });
+    if (etcd === undefined) throw new Error('no etcd');
+    etcds.push(etcd);
+    const grant = (right: string, prefix: string): Promise<string> =>
+      etcd.ctl(['role', 'grant-permission', 'operator', right, '--prefix', prefix]);
+    await etcd.ctl(['user', 'add', 'root:root']);
+    await etcd.ctl(['user', 'grant-role', 'root', 'root']);
+    await etcd.ctl(['user', 'add', 'operator:secret']);
+    await etcd.ctl(['role', 'add', 'operator']);
+    await grant('read', 'cilium/');
+    const writes = ['.heartbeat', '.initlock/', 'state/nodes/', 'state/ip/', 'state/identities/', 'synced/'];
+    for (const below of writes) await grant('readwrite', `cilium/${below}`);
+    await etcd.ctl(['user', 'grant-role', 'operator', 'operator']);
+    await etcd.ctl(['auth', 'enable']);
+    etcd.user = 'root:root';
+    const cluster = await OperatedCluster.start('guarded', 9, etcd, folder);
+    cluster.etcdUser = { username: 'operator', password: 'secret' };
+    await operated(cluster, async (operator) => {
+      await until('the duty says so', async () =>
+        /^grant readwrite on cilium\/state\/services\/v1\/guarded\/shop\/s0 to the user: /.test(
+          (await failures(operator))['service sync'] ?? '',
+        ),
+      );
+      const synced = async (): Promise<readonly string[]> => {
+        const { duties = [] } = (await statusOf(operator)) ?? {};
+        return duties.filter(({ published: of }) => of?.synced).map(({ name }) => name);
+      };
+      await until('the others go on', async () => (await synced()).length === 4);
+      expect(await synced()).toEqual(['identity sync', 'node sync', 'IP sync', 'heartbeat']);
+      for (const below of ['state/services/', 'cluster-config/']) await grant('readwrite', `cilium/${below}`);
+      await published(operator);
+
+      await etcd.ctl(['user', 'passwd', 'operator', '--interactive=false'], 'changed');
+      await apply(cluster, node(cluster, 1, 2));
+      await until('the duty says so', async () =>
+        /invalid user ID or password/.test((await failures(operator))['node sync'] ?? ''),
+      );
+      await etcd.ctl(['user', 'passwd', 'operator', '--interactive=false'], 'secret');
+      await until('the node is there', async () =>
+        (await etcd.ctl(['get', 'cilium/state/nodes/v1/guarded/n1'])).includes('192.168.9.12'),
+      );
+      await published(operator);
+    });
+  });
+
+  it('says what etcd refuses for want of space, while its collectors go on; and is well again when there is some', async () => {
     const [full] = await startEtcd(1, { flags: ['--quota-backend-bytes', String(4 * 1024 * 1024)] });
     if (full === undefined) throw new Error('no etcd');
     etcds.push(full);
@@ -411,6 +457,12 @@ describe.concurrent('an operator for which something is wrong', () => {
         return duties.find(({ name }) => name === 'node-gc')?.rounds?.rounds !== 0;
       });
       expect((await statusOf(operator))?.blockers.join()).toMatch(/space exceeded/);
+      await full.ctl(['del', 'fill/', '--prefix']);
+      const revision = /"revision":(\d+)/.exec(await full.ctl(['get', 'fill/', '-w', 'json']))?.[1] ?? '';
+      await full.ctl(['compact', revision, '--physical']);
+      await full.ctl(['defrag']);
+      await full.ctl(['alarm', 'disarm']);
+      await published(operator);
     });
   });
 });

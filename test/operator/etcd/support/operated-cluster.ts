@@ -64,6 +64,8 @@ export class OperatedCluster {
   /** What operators have asked for: `ciliumnodes.cilium.io list`. */
   readonly asked: Set<string> = new Set();
   readonly log: string[] = [];
+  /** Whom operators that are started are to etcd. */
+  etcdUser: { readonly username: string; readonly password: string } | undefined;
   readonly #folder: string;
   readonly #http: ApiHttpServer;
   #url = '';
@@ -117,7 +119,9 @@ export class OperatedCluster {
     const links = await this.#links(name);
     writeFileSync(kubeconfig, kubeconfigOf(`http://127.0.0.1:${links.api.port}`, name));
     const etcdConfig = join(this.#folder, `${name}.etcd`);
-    writeFileSync(etcdConfig, `endpoints: ["http://127.0.0.1:${links.etcd.port}"]\n`);
+    const { username = '', password = '' } = this.etcdUser ?? {};
+    const user = username === '' ? '' : `username: ${username}\npassword: ${password}\n`;
+    writeFileSync(etcdConfig, `endpoints: ["http://127.0.0.1:${links.etcd.port}"]\n${user}`);
     const stop = new AbortController();
     const stderr = { write: (text: string) => this.log.push(`${name} ${text.trimEnd()}`) };
     const ended = runCommand(
