@@ -1,7 +1,10 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { type CleanOutcome, cleanAll, cleanPins, cleanTable, type OwnMap } from './clean-tables.ts';
+import { Bpf } from './bpf/bpf.ts';
+import type { OwnMap } from './bpf/bpf-map.ts';
+import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-tables.ts';
 import { NftServices } from './nftables/nft-services.ts';
+import { lockFolder, lockNamespace } from './own-locks.ts';
 import { BESIDE, IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, TUNNEL_DEVICE } from './own-names.ts';
 import { PathTable } from './paths/path-table.ts';
 import { missingFor, probeHost, readHost } from './probe.ts';
@@ -29,20 +32,28 @@ export function cleanHost(pinFolder: string): CleanOutcome {
   const missing = missingFor(probeHost(readHost(), { pinFolder }), 'routes');
   const paths = function* (): Generator<string, void, void> {
     if (missing.length > 0) throw new Error(`routes, tunnels and rules: ${missing.join('; ')}`);
-    using table = new PathTable(new Kernel(), { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
+    const kernel = new Kernel();
+    using _lock = lockNamespace(kernel, 'routes');
+    using table = new PathTable(kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
     yield* cleanTable(table);
   };
   const rules = function* (): Generator<string, void, void> {
     if (missing.length > 0) return;
-    using table = new NftServices(new Kernel(), { table: NFT_TABLE });
+    const kernel = new Kernel();
+    using _lock = lockNamespace(kernel, 'rules');
+    using table = new NftServices(kernel, { table: NFT_TABLE });
     const there = [...table.dump()].filter((entry) => entry !== undefined);
     table.remove();
     for (const [key, item] of there) yield `${table.name} - ${key} ${table.print(item)}`;
   };
   const programs = function* (): Generator<string, void, void> {
-    const before = existsSync(pinFolder) ? readdirSync(pinFolder).sort() : [];
-    detachSocketPrograms(pinFolder);
+    if (!existsSync(pinFolder)) return;
+    const before = readdirSync(pinFolder).sort();
+    detachSocketPrograms(new Bpf(new Kernel()), pinFolder);
     for (const name of before) if (!existsSync(join(pinFolder, name))) yield join(pinFolder, name);
   };
-  return cleanAll([paths, rules, programs], () => cleanPins(pinFolder, OWN_MAPS));
+  return cleanAll([paths, rules], () => {
+    using _lock = existsSync(pinFolder) ? lockFolder(new Kernel(), pinFolder) : undefined;
+    return cleanAll([programs], () => cleanPins(pinFolder, OWN_MAPS));
+  });
 }

@@ -1,9 +1,9 @@
-import { closeSync, readdirSync, rmdirSync } from 'node:fs';
+import { readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { messageOf } from '../../base/failure.ts';
 import { Bpf } from './bpf/bpf.ts';
-import { MAP_TYPES, type MapShape, mapInfo } from './bpf/info.ts';
-import { openPin, unpin } from './bpf/pin.ts';
+import { isPinnedMap, type OwnMap } from './bpf/bpf-map.ts';
+import { unpin } from './bpf/pin.ts';
 import type { KernelTable } from './kernel-table.ts';
 import { Kernel } from './syscall/kernel.ts';
 
@@ -12,9 +12,6 @@ export interface CleanOutcome {
   readonly removed: readonly string[];
   readonly left: readonly string[];
 }
-
-/** What a map of ours is like, whatever there is room for. */
-export type OwnMap = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
 /** Something of ours on a host: how to take it away. Gives what was; throws where that fails. */
 export type CleanStep = () => Iterable<string>;
@@ -89,14 +86,7 @@ function namesIn(folder: string): readonly string[] {
 }
 
 function isShaped(path: string, shape: OwnMap): boolean {
-  const bpf = new Bpf(new Kernel());
-  const fd = openPin(bpf, path);
-  if (fd === undefined) return true;
-  try {
-    const { type, keySize, valueSize } = mapInfo(bpf, fd);
-    return type === MAP_TYPES[shape.type] && keySize === shape.keySize && valueSize === shape.valueSize;
-  } finally {
-    closeSync(fd);
-    bpf[Symbol.dispose]();
-  }
+  using kernel = new Kernel();
+  using bpf = new Bpf(kernel);
+  return isPinnedMap(bpf, path, shape);
 }

@@ -73,5 +73,5 @@ export function openHostDatapath(options: HostDatapathOptions, context: HostData
       },
     },
   ];
-  return { probe, datapath: new LinuxDatapath(probe, wanted) };
+  return { probe, datapath: new LinuxDatapath(probe, wanted, parts) };
 }

@@ -20,11 +20,12 @@ import { KeptTable, type KeptTableContext } from './kept-table.ts';
 import type { KernelTable } from './kernel-table.ts';
 import type { LinuxPart } from './linux-datapath.ts';
 import { NftServices } from './nftables/nft-services.ts';
+import { lockFolder, lockNamespace, type NamespacePart, SteeredByAnotherError } from './own-locks.ts';
 import { BESIDE, IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, TUNNEL, TUNNEL_DEVICE } from './own-names.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
 import { DesiredServices, type ServiceItem } from './services/desired-services.ts';
-import { openServiceMaps, ServiceTable } from './services/service-table.ts';
+import { openServiceMaps, ServiceTable, unpinServiceMaps } from './services/service-table.ts';
 import { attachSocketPrograms, detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
@@ -37,12 +38,13 @@ function writesNothing<Item>(table: Pick<KernelTable<Item>, 'apply'>): void {
   table.apply = (changes) => changes.map(() => undefined);
 }
 
-/** The parts of one host, which share what they speak to the kernel through. */
-export class HostParts {
+/** The parts of one host, which share what they speak to the kernel through, and are disposed of before it. */
+export class HostParts implements Disposable {
   readonly #options: HostDatapathOptions;
   readonly #context: HostDatapathContext;
   readonly #keeping: KeptTableContext & { readonly clock: Clock };
   #opened: { readonly kernel: Kernel; readonly bpf: Bpf } | undefined;
+  #folderLock: Disposable | undefined;
 
   constructor(options: HostDatapathOptions, context: HostDatapathContext) {
     this.#options = options;
@@ -51,7 +53,16 @@ export class HostParts {
     this.#keeping = { clock, random, nextTurn: setImmediate };
   }
 
+  /** Others may steer what is pinned from here on. */
+  [Symbol.dispose](): void {
+    this.#folderLock?.[Symbol.dispose]();
+  }
+
   nodes(mode: NodePathsOptions['mode']): LinuxPart {
+    return this.#holding('routes', () => this.#nodes(mode));
+  }
+
+  #nodes(mode: NodePathsOptions['mode']): LinuxPart {
     const { clusterName, nodeName } = this.#context;
     const table = new PathTable(this.#open().kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
     if (this.#options.dryRun) writesNothing(table);
@@ -122,26 +133,46 @@ export class HostParts {
 
   /** Takes away our routes and our tunnel, which an earlier process has left. */
   retireNodes(): void {
-    if (this.#options.dryRun) return;
-    using table = new PathTable(this.#open().kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
-    for (const _ of cleanTable(table));
+    this.#unlessSteered(() => {
+      using _lock = this.#lock('routes');
+      using table = new PathTable(this.#open().kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
+      for (const _ of cleanTable(table));
+    });
   }
 
-  /** Takes away the socket programs of an earlier process. */
+  /** Takes away the socket programs of an earlier process, and the maps that none reads then. */
   retirePrograms(): void {
-    const { pinFolder, dryRun } = this.#options;
-    if (!dryRun) detachSocketPrograms(pinFolder);
+    const { pinFolder } = this.#options;
+    if (!existsSync(pinFolder)) return;
+    this.#unlessSteered(() => {
+      const folder = this.#folder();
+      const { bpf } = this.#open();
+      detachSocketPrograms(bpf, folder);
+      unpinServiceMaps(bpf, folder);
+    });
   }
 
   /** Takes away the rules of an earlier process. */
   retireRules(): void {
+    this.#unlessSteered(() => {
+      try {
+        using _lock = this.#lock('rules');
+        using table = new NftServices(this.#open().kernel, { table: NFT_TABLE });
+        table.remove();
+      } catch (error) {
+        // A kernel without nftables has no rules either.
+        if (!(error instanceof SyscallError && NO_NFTABLES.has(error.code))) throw error;
+      }
+    });
+  }
+
+  /** What another agent steers has not been left by an earlier one. */
+  #unlessSteered(retire: () => void): void {
     if (this.#options.dryRun) return;
     try {
-      using table = new NftServices(this.#open().kernel, { table: NFT_TABLE });
-      table.remove();
+      retire();
     } catch (error) {
-      // A kernel without nftables has no rules either.
-      if (!(error instanceof SyscallError && NO_NFTABLES.has(error.code))) throw error;
+      if (!(error instanceof SteeredByAnotherError)) throw error;
     }
   }
 
@@ -182,6 +213,10 @@ export class HostParts {
 
   /** Socket programs of an earlier agent go once the rules have all of it: both lead to the same backends. */
   nftables(): LinuxPart {
+    return this.#holding('rules', () => this.#nftables());
+  }
+
+  #nftables(): LinuxPart {
     const table = new NftServices(this.#open().kernel, { table: NFT_TABLE });
     const { items, datapath } = this.#services(table);
     return {
@@ -203,11 +238,35 @@ export class HostParts {
     };
   }
 
-  /** The folder of pins; it is made where it is missing. */
+  /** The folder of pins; it is made where it is missing, and no other steers it then. */
   #folder(): string {
     const { pinFolder, dryRun } = this.#options;
-    if (!dryRun) mkdirSync(pinFolder, { recursive: true, mode: 0o700 });
+    if (dryRun) return pinFolder;
+    mkdirSync(pinFolder, { recursive: true, mode: 0o700 });
+    this.#folderLock ??= lockFolder(this.#open().kernel, pinFolder);
     return pinFolder;
+  }
+
+  /** No other process has this part as long. */
+  #holding(part: NamespacePart, open: () => LinuxPart): LinuxPart {
+    const lock = this.#lock(part);
+    try {
+      const opened = open();
+      return {
+        ...opened,
+        [Symbol.dispose]: () => {
+          opened[Symbol.dispose]();
+          lock?.[Symbol.dispose]();
+        },
+      };
+    } catch (error) {
+      lock?.[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  #lock(part: NamespacePart): Disposable | undefined {
+    return this.#options.dryRun ? undefined : lockNamespace(this.#open().kernel, part);
   }
 
   #open(): { readonly kernel: Kernel; readonly bpf: Bpf } {

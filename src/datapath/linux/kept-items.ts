@@ -30,6 +30,8 @@ export interface KeptItems extends Disposable {
   repair(): Promise<readonly PrintedStep[]>;
   /** Resolves once nothing waits for its turn. */
   flushed(): Promise<void>;
+  /** Items that are not there and should be. */
+  missing(): number;
   status(): KeptItemsStatus;
 }
 
@@ -58,6 +60,7 @@ export function keptItems<Item>(
       return printed(steps);
     },
     flushed: () => kept.flushed(),
+    missing: () => kept.missing(),
     status: () => ({ ...kept.status(), repairs }),
     [Symbol.dispose]: () => kept[Symbol.dispose](),
   };

@@ -182,6 +182,11 @@ export class KeptTable<Item> implements Disposable {
     });
   }
 
+  /** Items that are not there and should be. Where they have ranks the weakest are given up, and are none of them. */
+  missing(): number {
+    return this.#failing.size + (this.#table.rank === undefined ? this.#noRoom.size : 0);
+  }
+
   status(): KeptTableStatus {
     const { capacity, name } = this.#table;
     const failures = [...this.#failing]

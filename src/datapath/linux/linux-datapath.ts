@@ -63,16 +63,20 @@ interface OpenedPart {
  */
 export class LinuxDatapath implements Disposable {
   readonly #parts: readonly OpenedPart[];
+  readonly #shared: Disposable | undefined;
   readonly #failures = new Map<string, string>();
   readonly #ends: (() => void)[] = [];
   readonly #connected = new Set<LinuxPartName>();
+  /** Of which something from before is still there, because it could not be taken away or is still needed. */
+  readonly #unretired = new Set<OpenedPart>();
   /** Tables in which there was something, or may have been. */
   readonly #found = new Set<KeptItems>();
   #engines: DatapathEngines | undefined;
   #isDisposed = false;
 
-  /** Opens what can run here. Never throws. */
-  constructor(probe: ProbeAnswer, wanted: readonly WantedPart[]) {
+  /** Opens what can run here. Never throws. What the parts share is disposed of with them, as the last. */
+  constructor(probe: ProbeAnswer, wanted: readonly WantedPart[], shared?: Disposable) {
+    this.#shared = shared;
     this.#parts = wanted.map((part) => opened(probe, part));
   }
 
@@ -114,7 +118,7 @@ export class LinuxDatapath implements Disposable {
     return steps;
   }
 
-  /** Puts right what others have changed; gives what has differed. A table that could not be read is tried again. */
+  /** Puts right what others have changed; gives what has differed. What could not be read, or taken away, is tried again. */
   async repair(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];
     for (const table of this.#tables) {
@@ -122,6 +126,7 @@ export class LinuxDatapath implements Disposable {
       if (isUnread) await this.#tried(table, () => table.adopt());
       else steps.push(...((await this.#tried(table, () => table.repair())) ?? []));
     }
+    for (const part of this.#unretired) void this.#retire(part);
     return steps;
   }
 
@@ -144,22 +149,31 @@ export class LinuxDatapath implements Disposable {
 
   /** Lets go of the kernel, which stays as it is: what is pinned works on. */
   [Symbol.dispose](): void {
+    if (this.#isDisposed) return;
     this.#isDisposed = true;
     for (const end of this.#ends.splice(0).reverse()) end();
     for (const { part } of [...this.#parts].reverse()) {
       for (const table of part?.tables ?? []) table[Symbol.dispose]();
       part?.[Symbol.dispose]();
     }
+    this.#shared?.[Symbol.dispose]();
   }
 
   /** A part whose tables cannot be read yet keeps no other waiting. */
-  async #retire({ name, part, retire = () => part?.retire?.() }: OpenedPart): Promise<void> {
+  async #retire(opened: OpenedPart): Promise<void> {
+    const { name, part, retire = part?.retire } = opened;
+    if (retire === undefined) return;
+    this.#unretired.delete(opened);
     for (const table of part?.tables ?? []) await table.flushed();
     if (this.#isDisposed) return;
+    const failure = `${name}: what was there before`;
     try {
+      for (const table of part?.tables ?? []) assertWhole(table);
       retire();
+      this.#failures.delete(failure);
     } catch (error) {
-      this.#failures.set(`${name}: what was there before`, `${name}: ${messageOf(error)}`);
+      this.#unretired.add(opened);
+      this.#failures.set(failure, `${failure} stays: ${messageOf(error)}`);
     }
   }
 
@@ -181,6 +195,13 @@ export class LinuxDatapath implements Disposable {
       return undefined;
     }
   }
+}
+
+/** What an earlier process has left serves what is not written yet. */
+function assertWhole(table: KeptItems): void {
+  const { name } = table;
+  const missing = table.missing();
+  if (missing > 0) throw new Error(`${missing} items of ${name} are not written`);
 }
 
 function opened(probe: ProbeAnswer, { name, needs, open, retire }: WantedPart): OpenedPart {

@@ -260,6 +260,26 @@ describe('a Linux datapath', () => {
     expect(rig.engines.subscribed).toEqual([]);
   });
 
+  it('keeps what is left of a part as long as something is not written, and retires it by a repair then', async () => {
+    const rig = new Rig();
+    const retired: LinuxPartName[] = [];
+    const datapath = rig.open({}, ABLE, (part, name) => ({ ...part, retire: () => void retired.push(name) }));
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    rig.tables.services.broken.add('a');
+    rig.engines.say('a', '1');
+    datapath.allowDeletes();
+    await rig.turns.settle();
+    expect(retired).toEqual(['nodes', 'ipcache']);
+    expect(datapath.status().failures).toEqual([
+      'services: what was there before stays: 1 items of services are not written',
+    ]);
+    rig.tables.services.broken.clear();
+    await rig.turns.until(datapath.repair());
+    await rig.turns.settle();
+    expect([retired, datapath.status().failures]).toEqual([['nodes', 'ipcache', 'services'], []]);
+  });
+
   it('retires what is left of a part, also where the table of another cannot be read', async () => {
     const rig = new Rig();
     rig.tables.nodes.dump = () => {

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { DatapathDiffDocument } from '../../../src/api/datapath-document.ts';
@@ -130,6 +130,7 @@ describeOnLinux(
       await third.settled();
       expect(host.run('nft', 'list', 'ruleset')).toContain(`${SERVICE} . tcp . ${PORT}`);
       expect(exec('bpftool', 'cgroup', 'show', cgroup)).not.toContain('connect4');
+      expect(readdirSync(pins)).toEqual(['ipcache']);
       await client.more(500);
       expect(client.errors).toEqual([]);
 

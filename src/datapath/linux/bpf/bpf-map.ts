@@ -3,7 +3,7 @@ import type { Arena } from '../syscall/native.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 import { type Bpf, type BpfCommand, refusal, setAddress, setName } from './bpf.ts';
 import { MAP_TYPES, type MapInfo, type MapShape, mapInfo } from './info.ts';
-import { openPin, pin } from './pin.ts';
+import { kindOf, openPin, pin } from './pin.ts';
 
 /** An LPM trie takes memory by the entry, and only that way. */
 const BPF_F_NO_PREALLOC = 1;
@@ -176,6 +176,22 @@ export class BpfMap implements BatchedMap {
       if (command === 'MAP_UPDATE_BATCH' || result !== -ENOENT) outcomes[at] = refusal(command, -result);
     }
     return outcomes;
+  }
+}
+
+/** What a map of ours is like, whatever there is room for. */
+export type OwnMap = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
+
+/** Whether a map like this is pinned there, or nothing is. */
+export function isPinnedMap(bpf: Bpf, path: string, shape: OwnMap): boolean {
+  const fd = openPin(bpf, path);
+  if (fd === undefined) return true;
+  try {
+    if (kindOf(fd) !== 'map') return false;
+    const info = mapInfo(bpf, fd);
+    return hasShape(info, { ...shape, maxEntries: info.maxEntries });
+  } finally {
+    closeSync(fd);
   }
 }
 

@@ -1,3 +1,4 @@
+import { closeSync } from 'node:fs';
 import { type Bpf, setAddress } from './bpf.ts';
 
 /** Kinds of maps that are made here. */
@@ -23,6 +24,10 @@ export interface MapInfo {
   readonly maxEntries: number;
   readonly flags: number;
 }
+
+/** Where `bpf_prog_info` has the name, ended by a zero. */
+const PROGRAM_NAME_AT = 64;
+const NAME_BYTES = 16;
 
 /** Bytes of `bpf_map_info`, `bpf_prog_info` and `bpf_link_info` that are read. */
 const INFO_BYTES = 80;
@@ -52,14 +57,39 @@ export function mapInfo(bpf: Bpf, fd: number): MapInfo {
   };
 }
 
-/** What the kernel says of a link to a cgroup. */
+/** The type of a link to a cgroup. */
+export const CGROUP_LINK = 3;
+
+/** What the kernel says of a link; all but its type and its program is of one to a cgroup. */
 export interface LinkInfo {
+  readonly type: number;
   readonly programID: number;
   /** The number of the folder; 0 when it has vanished, and the link leads nowhere. */
   readonly cgroup: number;
+  /** One of `ATTACH_TYPES`. */
+  readonly attachType: number;
 }
 
 export function linkInfo(bpf: Bpf, fd: number): LinkInfo {
   const view = infoOf(bpf, fd);
-  return { programID: view.getUint32(8, true), cgroup: Number(view.getBigUint64(16, true)) };
+  return {
+    type: view.getUint32(0, true),
+    programID: view.getUint32(8, true),
+    cgroup: Number(view.getBigUint64(16, true)),
+    attachType: view.getUint32(24, true),
+  };
+}
+
+/** The name of a program, its first 15 characters; undefined where that may not be asked (`CAP_SYS_ADMIN`) or it is gone. */
+export function programName(bpf: Bpf, id: number): string | undefined {
+  bpf.attributes().setUint32(0, id, true);
+  const fd = bpf.try('PROG_GET_FD_BY_ID');
+  if (fd < 0) return undefined;
+  try {
+    const { byteOffset, buffer } = infoOf(bpf, fd);
+    const name = Buffer.from(buffer, byteOffset + PROGRAM_NAME_AT, NAME_BYTES);
+    return name.subarray(0, name.indexOf(0)).toString();
+  } finally {
+    closeSync(fd);
+  }
 }

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import type { Family } from '../../../net/address-words.ts';
 import type { Bpf } from '../bpf/bpf.ts';
-import { BpfMap } from '../bpf/bpf-map.ts';
+import { BpfMap, isPinnedMap } from '../bpf/bpf-map.ts';
+import { unpin } from '../bpf/pin.ts';
 import type { KernelTable, TableChange } from '../kernel-table.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import type { ServiceItem } from './desired-services.ts';
@@ -52,6 +53,17 @@ export function openServiceMaps(
       peers: open('peers'),
     });
   };
+}
+
+/** Takes the pins of these maps away, once no program reads them any more. Maps of others stay. */
+export function unpinServiceMaps(bpf: Bpf, folder: string): void {
+  for (const family of FAMILIES) {
+    const shapes = serviceMapShapes(family, DEFAULT_ROOM);
+    for (const name of SERVICE_MAPS) {
+      const path = join(folder, `${name}${family}`);
+      if (isPinnedMap(bpf, path, shapes[name])) unpin(path);
+    }
+  }
 }
 
 /** The maps that socket programs read: a frontend is one item, whatever it takes of slots and backends. */

@@ -1,10 +1,10 @@
 import { closeSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Bpf } from '../bpf/bpf.ts';
-import { linkInfo } from '../bpf/info.ts';
+import { CGROUP_LINK, linkInfo, programName } from '../bpf/info.ts';
 import { attachToCgroup, updateLink } from '../bpf/link.ts';
-import { openPin, pin, unpin } from '../bpf/pin.ts';
-import { type AttachType, loadProgram, type ProgramImage } from '../bpf/program.ts';
+import { ForeignPinError, kindOf, openPin, pin, unpin } from '../bpf/pin.ts';
+import { ATTACH_TYPES, type AttachType, loadProgram, type ProgramImage } from '../bpf/program.ts';
 import {
   socketConnect4,
   socketConnect6,
@@ -28,6 +28,9 @@ const PROGRAMS: readonly (readonly [AttachType, ProgramImage])[] = [
   ['inet6Connect', socketConnect6],
 ];
 
+/** As much of a name as the kernel keeps. */
+const NAME_LENGTH = 15;
+
 /** Where the programs are attached, and what they read. */
 export interface SocketProgramsOptions {
   /** A folder of a bpffs, for the pins of the links. */
@@ -40,9 +43,14 @@ export interface SocketProgramsOptions {
 
 /**
  * Attaches the socket programs, or takes those over that an earlier process has attached: their links get the new programs
- * with no moment between, so that no connection fails. They stay when this process ends. Throws `SyscallError`.
+ * with no moment between, so that no connection fails. They stay when this process ends. Throws `SyscallError`, and before
+ * anything is attached `ForeignPinError`.
  */
 export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps }: SocketProgramsOptions): void {
+  for (const [attachType, image] of PROGRAMS) {
+    const path = join(folder, image.name);
+    if (whoseIs(bpf, path, attachType, image) === 'of others') throw new ForeignPinError(path);
+  }
   for (const [attachType, image] of PROGRAMS) {
     const program = loadProgram(bpf, image, { type: 'cgroupSockAddr', attachType, maps });
     try {
@@ -53,9 +61,35 @@ export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps }: SocketP
   }
 }
 
-/** Detaches the programs, the other way round. Sockets that are connected stay so. */
-export function detachSocketPrograms(folder: string): void {
-  for (const [, image] of PROGRAMS.toReversed()) unpin(join(folder, image.name));
+/** Detaches the programs, the other way round. Sockets that are connected stay so, and so do pins of others. */
+export function detachSocketPrograms(bpf: Bpf, folder: string): void {
+  for (const [attachType, image] of PROGRAMS.toReversed()) {
+    const path = join(folder, image.name);
+    if (whoseIs(bpf, path, attachType, image) === 'ours') unpin(path);
+  }
+}
+
+/** Ours is a link to a cgroup, at the place of the program, with a program of that name. */
+function whoseIs(
+  bpf: Bpf,
+  path: string,
+  attachType: AttachType,
+  image: ProgramImage,
+): 'ours' | 'of others' | undefined {
+  const fd = openPin(bpf, path);
+  if (fd === undefined) return undefined;
+  try {
+    if (kindOf(fd) !== 'link') return 'of others';
+    const link = linkInfo(bpf, fd);
+    const name = programName(bpf, link.programID) ?? image.name;
+    const isOurs =
+      link.type === CGROUP_LINK &&
+      link.attachType === ATTACH_TYPES[attachType] &&
+      name.slice(0, NAME_LENGTH) === image.name.slice(0, NAME_LENGTH);
+    return isOurs ? 'ours' : 'of others';
+  } finally {
+    closeSync(fd);
+  }
 }
 
 interface Place {
@@ -77,10 +111,11 @@ function attach(bpf: Bpf, program: number, place: Place): void {
     } finally {
       closeSync(found);
     }
-    unpin(path);
   }
   const link = attachToCgroup(bpf, program, cgroup, attachType);
   try {
+    // Not before: where it cannot be attached here, it stays where it was.
+    unpin(path);
     pin(bpf, link, path);
   } finally {
     closeSync(link);

@@ -13,6 +13,7 @@ const NUMBERS = {
   setns: { x64: 308, arm64: 268 },
   unshare: { x64: 272, arm64: 97 },
   ioctl: { x64: 16, arm64: 29 },
+  flock: { x64: 73, arm64: 32 },
   mount: { x64: 165, arm64: 40 },
   umount2: { x64: 166, arm64: 39 },
 } as const;

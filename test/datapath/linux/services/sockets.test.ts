@@ -1,10 +1,22 @@
-import { readdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, unlinkSync } from 'node:fs';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { systemClock } from '../../../../src/base/system-clock.ts';
 import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
+import { attachToCgroup } from '../../../../src/datapath/linux/bpf/link.ts';
+import { pin } from '../../../../src/datapath/linux/bpf/pin.ts';
+import {
+  type AttachType,
+  loadProgram,
+  type ProgramImage,
+} from '../../../../src/datapath/linux/bpf/program.ts';
+import { socketSendmsg4 } from '../../../../src/datapath/linux/bpf/programs/sockets-images.ts';
 import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
 import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
-import { openServiceMaps, ServiceTable } from '../../../../src/datapath/linux/services/service-table.ts';
+import {
+  openServiceMaps,
+  ServiceTable,
+  unpinServiceMaps,
+} from '../../../../src/datapath/linux/services/service-table.ts';
 import {
   attachSocketPrograms,
   detachSocketPrograms,
@@ -26,6 +38,7 @@ const { TCP, UDP } = PROTOCOL_NUMBERS;
 const ID = { namespace: 'shop', name: 'web' };
 const BACKENDS = ['10.1.0.1', '10.2.0.1', 'fd00:1::1', 'fd00:2::1'];
 const [OWN, REMOTE, OWN6, REMOTE6] = BACKENDS as [string, string, string, string];
+const FOREIGN_MAP = 'type hash key 4 value 4 entries 5 name foreign';
 const VIP = '172.16.0.10';
 const VIP6 = 'fd00:16::10';
 const NODE = '192.0.2.7';
@@ -139,7 +152,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces'], (
 
   afterAll(() => {
     agent?.stop();
-    detachSocketPrograms(folder);
+    detachSocketPrograms(new Bpf(new Kernel()), folder);
     scratch[Symbol.dispose]();
   });
 
@@ -239,11 +252,58 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces'], (
   }, 30_000);
 
   it('are left alone once the programs are detached', async () => {
-    detachSocketPrograms(folder);
+    detachSocketPrograms(new Bpf(new Kernel()), folder);
     expect(readdirSync(folder).filter((name) => name.startsWith('socket'))).toEqual([]);
     const counts = await peer.ask('tcp', OWN, 8080, 10);
     expect(counts).toEqual({ [`${OWN}:8080 as ${OWN} 8080`]: 10 });
     await agent.start(cgroup);
+  });
+
+  it('are not attached where a pin is of others, which stays', async () => {
+    const bpf = new Bpf(new Kernel());
+    const pins = scratch.bpffs();
+    const group = scratch.cgroup();
+    const other = new Process(pins);
+    const shown = (): string => exec('bpftool', 'cgroup', 'show', group);
+    // Of others by its kind, by its place, and by its name.
+    const made = (image: ProgramImage, attachType: AttachType): number => {
+      const maps = other.table.descriptors;
+      const program = loadProgram(bpf, image, { type: 'cgroupSockAddr', attachType, maps });
+      return attachToCgroup(bpf, program, group, attachType);
+    };
+    const pinned = {
+      socket_connect6: () =>
+        exec('bpftool', ...`map create ${pins}/socket_connect6 ${FOREIGN_MAP}`.split(' ')),
+      socket_connect4: () =>
+        pin(
+          bpf,
+          made({ ...socketSendmsg4, name: 'socket_connect4' }, 'udp4Sendmsg'),
+          `${pins}/socket_connect4`,
+        ),
+      socket_sendmsg4: () =>
+        pin(bpf, made({ ...socketSendmsg4, name: 'theirs' }, 'udp4Sendmsg'), `${pins}/socket_sendmsg4`),
+    };
+    for (const [name, pinIt] of Object.entries(pinned)) {
+      pinIt();
+      const before = shown();
+      await expect(other.start(group)).rejects.toThrow(`${pins}/${name} is not ours: take it away`);
+      expect(shown()).toBe(before);
+      detachSocketPrograms(bpf, pins);
+      expect(readdirSync(pins).filter((one) => one.startsWith('socket'))).toEqual([name]);
+      unlinkSync(`${pins}/${name}`);
+    }
+    other.stop();
+  });
+
+  it('leave their maps to be taken away, but for one that is of others', () => {
+    const pins = `${scratch.bpffs()}/dpcache`;
+    mkdirSync(pins);
+    const other = new Process(pins);
+    other.stop();
+    unlinkSync(`${pins}/members6`);
+    exec('bpftool', ...`map create ${pins}/members6 ${FOREIGN_MAP}`.split(' '));
+    unpinServiceMaps(new Bpf(new Kernel()), pins);
+    expect(readdirSync(pins)).toEqual(['members6']);
   });
 
   it('are taken over in another cgroup, also where the first has vanished', async () => {
@@ -254,15 +314,18 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces'], (
     exec('rmdir', before);
     await other.start(scratch.cgroup());
     other.stop();
-    detachSocketPrograms(pins);
+    detachSocketPrograms(new Bpf(new Kernel()), pins);
   });
 });
+
+/** Two hours before this machine has started, which may not be an hour ago: in ns, as the kernel counts. */
+const LONG_AGO = BigInt.asUintN(64, -7_200_000_000_000n);
 
 /** Makes all clients appear to have connected long ago. */
 function forgetClients({ table }: Process): void {
   const clients = table.families[4].maps.maps.clients;
   for (const count of clients.batches()) {
-    for (let at = 0; at < count; at++) clients.values.view.setBigUint64(at * 16, 0n, true);
+    for (let at = 0; at < count; at++) clients.values.view.setBigUint64(at * 16, LONG_AGO, true);
     clients.update(count);
   }
 }

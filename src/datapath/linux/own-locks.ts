@@ -1,0 +1,59 @@
+import { closeSync, openSync } from 'node:fs';
+import type { Kernel } from './syscall/kernel.ts';
+import { SyscallError } from './syscall/syscall-error.ts';
+
+/** Another process steers it already. */
+export class SteeredByAnotherError extends Error {
+  override readonly name: string = 'SteeredByAnotherError';
+  readonly code: 'steered-by-another' = 'steered-by-another';
+}
+
+/** What of a network namespace one agent has: routes and tunnels, or rules of nftables. Both are known by name or number. */
+export type NamespacePart = 'routes' | 'rules';
+
+const AF_UNIX = 1;
+const SOCK_STREAM = 1;
+const SOCK_CLOEXEC = 0o2000000;
+const LOCK_EXCLUSIVE_NOW = 2 | 4;
+
+const OTHERWISE: Readonly<Record<NamespacePart, string>> = {
+  routes: '--datapath-routing off',
+  rules: 'another --datapath-services',
+};
+
+/**
+ * Takes a part of the network namespace that this process is in, until it is disposed of or the process ends, whatever ends
+ * it: the name of an abstract socket, which the kernel keeps for each namespace. Throws {@link SteeredByAnotherError}.
+ */
+export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
+  const fd = kernel.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const words = `another agent steers the ${part} of this network namespace: stop it, or run this one with ${OTHERWISE[part]}`;
+  const name = Buffer.from(`\0datapath-cache/${part}`);
+  return locked(fd, 'EADDRINUSE', words, () =>
+    kernel.bind(fd, Buffer.concat([Buffer.from([AF_UNIX, 0]), name])),
+  );
+}
+
+/** Takes a folder of pins in the same way: a lock on it, which is advisory. Throws {@link SteeredByAnotherError}. */
+export function lockFolder(kernel: Kernel, folder: string): Disposable {
+  const fd = openSync(folder, 'r');
+  const words = `another agent steers what is pinned in ${folder}: stop it, or name another folder with --datapath-pins`;
+  return locked(fd, 'EAGAIN', words, () => void kernel.call('flock', fd, LOCK_EXCLUSIVE_NOW));
+}
+
+function locked(fd: number, taken: string, words: string, lock: () => void): Disposable {
+  try {
+    lock();
+  } catch (error) {
+    closeSync(fd);
+    if (error instanceof SyscallError && error.code === taken) throw new SteeredByAnotherError(words);
+    throw error;
+  }
+  let isHeld = true;
+  return {
+    [Symbol.dispose]: () => {
+      if (isHeld) closeSync(fd);
+      isHeld = false;
+    },
+  };
+}

@@ -1,0 +1,97 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { systemClock } from '../../../src/base/system-clock.ts';
+import { cleanHost } from '../../../src/datapath/linux/clean-host.ts';
+import { type HostDatapathOptions, openHostDatapath } from '../../../src/datapath/linux/host-datapath.ts';
+import { HostParts } from '../../../src/datapath/linux/host-parts.ts';
+import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
+import { inNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
+import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
+import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+import { describeOnLinux } from './support/requirements.ts';
+import { type Namespace, Scratch } from './support/scratch.ts';
+
+describeOnLinux('a host that an agent steers', ['maps', 'routes', 'nftables', 'namespaces', 'ip'], () => {
+  let scratch: Scratch;
+  let host: Namespace;
+  let pins: string;
+  const kernel = new Kernel();
+
+  beforeEach(() => {
+    scratch = new Scratch();
+    host = scratch.namespace('host');
+    pins = scratch.bpffs();
+  });
+  afterEach(() => scratch[Symbol.dispose]());
+
+  const context = () => {
+    const ipcache = new IPCache();
+    const clock = systemClock;
+    const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' });
+    const engines = { ipcache, nodes, services: new ServiceCache({ clusterName: 'own' }) };
+    return { engines, clock, random: Math.random, nodeName: 'here', clusterName: 'own' };
+  };
+  const optionsOf = (pinFolder: string, others: Partial<HostDatapathOptions> = {}): HostDatapathOptions => ({
+    ...{ pinFolder, routing: 'direct', services: 'nftables', layout: '1.17', dryRun: false },
+    ...others,
+  });
+  const within = <T>(namespace: Namespace, work: () => T): T => inNamespace(kernel, namespace.path, work);
+  const open = (namespace: Namespace, options: HostDatapathOptions): LinuxDatapath => {
+    const { datapath } = within(namespace, () => openHostDatapath(options, context()));
+    scratch.defer(() => datapath[Symbol.dispose]());
+    return datapath;
+  };
+  const states = (datapath: LinuxDatapath) =>
+    Object.fromEntries(
+      datapath.status().parts.map(({ name, state, missing: [why = ''] }) => [name, `${state} ${why}`.trim()]),
+    );
+  const RUNS = { nodes: 'runs', ipcache: 'runs', services: 'runs' };
+
+  it('is steered by no other one in its network namespace, or in its folder, before that has ended', () => {
+    const [one, two] = [join(pins, 'one'), join(pins, 'two')];
+    const first = open(host, optionsOf(one));
+    expect(states(first)).toEqual(RUNS);
+    expect(states(open(host, optionsOf(two)))).toEqual({
+      nodes:
+        'cannot run another agent steers the routes of this network namespace: stop it, or run this one with --datapath-routing off',
+      ipcache: 'runs',
+      services:
+        'cannot run another agent steers the rules of this network namespace: stop it, or run this one with another --datapath-services',
+    });
+    const other = open(scratch.namespace('other'), optionsOf(one));
+    expect(states(other)).toEqual({
+      ...RUNS,
+      ipcache: `cannot run another agent steers what is pinned in ${one}: stop it, or name another folder with --datapath-pins`,
+    });
+    // A dry run writes nothing, and so is in nobody's way.
+    expect(states(open(host, optionsOf(one, { dryRun: true })))).toEqual(RUNS);
+    first[Symbol.dispose]();
+    expect(states(open(host, optionsOf(one)))).toEqual(RUNS);
+  });
+
+  it('keeps its routes where another agent does not route, or all of ours is to be taken away', () => {
+    const folder = join(pins, 'one');
+    host.run('ip', 'route', 'add', '10.9.0.0/24', 'dev', 'lo', 'proto', '201');
+    const first = open(host, optionsOf(folder));
+    mkdirSync(join(pins, 'two'));
+    const retire = (): string => {
+      within(host, () => {
+        using parts = new HostParts(optionsOf(join(pins, 'two'), { routing: 'off' }), context());
+        parts.retireNodes();
+        parts.retireRules();
+      });
+      return host.run('ip', 'route', 'show', 'proto', '201');
+    };
+    expect(retire()).toContain('10.9.0.0/24');
+    expect(within(host, () => cleanHost(folder)).left).toEqual([
+      expect.stringContaining('another agent steers the routes of this network namespace'),
+      expect.stringContaining('another agent steers the rules of this network namespace'),
+      expect.stringContaining(`another agent steers what is pinned in ${folder}`),
+    ]);
+    first[Symbol.dispose]();
+    expect(retire()).toBe('');
+  });
+});
