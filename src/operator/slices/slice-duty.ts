@@ -6,8 +6,7 @@ import type { ObjectReader } from '../../k8s/client/object-reader.ts';
 import type { ObjectPlace, ObjectWrite, ObjectWriter, WriteOutcome } from '../../k8s/client/object-writer.ts';
 import { CILIUM_ENDPOINT_SLICES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
-import type { ObservedKind } from '../collect/observed-kind.ts';
-import { objectKey } from '../collect/observed-kind.ts';
+import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { CollectError } from '../collect/reaper.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import {
@@ -17,12 +16,15 @@ import {
   type EndpointSlicesOptions,
 } from './endpoint-slices.ts';
 
+/** A kind that is followed event by event. */
+type Listened = Pick<ObservedKind, 'objects' | 'blocked' | 'use' | 'listen'>;
+
 /** What a {@link SliceDuty} works with. */
 export interface SliceDutyOptions extends EndpointSlicesOptions {
   /** With identity, networking, encryption and named ports. */
-  readonly endpoints: ObservedKind;
+  readonly endpoints: Listened;
   /** With all that they have. */
-  readonly slices: ObservedKind;
+  readonly slices: Listened;
   readonly reader: ObjectReader;
   /** 10 writes a second. */
   readonly writer: ObjectWriter;

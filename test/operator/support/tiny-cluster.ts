@@ -59,6 +59,12 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
     return this.objects.get(`${plural} ${key}`);
   }
 
+  /** All of a kind, by `namespace/name`. */
+  ofKind(plural: string): ReadonlyMap<string, KubernetesObject> {
+    const all = [...this.objects].filter(([key]) => key.startsWith(`${plural} `));
+    return new Map(all.map(([key, object]) => [key.slice(plural.length + 1), object]));
+  }
+
   drop(plural: string, key: string): void {
     this.objects.delete(`${plural} ${key}`);
   }
@@ -74,8 +80,7 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
     for (const plural of plurals) {
       const seen = this.#seen.get(plural);
       seen?.clear();
-      for (const [key, object] of this.objects)
-        if (key.startsWith(`${plural} `)) seen?.set(key.slice(plural.length + 1), object);
+      for (const [key, object] of this.ofKind(plural)) seen?.set(key, object);
     }
   }
 
@@ -86,12 +91,17 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
 
   async *list(kind: { readonly plural: string }): AsyncGenerator<readonly KubernetesObject[], void, void> {
     this.before();
-    yield [...this.objects].filter(([key]) => key.startsWith(`${kind.plural} `)).map(([, object]) => object);
+    yield [...this.ofKind(kind.plural).values()];
   }
 
   async write(write: ObjectWrite): Promise<WriteOutcome> {
     this.before();
-    if (write.verb === 'create') throw new Error('no collector creates here');
+    if (write.verb === 'create') {
+      const { name } = write.object['metadata'] as { readonly name: string };
+      const at = `${write.namespace ?? ''}/${name}`;
+      if (this.get1(write.kind.plural, at) !== undefined) return CONFLICT;
+      return { outcome: 'done', object: this.put(write.kind.plural, at, write.object) };
+    }
     const { kind, namespace = '', name } = write.place;
     const key = `${namespace}/${name}`;
     const known = this.get1(kind.plural, key);
