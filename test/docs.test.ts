@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -12,6 +12,14 @@ function textOf(path: string): string {
 /** Headings of a document, without their marks. */
 function headings(name: string): readonly string[] {
   return [...textOf(`docs/${name}.md`).matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => heading);
+}
+
+/** `1 to 3, 5` as 1, 2, 3, 5. */
+function rulesOf(cell: string): readonly number[] {
+  return cell.split(', ').flatMap((range) => {
+    const [first = 0, last = first] = range.split(' to ').map(Number);
+    return Array.from({ length: last - first + 1 }, (_, at) => first + at);
+  });
 }
 
 const SOURCES = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' })
@@ -66,6 +74,24 @@ describe('what the sources cite', () => {
     const citations = cited(/OPERATOR (\d+)/g);
     expect(citations.length).toBeGreaterThan(10);
     expect(citations.filter(({ what }) => !rules.has(what))).toEqual([]);
+  });
+
+  it.each<[string, RegExp]>([
+    ['KUBERNETES', /\bK (\d+)/g],
+    ['AGENT', /\bAGENT (\d+)/g],
+  ])('is a rule of %s, and each rule there has its place and its tests', (name, pattern) => {
+    const [rules = '', places = ''] = textOf(`docs/${name}.md`).split('## 11. Where each rule is');
+    const numbers = Array.from(rules.matchAll(/^(\d+)\. /gm), ([, rule = '']) => rule);
+    const citations = cited(pattern);
+    expect(citations.length).toBeGreaterThan(10);
+    expect(citations.filter(({ what }) => !numbers.includes(what))).toEqual([]);
+    const placed = [...places.matchAll(/^\| (\d[\d, to]*) \|/gm)].flatMap(([, cell = '']) => rulesOf(cell));
+    expect(placed.sort((a, b) => a - b)).toEqual(numbers.map(Number));
+    const paths = [...places.matchAll(/`((?:test:)?[a-z]\S*\/\S+\.ts)`/g)].map(([, path = '']) =>
+      path.replace(/^test:feed/, 'test/k8s/feed').replace(/^feed/, 'src/k8s/feed'),
+    );
+    expect(paths.length).toBeGreaterThan(20);
+    expect(paths.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   });
 
   it.each(['WIRE', 'ETCD'])('is a heading of %s', (name) => {
