@@ -1,10 +1,13 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import { systemClock } from '../src/base/system-clock.ts';
 import { TurnGate } from '../src/base/turn-gate.ts';
 import { ClusterMesh } from '../src/clustermesh/cluster-mesh.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
+import { type ClusterAccess, fixedCredentials } from '../src/k8s/client/cluster-access.ts';
+import { HttpTransport } from '../src/k8s/client/http-transport.ts';
 import { KubernetesClient } from '../src/k8s/kubernetes-client.ts';
-import { MemoryApiServer } from '../src/k8s/memory/memory-api-server.ts';
-import { MemoryApiTransport } from '../src/k8s/memory/memory-api-transport.ts';
 import { EtcdBackend } from '../src/kvstore/etcd/etcd-backend.ts';
 import { NodeManager } from '../src/nodemanager/node-manager.ts';
 import { ClusterConfigKeeper } from '../src/operator/cluster-config.ts';
@@ -14,15 +17,17 @@ import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { ApiUser } from '../test/k8s/support/api-user.ts';
 import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 import { expect } from './expect.ts';
-import { type Delayed, delayCells, delayDuring } from './loop-delay.ts';
+import { delayCells } from './loop-delay.ts';
+import { type ClusterSize, NAMESPACE, SLICES } from './operator/kinds.ts';
+import { type OwnWork, ownWorkDuring } from './own-work.ts';
 import { textTable } from './text-table.ts';
 
-/** What {@link benchOperator} measured. The API server is in the same process, and its work is counted in; so is the reader's. */
+/** What {@link benchOperator} measured. The API server has a process of its own; the reader comes after the sync. */
 export interface OperatorBenchReport {
   readonly services: number;
   readonly nodes: number;
   /** From the start of the duties until the configuration was written, and with it all keys and canaries. */
-  readonly sync: Delayed;
+  readonly sync: OwnWork;
   readonly writesPerSecond: number;
   /** Growth of heap and buffers by the duties, for each key. */
   readonly bytesPerKey: number;
@@ -33,56 +38,23 @@ export interface OperatorBenchReport {
 
 const BACKENDS = 10;
 const CHANGES = 200;
-const PARALLEL = 64;
 const RUNTIME = { clock: systemClock, random: Math.random };
 const NAMES = { clusterName: 'west', clusterID: 1 };
-const NAMESPACE = 'bench';
-const SERVICES = { group: '', version: 'v1', plural: 'services' };
-const SLICES = { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices' };
-const NODES = { group: 'cilium.io', version: 'v2', plural: 'ciliumnodes' };
+const API_SERVER = fileURLToPath(new URL('./operator/api-server.js', import.meta.url));
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-function backend(i: number): string {
-  return `10.${1 + (i >> 16)}.${(i >> 8) & 255}.${i & 255}`;
-}
-
-function slice(i: number): object {
-  const addresses = Array.from({ length: BACKENDS }, (_, k) => backend(i * BACKENDS + k));
-  return {
-    addressType: 'IPv4',
-    endpoints: addresses.map((address) => ({ addresses: [address], conditions: { ready: true } })),
-    ports: [{ name: 'http', port: 8080, protocol: 'TCP' }],
-  };
-}
-
-/** Creates the objects of a cluster, some at a time. */
-async function fill(transport: MemoryApiTransport, services: number, nodes: number): Promise<void> {
-  const [service, slices, node] = [
-    new ApiUser(transport, SERVICES, NAMESPACE),
-    new ApiUser(transport, SLICES, NAMESPACE),
-    new ApiUser(transport, NODES),
-  ];
-  const annotations = { 'service.cilium.io/global': 'true' };
-  const make = async (i: number): Promise<void> => {
-    if (i < nodes)
-      await node.create(`node-${i}`, {
-        spec: {
-          addresses: [{ type: 'InternalIP', ip: `172.${16 + (i >> 16)}.${(i >> 8) & 255}.${i & 255}` }],
-        },
-      });
-    if (i >= services) return;
-    const spec = {
-      type: 'ClusterIP',
-      clusterIP: backend(i),
-      ports: [{ name: 'http', port: 80, protocol: 'TCP' }],
-    };
-    await service.create(`svc-${i}`, { spec }, { annotations });
-    await slices.create(`svc-${i}-a`, slice(i), { labels: { 'kubernetes.io/service-name': `svc-${i}` } });
-  };
-  const all = Math.max(services, nodes);
-  for (let from = 0; from < all; from += PARALLEL)
-    await Promise.all(Array.from({ length: Math.min(PARALLEL, all - from) }, (_, k) => make(from + k)));
+/** An API server in a process of its own, with the objects of a cluster. */
+async function startApiServer(size: ClusterSize): Promise<{ access: ClusterAccess; process: ChildProcess }> {
+  const child = spawn(process.execPath, [API_SERVER, JSON.stringify(size)], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  for await (const address of createInterface(child.stdout)) {
+    const none = { ca: undefined, serverName: undefined, insecureSkipVerify: false };
+    const credentials = fixedCredentials(undefined, undefined);
+    return { process: child, access: { server: `http://${address}`, ...none, credentials } };
+  }
+  throw new Error('the API server has ended');
 }
 
 function memory(): number {
@@ -92,11 +64,7 @@ function memory(): number {
 }
 
 /** Changes slices one after the other, each as soon as the reader has the one before. */
-async function changes(
-  transport: MemoryApiTransport,
-  services: number,
-  cache: ServiceCache,
-): Promise<number[]> {
+async function changes(transport: HttpTransport, services: number, cache: ServiceCache): Promise<number[]> {
   const user = new ApiUser(transport, SLICES, NAMESPACE);
   const lags: number[] = [];
   for (let i = 0; i < CHANGES; i++) {
@@ -117,7 +85,7 @@ function render(report: OperatorBenchReport): string {
   const { services, nodes } = report;
   const ms = (value: number): string => `${value.toFixed(value < 10 ? 1 : 0)} ms`;
   return [
-    `${services} services of ${BACKENDS} backends and ${nodes} nodes, from an API server in this process into a real etcd\n`,
+    `${services} services of ${BACKENDS} backends and ${nodes} nodes, from an API server in another process into a real etcd\n`,
     textTable(
       [
         '',
@@ -126,6 +94,8 @@ function render(report: OperatorBenchReport): string {
         'p99',
         'max',
         'held up',
+        'own work p99',
+        'max',
         'writes/s',
         'bytes a key',
         'a change, p50 / p99',
@@ -134,6 +104,8 @@ function render(report: OperatorBenchReport): string {
         [
           'operator',
           ...delayCells(report.sync),
+          ms(report.sync.heldP99),
+          ms(report.sync.heldMax),
           report.writesPerSecond.toFixed(0),
           report.bytesPerKey.toFixed(0),
           `${ms(report.changeP50)} / ${ms(report.changeP99)}`,
@@ -154,11 +126,10 @@ export async function benchOperator({
   const nodes = Math.ceil(services / 2);
   const [etcd] = await startEtcd();
   if (etcd === undefined) throw new Error('no etcd');
-  const api = new MemoryApiServer({ clock: systemClock });
-  const transport = new MemoryApiTransport(api);
-  await fill(transport, services, nodes);
+  const api = await startApiServer({ services, nodes, backends: BACKENDS });
+  const transport = new HttpTransport(api.access);
   const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
-  const source = new KubernetesClient(new MemoryApiTransport(api), { gate });
+  const source = new KubernetesClient(api.access, { gate });
   const own = new EtcdBackend({ endpoints: [etcd.url] }, RUNTIME);
   const stop = new AbortController();
   const before = memory();
@@ -166,7 +137,7 @@ export async function benchOperator({
   const producers = [serviceSync(options), nodeSync(options)];
   const config = new ClusterConfigKeeper({ ...options, after: producers });
   const running: Promise<void>[] = [];
-  const sync = await delayDuring(() => {
+  const sync = await ownWorkDuring(() => {
     for (const duty of [...producers, config]) running.push(duty.run(stop.signal));
     return config.written;
   });
@@ -196,6 +167,8 @@ export async function benchOperator({
   await Promise.all(running);
   await mesh.stop();
   await source.close();
+  await transport.close();
+  api.process.stdin?.end();
   await own.close();
   await etcd.dispose();
   if (!json) console.log(render(report));

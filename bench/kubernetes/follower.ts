@@ -1,6 +1,5 @@
-import { delayDuring } from '../loop-delay.ts';
 import { liveBytes } from '../meter.ts';
-import { threadMs } from '../thread-clock.ts';
+import { ownWorkDuring } from '../own-work.ts';
 import type { Follow } from './following.ts';
 import type { FollowerReport, FollowerTask, NodeFollowerName, Part } from './protocol.ts';
 
@@ -18,19 +17,9 @@ function say(report: FollowerReport): void {
 
 async function part(work: () => Promise<void>): Promise<Part> {
   const before = process.cpuUsage();
-  const held: number[] = [];
-  let last = threadMs();
-  const look = setInterval(() => {
-    const now = threadMs();
-    held.push(now - last);
-    last = now;
-  }, 1);
-  const { ms, delay } = await delayDuring(work);
-  clearInterval(look);
-  held.sort((a, b) => a - b);
+  const { ms, delay, heldP99 } = await ownWorkDuring(work);
   const { user, system } = process.cpuUsage(before);
   const { maxRSS } = process.resourceUsage();
-  const heldP99 = held[Math.floor(held.length * 0.99)] ?? 0;
   const cpuMs = Math.round((user + system) / 1000);
   return { ms, cpuMs, peakMB: maxRSS / 1024, loop: { ...delay, heldP99 } };
 }

@@ -1,0 +1,18 @@
+import type { ResourceKind } from '../../src/k8s/resource.ts';
+
+/** What the API server of the bench has. */
+export interface ClusterSize {
+  readonly services: number;
+  readonly nodes: number;
+  /** Of each service, in one slice. */
+  readonly backends: number;
+}
+
+/** Where the services are. */
+export const NAMESPACE = 'bench';
+/** Of {@link NAMESPACE}. */
+export const SERVICES: ResourceKind = { group: '', version: 'v1', plural: 'services' };
+/** One for each service: `<service>-a`. */
+export const SLICES: ResourceKind = { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices' };
+/** CiliumNodes. */
+export const NODES: ResourceKind = { group: 'cilium.io', version: 'v2', plural: 'ciliumnodes' };
