@@ -34,6 +34,11 @@ export interface WriteOptions extends CallOptions {
    * another call where the write is conditional and its condition does not hold.
    */
   readonly fenced?: boolean | undefined;
+  /**
+   * An `update` may be made in one transaction with others that say so, at one revision: many at a time cost little more than
+   * one. `deadlineMs` is that of all writes then. Default false.
+   */
+  readonly together?: boolean | undefined;
 }
 
 /** Which key may be deleted. */

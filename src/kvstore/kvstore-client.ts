@@ -36,6 +36,7 @@ import { LeaseKeeper } from './lease-keeper.ts';
 import { LockKeeper } from './lock-keeper.ts';
 import { ObservedTransport } from './observed-transport.ts';
 import { OwnWrites, type ReadOwn } from './own-writes.ts';
+import { PutBatches } from './put-batches.ts';
 import { sharedSignal, untilClosed } from './shared-signal.ts';
 import {
   type CallOptions,
@@ -98,7 +99,7 @@ const FIRST_LEASE_PART = 0.6;
 
 const NOT_LEADER = 'nothing is written: another process may lead by now';
 
-type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'signal' | 'deadlineMs'>;
+type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'together' | 'signal' | 'deadlineMs'>;
 
 /** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches, written once. */
 export class KvstoreClient implements KvstoreBackend {
@@ -109,6 +110,7 @@ export class KvstoreClient implements KvstoreBackend {
   /** Of the keys that go before all others. */
   readonly #firstLeases: LeaseKeeper;
   readonly #fence: WriteFence;
+  readonly #puts: PutBatches;
   readonly #locks: LockKeeper;
   readonly #guard: CallbackGuard;
   readonly #leaseListeners: ListenerSet<LeaseLostListener>;
@@ -145,6 +147,7 @@ export class KvstoreClient implements KvstoreBackend {
       });
     this.#leases = keeper('leases', leaseSeconds);
     this.#firstLeases = keeper('first leases', Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART)));
+    this.#puts = new PutBatches((request) => this.#send(request, { deadlineMs: options.writeTimeoutMs }));
     this.#fence = new WriteFence(this.#leases, (request) => this.#call(() => transport.txn(request)));
   }
 
@@ -414,14 +417,13 @@ export class KvstoreClient implements KvstoreBackend {
 
   /** A transaction, under its lock and the fence if it is to have them. */
   async #txn(request: TxnRequest, options: GuardedOptions): Promise<TxnResponse> {
-    const { mayWrite, writeTimeoutMs } = this.#options;
-    const { ifLocked, fenced = false, signal, deadlineMs = writeTimeoutMs } = options;
+    const { writeTimeoutMs } = this.#options;
+    const { ifLocked, fenced = false, together = false, signal, deadlineMs = writeTimeoutMs } = options;
     const call = { signal, deadlineMs };
+    const make = (txn: TxnRequest): Promise<TxnResponse> =>
+      together ? this.#puts.txn(txn, signal) : this.#send(txn, call);
     const send = (txn: TxnRequest): Promise<TxnResponse> =>
-      this.#call(async () => {
-        if (mayWrite?.() === false) throw new KvstoreError('not-leader', NOT_LEADER);
-        return this.#transport.txn(txn, call);
-      }, call).catch(throwNaming('readwrite', keyOf(txn)));
+      this.#call(() => make(txn), call).catch(throwNaming('readwrite', keyOf(txn)));
     const lock = ifLocked === undefined ? [] : [isHeld(ifLocked)];
     const attempt = async (fence: readonly Compare[]): Promise<TxnResponse | undefined> => {
       const answer = await guardedTxn(request, [...lock, ...fence], send);
@@ -433,6 +435,12 @@ export class KvstoreClient implements KvstoreBackend {
     const answer = fenced ? await this.#fence.write(attempt, call) : await attempt([]);
     assert(answer, 'an answer where nothing but a lock guards');
     return answer;
+  }
+
+  /** Sends a write, unless another process may lead by now. */
+  async #send(request: TxnRequest, options: CallOptions): Promise<TxnResponse> {
+    if (this.#options.mayWrite?.() === false) throw new KvstoreError('not-leader', NOT_LEADER);
+    return this.#transport.txn(request, options);
   }
 
   /** Runs a call when it is its turn. */

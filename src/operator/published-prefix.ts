@@ -74,6 +74,7 @@ export class PublishedPrefix {
       decode: (_name, value) => ({ ok: true, value }),
       observer: this.#present(),
       deleteDelayMs: 0,
+      together: true,
     });
     void this.#store.synced.then(() => {
       this.#listed = true;
@@ -164,7 +165,13 @@ export class PublishedPrefix {
     if (said !== undefined && equalBytes(said, value)) return;
     this.#said.set(name, value);
     if (isAsGood) this.#store.adoptLocalKey(name, value);
-    else this.#store.updateLocalKey(name, value);
+    else this.#store.updateLocalKey(name, value, this.#isOther(found, value));
+  }
+
+  /** Whether what was found is something else. Nothing is known of it where others' writes are not looked at. */
+  #isOther(found: Uint8Array | undefined, value: Uint8Array): boolean {
+    if (this.#options.isAsGood === undefined) return false;
+    return found === undefined || !equalBytes(found, value);
   }
 
   /** What the kvstore shows. */

@@ -18,7 +18,7 @@ import {
 
 /** Options of {@link SharedStore}. */
 export interface SharedStoreOptions<T>
-  extends Pick<SyncStoreOptions, 'leased' | 'canary' | 'canaryLeased' | 'concurrency'> {
+  extends Pick<SyncStoreOptions, 'leased' | 'canary' | 'canaryLeased' | 'concurrency' | 'together'> {
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
   readonly prefix: string;
@@ -100,9 +100,13 @@ export class SharedStore<T> {
     };
   }
 
-  /** This contributor's key is to have this value. */
-  updateLocalKey(name: string, value: Uint8Array): void {
-    this.#local.upsert(name, value);
+  /**
+   * This contributor's key is to have this value.
+   *
+   * @param isOther the kvstore is known to have another value, or none: it is not compared with what is there
+   */
+  updateLocalKey(name: string, value: Uint8Array, isOther = false): void {
+    this.#local.upsert(name, value, isOther);
   }
 
   /** This contributor's key may stay as another has put it. */

@@ -21,8 +21,10 @@ export interface SyncStoreOptions {
   readonly canaryLeased?: WriteOptions['leased'];
   /** The key that says that the prefix is complete, the *canary*. */
   readonly canary?: string | undefined;
-  /** Writes under way at a time. Default 8. */
+  /** Writes under way at a time. Default 8; 100 where they go together. */
   readonly concurrency?: number | undefined;
+  /** Puts that are under way at a time may be made in one transaction. Default false. */
+  readonly together?: boolean | undefined;
 }
 
 /** A {@link SyncStore} as data. */
@@ -39,6 +41,8 @@ export interface SyncStoreStatus {
 }
 
 const CANARY = Symbol('canary');
+/** As many as go into one transaction. */
+const AT_A_TIME = 100;
 
 /**
  * Keeps keys of a kvstore equal to what its owner wants (SEMANTICS 5). The owner says what is to be; this
@@ -60,6 +64,8 @@ export class SyncStore {
   readonly #landed = new Map<string, Uint8Array>();
   /** Names that another client may have written, or we: only a comparison in the kvstore shows whether there is anything to write. */
   readonly #touched = new Set<string>();
+  /** Names of which the kvstore is known to have another value, or none. */
+  readonly #other = new Set<string>();
   readonly #queue: RetryQueue<string | typeof CANARY>;
   readonly #canaries = new CanaryWaits();
   readonly #landings = new CanaryWaits();
@@ -73,7 +79,7 @@ export class SyncStore {
   constructor(options: SyncStoreOptions) {
     assert(options.prefix.endsWith('/'), `the prefix "${options.prefix}" must end in "/"`);
     this.#options = options;
-    const { clock, random, concurrency } = options;
+    const { clock, random, together, concurrency = together === true ? AT_A_TIME : undefined } = options;
     this.#queue = new RetryQueue({
       ...{ clock, random, concurrency },
       attempt: (job, signal) => (job === CANARY ? this.#syncCanary(signal) : this.#sync(job, signal)),
@@ -98,9 +104,14 @@ export class SyncStore {
     return this.#wanted.get(name);
   }
 
-  /** The key is to have this value. Bytes that have landed already cost nothing. The store keeps `value`. */
-  upsert(name: string, value: Uint8Array): void {
+  /**
+   * The key is to have this value. Bytes that have landed already cost nothing. The store keeps `value`.
+   *
+   * @param isOther the kvstore is known to have another value, or none: it is not compared with what is there
+   */
+  upsert(name: string, value: Uint8Array, isOther = false): void {
     this.#wanted.set(name, value);
+    if (isOther && !this.#queue.has(name)) this.#other.add(name);
     this.#enqueue(name);
   }
 
@@ -208,7 +219,8 @@ export class SyncStore {
     const { leased = true } = this.#options;
     const wanted = this.#wanted.get(name);
     const isKnown = leased || this.#landed.has(name);
-    const mayBeThere = this.#touched.delete(name) || !isKnown;
+    const isOther = this.#other.delete(name);
+    const mayBeThere = this.#touched.delete(name) || !(isKnown || isOther);
     this.#landed.delete(name);
     try {
       await this.#write(name, wanted, mayBeThere, signal);
@@ -226,9 +238,9 @@ export class SyncStore {
     mayBeThere: boolean,
     signal: AbortSignal,
   ): Promise<void> {
-    const { backend, prefix, leased = true } = this.#options;
+    const { backend, prefix, leased = true, together } = this.#options;
     const key = `${prefix}${name}`;
-    const options = { fenced: true, leased, signal };
+    const options = { fenced: true, leased, together, signal };
     if (wanted === undefined) await backend.delete(key, options);
     else if (mayBeThere) await backend.updateIfDifferent(key, wanted, options);
     else await backend.update(key, wanted, options);

@@ -118,6 +118,9 @@ export class Mirror {
 
   #newSync(): SyncStore {
     const { local: backend, clock, random } = this.#options;
-    return new SyncStore({ backend, prefix: this.#prefix, canary: this.#canary, clock, random });
+    return new SyncStore({
+      ...{ backend, prefix: this.#prefix, canary: this.#canary, clock, random },
+      together: true,
+    });
   }
 }
