@@ -1,6 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
-import type { ApiTransport } from '../../src/k8s/client/api-transport.ts';
+import { describe, it } from 'vitest';
 import { type Happening, happenings, I9_nothingLostNothingInvented } from './support/reflector-laws.ts';
 
 describe('a reflector under faults', () => {
@@ -10,52 +9,6 @@ describe('a reflector under faults', () => {
         I9_nothingLostNothingInvented(script, idle),
       ),
     );
-  });
-});
-
-type Wrap = (transport: ApiTransport) => ApiTransport;
-
-/** Asks for something else. */
-const asking =
-  (change: (path: string) => string): Wrap =>
-  (transport) => ({
-    send: (request) => transport.send({ ...request, path: change(request.path) }),
-    reset: () => transport.reset(),
-    close: () => transport.close(),
-  });
-
-async function* changed(
-  body: AsyncIterable<Uint8Array>,
-  change: (text: string) => string,
-): AsyncGenerator<Uint8Array, void, void> {
-  for await (const bytes of body) yield new TextEncoder().encode(change(new TextDecoder().decode(bytes)));
-}
-
-/** Is told something else. */
-const told =
-  (change: (text: string) => string): Wrap =>
-  (transport) => ({
-    send: async (request) => {
-      const answer = await transport.send(request);
-      return { ...answer, body: changed(answer.body, change) };
-    },
-    reset: () => transport.reset(),
-    close: () => transport.close(),
-  });
-
-describe('the test of the test', () => {
-  it.each([
-    ['watches from now', asking((path) => path.replace(/(watch=true.*)&resourceVersion=\d+/, '$1'))],
-    ['forgets the selector', asking((path) => path.replace(/labelSelector=[^&]*&(?=.*watch=true)/, ''))],
-    ['looks at one page', told((text) => text.replace(/"continue":"[^"]*"/, '"continue":""'))],
-    ['is deaf to deletes', told((text) => text.replace(/^.*"DELETED".*\n/gm, ''))],
-    ['is deaf to 410', told((text) => text.replace(/^.*"ERROR".*\n/gm, ''))],
-  ] as const)('I9 catches a transport that %s', async (_what, wrap) => {
-    const outcome = await fc.check(
-      fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script, false, wrap)),
-      { endOnFailure: true },
-    );
-    expect(outcome.failed).toBe(true);
   });
 });
 

@@ -6,6 +6,8 @@ export interface MutateCommand {
   readonly room: string;
   /** Files of the room, or parts of them (`FILE:10-20`); all of it when there are none. */
   readonly files: readonly string[];
+  /** What the names of test files contain that are run, any of these; all test files of the room when there are none. */
+  readonly tests: readonly string[];
   readonly concurrency: number;
   /** How often a property runs for each mutant. */
   readonly runs: number;
@@ -14,12 +16,13 @@ export interface MutateCommand {
 }
 
 /** How the command is used. */
-export const USAGE: string = `usage: npm run mutate -- ROOM [FILE…] [--concurrency N] [--runs N] [--fresh]
+export const USAGE: string = `usage: npm run mutate -- ROOM [FILE…] [--tests TEXT]… [--concurrency N] [--runs N] [--fresh]
 
 Changes the sources of a room a little, one change at a time, and runs the room's tests: each change that no test
 notices is printed. FILE limits it to a file of the room, or to lines of it (FILE:10-20).
 
   ROOM               ${Object.keys(ROOMS).join(', ')}
+  --tests TEXT       only test files with this in their names: quicker, and what survives may be detected by others
   --concurrency N    test processes at a time (2)
   --runs N           how often a property runs for each change (50)
   --fresh            run every change again, also those that were detected before
@@ -27,6 +30,7 @@ notices is printed. FILE limits it to a file of the room, or to lines of it (FIL
 Exit status 0: the score of the room is reached. 1: it is not, or a listed equivalent is none. 2: the command line is wrong.`;
 
 const OPTIONS = {
+  tests: { type: 'string', multiple: true, default: [] },
   concurrency: { type: 'string', default: '2' },
   runs: { type: 'string', default: '50' },
   fresh: { type: 'boolean', default: false },
@@ -41,5 +45,5 @@ export function parseCommandLine(words: readonly string[]): MutateCommand {
   if (outside !== undefined) throw new Error(`${outside}: not in src/${room}/`);
   const [concurrency, runs] = [Number(values.concurrency), Number(values.runs)];
   if (!(concurrency >= 1 && runs >= 1)) throw new Error('--concurrency and --runs take a number above 0');
-  return { room, files, concurrency, runs, fresh: values.fresh };
+  return { room, files, tests: values.tests, concurrency, runs, fresh: values.fresh };
 }

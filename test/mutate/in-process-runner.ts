@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
-import { DEEPER_TESTS } from './rooms.ts';
+import { deeperTests } from './rooms.ts';
 import { RunTimers } from './run-timers.ts';
 import { TestBundle, testFilesOf } from './test-bundle.ts';
 import { type TestCase, TestTree, TookTooLong } from './test-tree.ts';
@@ -133,11 +133,13 @@ export class InProcessRunner {
   }
 
   async init(): Promise<void> {
-    const { MUTATED_ROOM = '' } = process.env;
+    const { MUTATED_ROOM = '', MUTATED_TESTS = '[]' } = process.env;
+    const files = [...testFilesOf(`test/${MUTATED_ROOM}`), ...deeperTests(MUTATED_ROOM)];
+    const wanted: readonly string[] = JSON.parse(MUTATED_TESTS);
     Error.stackTraceLimit = 5;
     const names = [...Object.keys(new RunTimers().functions), 'globalThis'];
     this.#bundle = await TestBundle.of(
-      [...testFilesOf(`test/${MUTATED_ROOM}`), ...(DEEPER_TESTS[MUTATED_ROOM] ?? [])],
+      wanted.length === 0 ? files : files.filter((file) => wanted.some((text) => file.includes(text))),
       fileURLToPath(new URL('property-setup.ts', import.meta.url)),
       names,
     );

@@ -14,10 +14,11 @@ const FEW_RUNS = 8;
 
 /** Runs Stryker; gives the mutants of the files that were asked for. */
 async function runStryker(command: MutateCommand): Promise<readonly Mutant[]> {
-  const { room, runs } = command;
+  const { room, runs, tests } = command;
   const withoutSlow = runs <= FEW_RUNS ? 'yes' : '';
   Object.assign(process.env, {
     ...{ MUTATED_ROOM: room, PROPERTY_RUNS: String(runs), WITHOUT_SLOW_TESTS: withoutSlow },
+    MUTATED_TESTS: JSON.stringify(tests),
   });
   const results = await new Stryker(strykerOptions(command)).runMutationTest();
   const sources = new Map<string, string>();
