@@ -99,12 +99,15 @@ describe('a held lease', () => {
     [12, false, 2000],
     [25, true, 1000],
     [100, true, 4000],
-  ])('of %i s is looked at often, for the clock may be set: exclusive %s every %i ms', (ttl, exclusive, ms) => {
-    const { clock, lease } = world(ttl, exclusive);
-    expect(lease.lookIn).toBe(ms);
-    clock.advance(Math.ceil((ttl * 1000) / 3) - 10);
-    expect(lease.lookIn).toBe(10); // it is due before
-    lease.keys.clear();
-    expect(lease.lookIn).toBe(ttl * 1000);
-  });
+  ])(
+    'of %i s is looked at often, for the clock may be set: exclusive %s every %i ms',
+    (ttl, exclusive, ms) => {
+      const { clock, lease } = world(ttl, exclusive);
+      expect(lease.lookIn).toBe(ms);
+      clock.advance(Math.ceil((ttl * 1000) / 3) - 10);
+      expect(lease.lookIn).toBe(10); // it is due before
+      lease.keys.clear();
+      expect(lease.lookIn).toBe(ttl * 1000);
+    },
+  );
 });

@@ -122,7 +122,7 @@ describe('sorted keys', () => {
         const expected = [...model].filter((k) => inRange(k, range)).sort(compareKeys);
         expect([...sorted.range(range)]).toEqual(expected);
       }),
-      { numRuns: 50 },
+      { numRuns: Math.min(50, fc.readConfigureGlobal().numRuns ?? 50) },
     );
   });
 });

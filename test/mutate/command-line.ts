@@ -30,7 +30,7 @@ notices is printed. FILE limits it to a file of the room, or to lines of it (FIL
 Exit status 0: the score of the room is reached. 1: it is not, or a listed equivalent is none. 2: the command line is wrong.`;
 
 const OPTIONS = {
-  tests: { type: 'string', multiple: true, default: [] },
+  tests: { type: 'string', multiple: true },
   concurrency: { type: 'string', default: '2' },
   runs: { type: 'string', default: '50' },
   fresh: { type: 'boolean', default: false },
@@ -45,5 +45,5 @@ export function parseCommandLine(words: readonly string[]): MutateCommand {
   if (outside !== undefined) throw new Error(`${outside}: not in src/${room}/`);
   const [concurrency, runs] = [Number(values.concurrency), Number(values.runs)];
   if (!(concurrency >= 1 && runs >= 1)) throw new Error('--concurrency and --runs take a number above 0');
-  return { room, files, tests: values.tests, concurrency, runs, fresh: values.fresh };
+  return { room, files, tests: values.tests ?? [], concurrency, runs, fresh: values.fresh };
 }

@@ -24,15 +24,15 @@ interface MutantRun {
 /** How long nothing may be under way before a test that has not ended counts as hung. */
 const IDLE_MS = 20;
 /** How much of a processor a test may use, and how many times as much as without a mutant: the machine may be busy. */
-const TEST_MS = 2_000;
+const TEST_MS = 700;
 const TEST_FACTOR = 10;
 
 /** What is left out where not every test is wanted: a mutant that survives costs all the others. */
-const SLOW_MS = 50;
+const SLOW_MS = 200;
 const { WITHOUT_SLOW_TESTS } = process.env;
 
 /** How much time it may take until it gives way: a busy machine gives a process some tenths of a processor. */
-const STEP_FACTOR = 2;
+const STEP_FACTOR = 6;
 
 /** Where in the copy of the sources the first run leaves how long each test takes, for processes that begin later. */
 const DURATIONS = 'durations.json';

@@ -84,17 +84,17 @@ export class MemoryStore {
     return undefined;
   }
 
-  #readRevision(wanted: number): number {
-    if (wanted === 0) return this.#revision;
-    if (wanted > this.#revision)
-      throw new KvstoreError('future-revision', `revision ${wanted} is in the future`);
-    if (wanted >= this.#compactRevision) return wanted;
-    throw new KvstoreError('compacted', `revision ${wanted} has been compacted`);
+  #checkKept(revision: number): void {
+    if (revision > this.#revision)
+      throw new KvstoreError('future-revision', `revision ${revision} is in the future`);
+    if (revision < this.#compactRevision)
+      throw new KvstoreError('compacted', `revision ${revision} has been compacted`);
   }
 
   /** @throws KvstoreError `compacted`, `future-revision` */
   range(request: RangeRequest): RangeResponse {
-    const revision = this.#readRevision(request.revision ?? 0);
+    const revision = request.revision || this.#revision;
+    this.#checkKept(revision);
     const limit = request.limit || Number.POSITIVE_INFINITY;
     const kvs: KeyValue[] = [];
     let count = 0;
@@ -198,9 +198,13 @@ export class MemoryStore {
     return this.#log.slice(startRevision - this.#compactRevision - 1);
   }
 
-  /** Forgets what came before `revision`: reads below it and watches from it fail. */
+  /**
+   * Forgets what came before `revision`: reads below it and watches from it fail.
+   *
+   * @throws KvstoreError `compacted`, `future-revision`
+   */
   compact(revision: number): void {
-    this.#readRevision(revision);
+    this.#checkKept(revision);
     this.#log = this.#log.slice(revision - this.#compactRevision);
     this.#compactRevision = revision;
     for (const [key, versions] of this.#versions) {

@@ -22,7 +22,6 @@ const encode = (name: string, fields: object): Buffer => Buffer.from(type(name).
 const decode = (name: string, bytes: Buffer): Record<string, unknown> =>
   type(name).toObject(type(name).decode(bytes), { longs: String, defaults: true, bytes: Array });
 
-const runs = { numRuns: 1000 };
 const bytes = fc.uint8Array({ maxLength: 40 });
 const key = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 20 }).map((text) => Buffer.from(text)),
@@ -88,7 +87,6 @@ describe('answers, against protobufjs', () => {
           })),
         );
       }),
-      runs,
     );
   });
 
@@ -127,7 +125,6 @@ describe('answers, against protobufjs', () => {
           );
         },
       ),
-      runs,
     );
   });
 
@@ -151,7 +148,6 @@ describe('answers, against protobufjs', () => {
           expect(slice[0]).not.toBe(slices[i]?.at(-1));
         }
       }),
-      runs,
     );
   });
 
@@ -166,7 +162,6 @@ describe('answers, against protobufjs', () => {
           ID: id.toString(),
         });
       }),
-      runs,
     );
   });
 
@@ -215,7 +210,6 @@ describe('answers, against protobufjs', () => {
           }
         }
       }),
-      runs,
     );
   });
 });
@@ -245,7 +239,6 @@ describe('requests, against protobufjs', () => {
           });
         },
       ),
-      runs,
     );
   });
 
@@ -264,7 +257,6 @@ describe('requests, against protobufjs', () => {
           },
         });
       }),
-      runs,
     );
     expect(decode('WatchRequest', encodeWatchProgress())).toMatchObject({ progress_request: {} });
   });
