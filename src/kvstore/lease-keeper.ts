@@ -143,7 +143,6 @@ export class LeaseKeeper {
 
   /** Stops the keepalives; `revoke` deletes the keys on the server, as far as it can be reached. */
   async close(revoke: boolean): Promise<void> {
-    if (this.#closed.signal.aborted) return;
     this.#closed.abort();
     const held = [...this.#leases.keys()];
     this.#leases.clear();

@@ -26,6 +26,13 @@ export interface TakenAddress extends AddressOwner {
  */
 export type TakeOutcome = 'taken' | 'in-use' | 'outside' | 'unknown-pool' | 'invalid';
 
+interface Pool {
+  /** Those that are valid. */
+  readonly cidrs: readonly Prefix[];
+  /** Without CIDRs, not with invalid ones alone. */
+  readonly takesAny: boolean;
+}
+
 /** The pool of addresses that name none. */
 export const DEFAULT_POOL = 'default';
 
@@ -39,7 +46,7 @@ export const DEFAULT_POOL = 'default';
  * Pure; a call costs a map look-up and a look at the CIDRs of its pool. I12: refused takes are counted in `status()`.
  */
 export class IPAM {
-  readonly #pools: ReadonlyMap<string, readonly Prefix[]>;
+  readonly #pools: ReadonlyMap<string, Pool>;
   readonly #taken = new Map<string, Map<string, TakenAddress>>();
   readonly #rejections: RejectionLog;
   #isOpen = false;
@@ -51,7 +58,10 @@ export class IPAM {
   ) {
     this.#rejections = new RejectionLog(onReject, new CallbackGuard());
     this.#pools = new Map(
-      Array.from(pools, ([pool, cidrs]) => [pool, cidrs.flatMap((cidr) => this.#cidr(pool, cidr))]),
+      Array.from(pools, ([pool, cidrs]) => {
+        const valid = cidrs.flatMap((cidr) => this.#cidr(pool, cidr));
+        return [pool, { cidrs: valid, takesAny: cidrs.length === 0 }];
+      }),
     );
   }
 
@@ -88,9 +98,9 @@ export class IPAM {
   /** Whether an address may be given out: the pool is open and has it, it is free, and is not the address of a network itself. */
   isFree(address: string, pool: string = DEFAULT_POOL): boolean {
     const ip = canonicalAddress(address);
-    const cidrs = this.#pools.get(pool);
-    if (!this.#isOpen || ip === undefined || cidrs === undefined) return false;
-    return this.ownerOf(ip, pool) === undefined && isInside(ip, cidrs) && !isOfNetwork(ip, cidrs);
+    const known = this.#pools.get(pool);
+    if (!this.#isOpen || ip === undefined || known === undefined) return false;
+    return this.ownerOf(ip, pool) === undefined && isInside(ip, known) && !isOfNetwork(ip, known);
   }
 
   /** Every taken address, in no order that is promised. */
@@ -112,10 +122,10 @@ export class IPAM {
 
   #take(address: string, { use, name }: AddressOwner, pool: string): TakeOutcome {
     const ip = canonicalAddress(address);
-    const cidrs = this.#pools.get(pool);
+    const known = this.#pools.get(pool);
     if (ip === undefined) return 'invalid';
-    if (cidrs === undefined) return 'unknown-pool';
-    if (!isInside(ip, cidrs)) return 'outside';
+    if (known === undefined) return 'unknown-pool';
+    if (!isInside(ip, known)) return 'outside';
     const taken = this.#taken.get(pool) ?? new Map<string, TakenAddress>();
     this.#taken.set(pool, taken);
     const held = taken.get(ip);
@@ -148,13 +158,13 @@ const WHY: Readonly<Record<Exclude<TakeOutcome, 'taken'>, string>> = {
   invalid: 'is not a valid IP address',
 };
 
-function isInside(ip: string, cidrs: readonly Prefix[]): boolean {
+function isInside(ip: string, { cidrs, takesAny }: Pool): boolean {
   const prefix = Prefix.parse(ip);
-  return prefix !== undefined && (cidrs.length === 0 || cidrs.some((cidr) => cidr.contains(prefix)));
+  return prefix !== undefined && (takesAny || cidrs.some((cidr) => cidr.contains(prefix)));
 }
 
 /** Whether it is the first address of a CIDR, or the last one of an IPv4 CIDR: of /31, /32, /127 and /128 there are none. */
-function isOfNetwork(ip: string, cidrs: readonly Prefix[]): boolean {
+function isOfNetwork(ip: string, { cidrs }: Pool): boolean {
   const prefix = Prefix.parse(ip);
   return cidrs.some((cidr) => {
     const hostBits = (cidr.family === 4 ? 32 : 128) - cidr.length;

@@ -95,6 +95,7 @@ describe('a held lease', () => {
   });
 
   it.each([
+    [100, undefined, 5000],
     [100, false, 5000],
     [12, false, 2000],
     [25, true, 1000],

@@ -163,6 +163,12 @@ describe('a lease keeper', () => {
     expect(lease).toBe(keeper.bindingOf('k5')?.lease);
     for (let i = 0; i < 999; i++) await keeper.bind(`second ${i}`);
     expect(keeper.size).toBe(2);
+    for (const { key, lease: of } of keeper.bindingsBelow(''))
+      if (of !== lease) keeper.unbind(keeper.bindingOf(key));
+    await advance(clock, 10);
+    clock.setWallTimeBy(HOUR_MS);
+    await advance(clock, 5000);
+    expect(asked).toHaveLength(1); // the one that is left to expire delays no look at the other
   });
 
   it.each([false, true])(
@@ -227,6 +233,31 @@ describe('a lease keeper', () => {
     expect(lost).toEqual([['a']]);
     keeper.confirm(again); // its lease is not held any more
     expect(keeper.bindingOf('a')).toBeUndefined();
+  });
+
+  it('a delete unbinds no key that was written after it, whatever order the answers come in', async () => {
+    const binding = await keeper.bind('a');
+    keeper.confirm(binding, 7);
+    keeper.unbind(binding, 6);
+    expect(keeper.bindingOf('a')).toBe(binding);
+    keeper.unbind(binding, 7);
+    expect(keeper.bindingOf('a')).toBeUndefined();
+    const [lease = ''] = server.leases;
+    keeper.markLost(lease);
+    keeper.unbind(binding);
+    expect([lost, keeper.lost]).toEqual([[], 0]);
+  });
+
+  it('closing ends a grant and a keepalive that are never answered', async () => {
+    await keeper.bind('a');
+    link.blackHole();
+    await advance(clock, 40_000);
+    expect(asked).toHaveLength(1);
+    const other = newKeeper();
+    const binding = other.bind('b').catch((error: unknown) => error);
+    await settle();
+    await Promise.all([keeper.close(false), other.close(false)]);
+    expect(await binding).toMatchObject({ code: 'aborted' });
   });
 
   it('finds the bindings below a prefix', async () => {

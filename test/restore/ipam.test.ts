@@ -69,6 +69,13 @@ describe('addresses', () => {
     expect(['10.2.0.0', '10.2.0.1'].map((address) => all.isFree(address, 'small'))).toEqual([true, true]);
   });
 
+  it('of a pool whose CIDRs are all invalid are none (regression: any address was one)', () => {
+    const all = new IPAM([['default', ['10.1.0.0/33']]]);
+    all.open();
+    expect([all.take('203.0.113.9', POD), all.isFree('203.0.113.9')]).toEqual(['outside', false]);
+    expect(all.status().rejections.byReason).toEqual({ 'invalid-cidr': 1, outside: 1 });
+  });
+
   it('are those of a plain map of address to owner', () => {
     const step = fc.record({
       take: fc.boolean(),
