@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
+import { CallbackGuard } from '../base/guard.ts';
 import { type Section, writeCheckpoint } from './checkpoint-file.ts';
 import type { StateFolder } from './state-folder.ts';
 
@@ -35,6 +36,7 @@ export interface CheckpointerStatus {
  */
 export class Checkpointer {
   readonly #options: CheckpointerOptions;
+  readonly #guard = new CallbackGuard();
   #timer: Timer | undefined;
   #writing: Promise<void> = Promise.resolve();
   #state: string | undefined;
@@ -85,9 +87,9 @@ export class Checkpointer {
 
   async #write(): Promise<void> {
     const { folder, sections, clock } = this.#options;
-    const state = this.#options.state();
-    if (state === this.#state) return;
     try {
+      const state = this.#options.state();
+      if (state === this.#state) return;
       const bytes = await writeCheckpoint(folder, sections());
       this.#state = state;
       const { written } = this.#status;
@@ -100,6 +102,6 @@ export class Checkpointer {
   #now(status: CheckpointerStatus): void {
     const had = this.#status.failure;
     this.#status = status;
-    if (status.failure?.message !== had?.message) this.#options.onChange?.(status.failure);
+    if (status.failure?.message !== had?.message) this.#guard.call(this.#options.onChange, status.failure);
   }
 }

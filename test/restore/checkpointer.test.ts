@@ -75,4 +75,29 @@ describe('checkpoints', () => {
     expect(renames(folder)).toBe(2);
     await checkpointer.stop();
   });
+
+  it('go on after what is known could not be looked at, and after a report has thrown (regression: none was written any more)', async () => {
+    const folder = new MemoryFolder();
+    const clock = new ManualClock();
+    let state = 'a';
+    const checkpointer = new Checkpointer({
+      ...{ folder, clock },
+      sections: () => [{ kind: SECTION.end, payload: Buffer.from(state) }],
+      state: () => {
+        if (state === 'broken') throw new Error('it is broken');
+        return state;
+      },
+      onChange: () => {
+        throw new Error('the log is full');
+      },
+    });
+    checkpointer.start();
+    state = 'broken';
+    await checkpointer.write();
+    expect(checkpointer.status().failure).toMatchObject({ message: 'it is broken' });
+    state = 'b';
+    await checkpointer.write();
+    expect(checkpointer.status()).toMatchObject({ written: 1, failure: undefined });
+    await checkpointer.stop();
+  });
 });
