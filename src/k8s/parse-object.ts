@@ -40,10 +40,12 @@ const MOST_TEXT = 256 * 1024;
 
 const ignore: RejectField<undefined> = () => undefined;
 
-/** The object's name in its rejections, valid or not: `Service shop/checkout`. */
+/** The object's name in its rejections, valid or not: `Service shop/checkout`, `CiliumNode n1`. */
 function nameOf(kind: string, object: unknown): string {
   const metadata = Fields.of(object, ignore, '')?.map('metadata');
-  return `${kind} ${metadata?.string('namespace') ?? '?'}/${metadata?.string('name') ?? '?'}`;
+  const namespace = metadata?.string('namespace');
+  const name = metadata?.string('name') ?? '?';
+  return `${kind} ${namespace === undefined ? name : `${namespace}/${name}`}`;
 }
 
 /** Reads an untrusted object. `read` returns `undefined` for one that cannot be used. Never throws. */

@@ -275,7 +275,7 @@ describe('bad fields are rejected alone, with their path and value, and the serv
     [{ metadata: { name: 'a/b', namespace: 'shop' } }, 'Service shop/a/b: metadata.name "a/b": '],
     [{ metadata: { namespace: 'shop' } }, 'Service shop/?: metadata.name '],
     [{ metadata: { name: 'a', namespace: '' } }, 'Service /a: metadata.namespace "": '],
-    [{ metadata: 7 }, 'Service ?/?: metadata.name '],
+    [{ metadata: 7 }, 'Service ?: metadata.name '],
   ])('also where its name is not usable: %j', (object, beginning) => {
     for (const parse of [parseService, parseServiceID]) {
       const { value, rejections } = parse(object);

@@ -137,7 +137,7 @@ describe('hostile objects', () => {
     expect(knows(one).length).toBeLessThan(100_000);
     expect(one.nodes.get('atlantic/good')?.annotations.size).toBe(0);
     expect(one.rejected.map(({ at, field, reason }) => `${at} ${field} ${reason}`)).toEqual([
-      'CiliumNode ?/good metadata.annotations too-large',
+      'CiliumNode good metadata.annotations too-large',
     ]);
   });
 

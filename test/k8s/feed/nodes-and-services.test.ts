@@ -38,7 +38,7 @@ describe('CiliumNodes', () => {
       ...{ labels: { zone: 'a' }, nodeIdentity: 33_554_433 },
     });
     expect(world.rejected.map(({ at, field }) => `${at} ${field}`)).toEqual([
-      'CiliumNode ?/n2 spec.addresses[1].ip',
+      'CiliumNode n2 spec.addresses[1].ip',
     ]);
     world.cluster.delete('ciliumnodes', 'n2');
     expect(world.nodes.size).toBe(0);
