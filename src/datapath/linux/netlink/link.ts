@@ -41,7 +41,7 @@ export interface Link {
 
 /**
  * Writes the body of a message that makes a VXLAN interface: all but the alias, which the kernel takes in a change only. A
- * change is of the interface with this index or, if that is 0, this name, and of all but `vxlan`.
+ * change is of the interface with this index or, if that is 0, this name, and of all but `vxlan`; without a name it keeps its own.
  */
 export function writeLink(writer: MessageWriter, link: Link, change: 'make' | 'change'): void {
   const { index, name, mac, mtu, alias, vxlan, up } = link;
@@ -52,7 +52,8 @@ export function writeLink(writer: MessageWriter, link: Link, change: 'make' | 'c
     .u32(index)
     .u32(up ? IFF_UP : 0)
     .u32(IFF_UP);
-  writer.attributeText(IFLA.name, name).attributeU32(IFLA.mtu, mtu);
+  if (name !== '') writer.attributeText(IFLA.name, name);
+  writer.attributeU32(IFLA.mtu, mtu);
   if (mac !== undefined) writer.attributeBytes(IFLA.address, parseMAC(mac));
   if (alias !== undefined) writer.attributeText(IFLA.alias, alias);
   if (vxlan === undefined || change === 'change') return;

@@ -14,6 +14,8 @@ export interface DeviceItem {
   readonly local: string;
   readonly mtu: number;
   readonly mac: string;
+  /** What somebody has made of it that it is not to be: another name, or down. Never desired. */
+  readonly amiss?: string | undefined;
 }
 
 /** Behind which host a hardware address is, which is its key. */
@@ -86,7 +88,10 @@ export function equalItems(a: PathItem, b: PathItem): boolean {
 export function printItem(item: PathItem, nameOf: (index: number) => string = String): string {
   switch (item.kind) {
     case 'device':
-      return `vxlan id ${item.vni} port ${item.port} local ${item.local} mtu ${item.mtu} address ${item.mac}`;
+      return (
+        `vxlan id ${item.vni} port ${item.port} local ${item.local} mtu ${item.mtu} address ${item.mac}` +
+        (item.amiss === undefined ? '' : ` ${item.amiss}`)
+      );
     case 'fdb':
       return `dst ${item.host}`;
     case 'neighbor':

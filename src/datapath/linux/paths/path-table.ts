@@ -28,7 +28,7 @@ import {
 } from './path-item.ts';
 import { neighborRequest, ruleRequest } from './path-requests.ts';
 import { type LenientRequest, RouteLedger } from './route-ledger.ts';
-import { deviceItem, linkNamed, setDevice } from './tunnel-device.ts';
+import { deviceItem, isOwnLink, linkNamed, setDevice } from './tunnel-device.ts';
 
 const { EEXIST, ENODEV } = constants.errno;
 
@@ -227,7 +227,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   *#dumpTunnel(socket: NetlinkSocket): Generator<readonly [string, PathItem], void, void> {
     const device = this.#device();
-    const item = device && deviceItem(device);
+    const item = device && deviceItem(device, this.#options.device);
     if (device === undefined || item === undefined) return;
     yield* this.#learn([pathKey('device', this.#options.device), item]);
     for (const kind of ['fdb', 'neighbor'] as const) {
@@ -292,9 +292,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const before = this.#links.get(link.index);
     if (isGone) this.#links.delete(link.index);
     else this.#links.set(link.index, link);
+    const { device } = this.#options;
     const isSame = before?.name === link.name && before.up === link.up && before.mtu === link.mtu;
-    if (!isGone && isSame) return {};
-    const isOurs = link.name === this.#options.device || before?.name === this.#options.device;
+    // A dump may have seen it before the event: what is amiss with our own is to be put right nevertheless.
+    const isAmiss = isOwnLink(link) && deviceItem(link, device)?.amiss !== undefined;
+    if (!isGone && isSame && !isAmiss) return {};
+    const isOurs = link.name === device || (before !== undefined && isOwnLink(before));
     if (isGone) this.#forgetInterface(link.index, isOurs);
     return { reach: true, reread: isGone || isOurs || !link.up };
   }
@@ -397,11 +400,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     else this.#known.set(key, item);
   }
 
-  /** Our VXLAN interface. */
+  /** Our VXLAN interface, also where somebody has renamed it: what is on it works on. */
   #device(): Link | undefined {
+    let found: Link | undefined;
     for (const link of this.#links.values())
-      if (link.name === this.#options.device && deviceItem(link) !== undefined) return link;
-    return undefined;
+      if (isOwnLink(link) && (found === undefined || link.name === this.#options.device)) found = link;
+    return found;
   }
 
   #readLinks(): void {

@@ -9,14 +9,20 @@ import type { DeviceItem } from './path-item.ts';
 const ALIAS = 'datapath-cache';
 
 /** What is needed of a socket. */
-type LinkSocket = Pick<NetlinkSocket, 'ask' | 'change' | 'transact'>;
+type LinkSocket = Pick<NetlinkSocket, 'ask' | 'change' | 'dump' | 'transact'>;
 
-const { EEXIST, EOPNOTSUPP } = constants.errno;
+const { EBUSY, EEXIST, EOPNOTSUPP } = constants.errno;
 
-/** The item of an interface, if it is ours. */
-export function deviceItem({ vxlan, alias, mtu, mac = '' }: Link): DeviceItem | undefined {
-  if (vxlan === undefined || alias !== ALIAS) return undefined;
-  return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac };
+/** Whether an interface is ours, whatever somebody calls it. */
+export function isOwnLink({ vxlan, alias }: Link): boolean {
+  return vxlan !== undefined && alias === ALIAS;
+}
+
+/** The item of an interface that is ours, and is to have this name. */
+export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link, name: string): DeviceItem | undefined {
+  if (vxlan === undefined) return undefined;
+  const amiss = link.name !== name ? `called ${link.name}` : link.up ? undefined : 'down';
+  return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac, amiss };
 }
 
 /** The interface with this name. */
@@ -42,12 +48,12 @@ export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Lin
  * that was on it gone. Throws `SyscallError`: also when an interface of others has its name, which stays.
  */
 export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | undefined): void {
-  const there = linkNamed(socket, name);
-  const before = there && deviceItem(there);
-  if (there !== undefined && before === undefined) {
-    if (item === undefined) return;
+  const named = linkNamed(socket, name);
+  const isForeign = named !== undefined && !isOwnLink(named);
+  if (isForeign && item !== undefined)
     throw new SyscallError(`add ${name}`, EEXIST, `there is an interface ${name} that is not ours`);
-  }
+  const there = isForeign ? renamed(socket) : (named ?? renamed(socket));
+  const before = there && deviceItem(there, name);
   const canStay = before !== undefined && item !== undefined && isSameTunnel(before, item);
   if (there !== undefined && !canStay) socket.change(deletion(there));
   if (item === undefined) return;
@@ -59,21 +65,32 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
   add(socket, link);
 }
 
+/** The one that is ours under another name. */
+function renamed(socket: LinkSocket): Link | undefined {
+  const request = { what: 'links', type: RTM_LINK.get, write: writeLinkQuestion };
+  return socket.dump(request, readLink).find(isOwnLink);
+}
+
 function isSameTunnel(a: DeviceItem, b: DeviceItem): boolean {
   return a.vni === b.vni && a.port === b.port && a.local === b.local;
 }
 
 function add(socket: LinkSocket, link: Link): void {
   const what = `add ${link.name}`;
-  const request = (change: 'make' | 'change', flags: number): NetlinkRequest => ({
-    ...{ what, type: RTM_LINK.add, flags, write: (writer) => writeLink(writer, link, change) },
+  const request = (change: 'make' | 'change', flags: number, of = link): NetlinkRequest => ({
+    ...{ what, type: RTM_LINK.add, flags, write: (writer) => writeLink(writer, of, change) },
   });
   // In one call: what is made and not marked would be taken for another's.
   const requests =
     link.index === 0
       ? [request('make', NLM_F.create | NLM_F.exclusive), request('change', 0)]
       : [request('change', 0)];
-  const error = socket.transact(requests).find((one) => one !== undefined);
+  let error = socket.transact(requests).find((one) => one !== undefined);
+  // Before Linux 6.2 one that is up keeps its name.
+  if (error?.errno === EBUSY)
+    error = socket
+      .transact([request('change', 0, { ...link, name: '', up: false }), request('change', 0)])
+      .find((one) => one !== undefined);
   if (error === undefined) return;
   if (error.errno !== EOPNOTSUPP) throw error;
   throw new SyscallError(

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { keptItems } from '../../../../src/datapath/linux/kept-items.ts';
-import { NetlinkFormatError } from '../../../../src/datapath/linux/netlink/message-reader.ts';
-import { NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
+import { type Link, RTM_LINK, readLink } from '../../../../src/datapath/linux/netlink/link.ts';
+import { NetlinkFormatError, readMessages } from '../../../../src/datapath/linux/netlink/message-reader.ts';
+import { MessageWriter, NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
 import { RTM_ROUTE, writeRoute } from '../../../../src/datapath/linux/netlink/route.ts';
 import { setDevice } from '../../../../src/datapath/linux/paths/tunnel-device.ts';
@@ -12,6 +13,7 @@ import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
 import { cable, DEVICE, internal, node, PathsUnderTest } from './support/path-network.ts';
 
+const EBUSY = 16;
 const EOPNOTSUPP = 95;
 const ENOBUFS = 105;
 
@@ -142,6 +144,39 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     host.run('ip', 'link', 'set', 'uplink', 'name', 'eth0');
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+  });
+
+  it('have their tunnel back as it was when somebody renames it or sets it down', async () => {
+    const one = under();
+    await one.start();
+    for (const other of [own, near, far]) one.paths.nodeAdd(other);
+    await one.settle();
+    const tunnelled = `10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`;
+    const index = (): number => JSON.parse(host.run('ip', '-j', 'link', 'show', DEVICE))[0].ifindex;
+    const before = index();
+    for (const [hand, shown] of [
+      ['down', 'down'],
+      ['name strange', 'called strange'],
+      ['down name strange', 'called strange'],
+    ] as const) {
+      host.run('ip', 'link', 'set', DEVICE, ...hand.split(' '));
+      const steps = await one.turns.until(keptItems(one.table, one.paths.kept).plan());
+      expect(steps[0]).toMatchObject({
+        key: `device ${DEVICE}`,
+        kernel: expect.stringContaining(` ${shown}`),
+      });
+      await one.settle();
+      expect(one.paths.status().table).toMatchObject({ state: 'kept', actual: 5 });
+      expect([hand, ...routes()]).toContain(tunnelled);
+      expect(index()).toBe(before);
+    }
+    // A renamed one goes with the last node that needs it, too, whatever has its name.
+    host.run('ip', 'link', 'set', DEVICE, 'name', 'strange');
+    host.run('ip', 'link', 'add', DEVICE, 'type', 'veth', 'peer', 'name', 'other');
+    one.paths.nodeDelete(far);
+    await one.settle();
+    expect(host.run('ip', '-br', 'link')).not.toContain('strange');
+    expect(host.run('ip', '-br', 'link')).toContain(DEVICE);
   });
 
   it('to a node that cannot be reached are an error of that node, and the rest goes on', async () => {
@@ -294,8 +329,9 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
   });
 
   it('say which module is missing where there is no VXLAN', () => {
-    const socket: Pick<NetlinkSocket, 'ask' | 'transact' | 'change'> = {
+    const socket: Pick<NetlinkSocket, 'ask' | 'transact' | 'change' | 'dump'> = {
       ask: () => undefined,
+      dump: () => [],
       transact: () => [new SyscallError('add x', EOPNOTSUPP, 'Unknown device type')],
       change: () => {},
     };
@@ -310,6 +346,34 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(() => setDevice(socket, 'x', item)).toThrow(
       'add x: EOPNOTSUPP: Unknown device type: this kernel has no VXLAN, or its module vxlan is missing',
     );
+  });
+
+  it('set their tunnel down to rename it where the kernel gives no other name to one that is up', () => {
+    const tunnel = { id: 1, port: 8472, local: '192.168.0.1', learning: false };
+    const own: Link = {
+      ...{ index: 7, name: 'strange', kind: 'vxlan', up: true, mtu: 1450, mac: '02:dc:c0:a8:00:01' },
+      ...{ alias: 'datapath-cache', vxlan: tunnel },
+    };
+    const sent: (string | undefined)[] = [];
+    const socket: Parameters<typeof setDevice>[0] = {
+      ask: () => undefined,
+      dump: <T>() => [own as T],
+      change: () => {},
+      transact: (requests) => {
+        const links = requests.map(({ write }) => {
+          const writer = new MessageWriter().begin(RTM_LINK.add, 0, 1);
+          write(writer);
+          writer.end();
+          const [message] = readMessages(writer.written());
+          return message && readLink(message);
+        });
+        sent.push(links.map((link) => `${link?.name} ${link?.up ? 'up' : 'down'}`).join());
+        return links.map(() => (sent.length === 1 ? new SyscallError('add x', EBUSY) : undefined));
+      },
+    };
+    const item = { vni: 1, port: 8472, local: '192.168.0.1', mtu: 1450, mac: '02:dc:c0:a8:00:01' };
+    setDevice(socket, 'x', { kind: 'device', ...item });
+    expect(sent).toEqual(['x up', ' down,x up']);
   });
 
   /** Lets time pass until the work is over. */
