@@ -4,7 +4,7 @@ import { type DatapathPart, probeHost, readHost } from '../../../../src/datapath
 import { cgroup2Mount, Scratch } from './scratch.ts';
 
 /** Programs that bear witness of what the kernel has. */
-type Witness = 'bpftool' | 'ip' | 'nft' | 'ping' | 'ss' | 'tc';
+type Witness = 'bpftool' | 'ip' | 'nft' | 'ping' | 'setpriv' | 'ss' | 'tc';
 
 /** What a test needs of the machine: parts of the datapath, witnesses, and places of its own to make. */
 export type Need =
@@ -20,6 +20,7 @@ const WITNESSES: Readonly<Record<Witness, readonly string[]>> = {
   ip: ['-V'],
   nft: ['--version'],
   ping: ['-V'],
+  setpriv: ['--version'],
   ss: ['-V'],
   tc: ['-V'],
 };
@@ -87,6 +88,7 @@ function tried(need: Need): string | undefined {
     case 'ip':
     case 'nft':
     case 'ping':
+    case 'setpriv':
     case 'ss':
     case 'tc':
       return failureOf(need, ...WITNESSES[need]);

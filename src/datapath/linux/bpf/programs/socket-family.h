@@ -113,40 +113,53 @@ INLINE struct OWN(backend) *OWN(any_backend)(struct OWN(service_key) *key, __u32
 	return map_lookup(&OWN(backends), number);
 }
 
+// Chooses a backend of a frontend; AGAIN where a slot has just gone: then the frontend has another number of them.
+INLINE int OWN(choose)(struct bpf_sock_addr *context, struct OWN(service_key) *key, struct OWN(backend) **backend)
+{
+	__u32 number = 0;
+	struct OWN(service) *service = map_lookup(&OWN(services), key);
+	if (!service)
+		return NO_SERVICE;
+	__u32 count = service->count;
+	if (!count)
+		return REFUSED;
+	if (!(service->flags & AFFINITY)) {
+		*backend = OWN(any_backend)(key, count, &number);
+		return *backend ? TRANSLATED : AGAIN;
+	}
+	struct OWN(client) client = {
+		.namespace = netns_cookie(context),
+		.address = key->address,
+		.port = key->port,
+		.protocol = key->protocol,
+	};
+	*backend = OWN(backend_of_client)(&client, service->number, &number);
+	if (!*backend)
+		*backend = OWN(any_backend)(key, count, &number);
+	if (!*backend)
+		return AGAIN;
+	struct OWN(choice) choice = { .used = nanoseconds(), .backend = number };
+	map_update(&OWN(clients), &client, &choice, BPF_ANY);
+	return TRANSLATED;
+}
+
 // Puts a backend in the place of a frontend, and remembers that it did.
 INLINE int OWN(translate)(struct bpf_sock_addr *context, struct OWN(address) *address, __u16 *port)
 {
 	struct OWN(service_key) key = { .address = *address, .port = *port, .protocol = context->protocol };
 	struct OWN(backend) *backend = 0;
-	__u32 number = 0;
 
-	// Again where a slot has just gone: then the frontend has another number of them.
-	for (int attempt = 0; attempt < 4 && !backend; attempt++) {
-		struct OWN(service) *service = map_lookup(&OWN(services), &key);
-		if (!service)
-			return attempt == 0 ? NO_SERVICE : REFUSED;
-		__u32 count = service->count;
-		if (!count)
-			return REFUSED;
-		if (!(service->flags & AFFINITY)) {
-			backend = OWN(any_backend)(&key, count, &number);
-			continue;
-		}
-		struct OWN(client) client = {
-			.namespace = netns_cookie(context),
-			.address = *address,
-			.port = *port,
-			.protocol = key.protocol,
-		};
-		backend = OWN(backend_of_client)(&client, service->number, &number);
-		if (!backend)
-			backend = OWN(any_backend)(&key, count, &number);
-		if (backend) {
-			struct OWN(choice) choice = { .used = nanoseconds(), .backend = number };
-			map_update(&OWN(clients), &client, &choice, BPF_ANY);
-		}
-	}
-	if (!backend)
+	// No loop: without CAP_PERFMON the kernel takes one for endless, as it follows it where a processor may guess wrongly.
+	int outcome = OWN(choose)(context, &key, &backend);
+	if (outcome == NO_SERVICE)
+		return NO_SERVICE;
+	if (outcome == AGAIN)
+		outcome = OWN(choose)(context, &key, &backend);
+	if (outcome == AGAIN)
+		outcome = OWN(choose)(context, &key, &backend);
+	if (outcome == AGAIN)
+		outcome = OWN(choose)(context, &key, &backend);
+	if (outcome != TRANSLATED || !backend)
 		return REFUSED;
 
 	struct OWN(peer) peer = {

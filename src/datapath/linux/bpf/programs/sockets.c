@@ -3,7 +3,7 @@
 
 #include "kernel.h"
 
-enum { NO_SERVICE, TRANSLATED, REFUSED };
+enum { NO_SERVICE, TRANSLATED, REFUSED, AGAIN };
 enum { DENY, ALLOW };
 
 #define AFFINITY 0x10
