@@ -5,6 +5,7 @@ import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, readTime } from './parse-object.ts';
 import { readNamedPort } from './ports.ts';
+import { SharedValues } from './shared-values.ts';
 
 /** Addresses of a pod: one a family, and as many again for networks of its own. More are an attack. */
 export const MOST_ADDRESSES = 64;
@@ -17,8 +18,8 @@ export interface EndpointRank {
   readonly deleting: boolean;
   /** Milliseconds since the epoch; 0 where the object does not say. */
   readonly createdAt: number;
-  /** `namespace/name/uid`: decides where nothing else does. */
-  readonly id: string;
+  /** `''` where the object does not say. */
+  readonly uid: string;
 }
 
 /** What a pod or CiliumEndpoint claims: the same for each of its addresses. Not to be changed. */
@@ -33,10 +34,15 @@ export interface EndpointAddresses {
  * Whether `a` comes before `b` for an address that both list (K 23): one that is not being deleted, then the one that was
  * created last, then the greater `namespace/name/uid`.
  */
-export function outranks(a: EndpointRank, b: EndpointRank): boolean {
-  if (a.deleting !== b.deleting) return b.deleting;
-  if (a.createdAt !== b.createdAt) return a.createdAt > b.createdAt;
-  return a.id > b.id;
+export function outranks(a: EndpointAddresses, b: EndpointAddresses): boolean {
+  if (a.rank.deleting !== b.rank.deleting) return b.rank.deleting;
+  if (a.rank.createdAt !== b.rank.createdAt) return a.rank.createdAt > b.rank.createdAt;
+  return fullName(a) > fullName(b);
+}
+
+/** Put together only where it decides: it would be a long string for each object. */
+function fullName({ claim: { k8s }, rank: { uid } }: EndpointAddresses): string {
+  return `${k8s?.namespace}/${k8s?.podName}/${uid}`;
 }
 
 /** Whether two say the same, so that nothing is to be written. */
@@ -48,19 +54,19 @@ export function sameAddresses(a: EndpointAddresses, b: EndpointAddresses): boole
     sameMetadata(a.claim.k8s, b.claim.k8s) &&
     a.rank.deleting === b.rank.deleting &&
     a.rank.createdAt === b.rank.createdAt &&
-    a.rank.id === b.rank.id &&
+    a.rank.uid === b.rank.uid &&
     a.ips.length === b.ips.length &&
     a.ips.every((ip, index) => ip === b.ips[index])
   );
 }
 
 /** The rank of an object, by its metadata. */
-export function readRank(fields: ObjectFields, { namespace, name }: ServiceID): EndpointRank {
+export function readRank(fields: ObjectFields): EndpointRank {
   const metadata = fields.map('metadata');
   return {
     deleting: metadata.value('deletionTimestamp') !== undefined,
     createdAt: readTime(metadata, 'creationTimestamp'),
-    id: `${namespace}/${name}/${metadata.string('uid') ?? ''}`,
+    uid: metadata.string('uid') ?? '',
   };
 }
 
@@ -96,6 +102,23 @@ export function readPortsByName(lists: Iterable<ObjectFields>, number: string): 
   return ports;
 }
 
+/** What many endpoints of one kind say alike: the pods of a deployment have the same ports, those of a node the same host. */
+export class SharedParts {
+  readonly #hosts = new SharedValues<string>();
+  readonly #ports = new SharedValues<NamedPorts>();
+
+  host(ip: string): string {
+    return this.#hosts.share(ip, ip);
+  }
+
+  ports(ports: NamedPorts): NamedPorts {
+    let text = '';
+    // With its length no name, whatever is in it, reads as two.
+    for (const [name, { port, protocol }] of ports) text += `${name.length}:${name}:${port}/${protocol},`;
+    return this.#ports.share(text, ports);
+  }
+}
+
 /** The claim of a pod or CiliumEndpoint. */
 export function endpointClaim(
   source: 'k8s' | 'custom-resource',
@@ -106,7 +129,10 @@ export function endpointClaim(
     readonly encryptKey: number;
     readonly namedPorts: NamedPorts | undefined;
   },
+  shared: SharedParts,
 ): Claim {
-  const { identity = RESERVED_IDENTITIES.unmanaged, hostIP, encryptKey, namedPorts } = said;
+  const { identity = RESERVED_IDENTITIES.unmanaged, encryptKey } = said;
+  const hostIP = shared.host(said.hostIP);
+  const namedPorts = said.namedPorts && shared.ports(said.namedPorts);
   return { source, identity, hostIP, encryptKey, k8s: { namespace, podName, namedPorts } };
 }

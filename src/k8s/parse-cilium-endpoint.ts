@@ -7,6 +7,7 @@ import {
   readListedIPs,
   readPortsByName,
   readRank,
+  type SharedParts,
 } from './endpoint-addresses.ts';
 import { isName, type ObjectFields, readClusterScopedName, readID } from './parse-object.ts';
 
@@ -29,6 +30,7 @@ function readEndpoint(
   id: ServiceID,
   rank: EndpointRank,
   identity: number | undefined,
+  shared: SharedParts,
 ): EndpointAddresses | undefined {
   const networking = fields.map('networking');
   const hostIP = networking.address('node');
@@ -38,18 +40,18 @@ function readEndpoint(
   if (hostIP === undefined || ips.length === 0 || isSpoilt(encryption, 'key', key)) return undefined;
   const namedPorts = readPortsByName([fields.list('named-ports')], 'port');
   const said = { identity, hostIP, encryptKey: key ?? 0, namedPorts };
-  return { ips, claim: endpointClaim('custom-resource', id, said), rank };
+  return { ips, claim: endpointClaim('custom-resource', id, said, shared), rank };
 }
 
 /** What a `cilium.io/v2` `CiliumEndpoint` claims (K 30, 31); `undefined`: nothing. */
-export function readCiliumEndpoint(fields: ObjectFields): EndpointAddresses | undefined {
+export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): EndpointAddresses | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
   const status = fields.map('status');
   const said = status.map('identity');
   const identity = said.integer('id', 0, MAX_IDENTITY);
   if (isSpoilt(said, 'id', identity)) return undefined;
-  return readEndpoint(status, id, readRank(fields, id), identity);
+  return readEndpoint(status, id, readRank(fields), identity, shared);
 }
 
 /** What a CiliumEndpointSlice says of endpoints (K 35). */
@@ -65,7 +67,10 @@ export interface EndpointSliceSays {
  * What a `cilium.io/v2alpha1` `CiliumEndpointSlice` says. The endpoints in it have no metadata: their rank is the slice's.
  * Of an endpoint that is in it twice the last counts; one without a usable name is rejected alone.
  */
-export function readCiliumEndpointSlice(fields: ObjectFields): EndpointSliceSays | undefined {
+export function readCiliumEndpointSlice(
+  fields: ObjectFields,
+  shared: SharedParts,
+): EndpointSliceSays | undefined {
   const name = readClusterScopedName(fields);
   const namespace = fields.string('namespace');
   if (name === undefined) return undefined;
@@ -73,7 +78,8 @@ export function readCiliumEndpointSlice(fields: ObjectFields): EndpointSliceSays
     fields.reject('namespace', 'invalid-name', 'must be the name of a namespace', namespace);
     return undefined;
   }
-  const { deleting, createdAt } = readRank(fields, { namespace, name });
+  const { deleting, createdAt } = readRank(fields);
+  const rank = { deleting, createdAt, uid: '' };
   const endpoints = new Map<string, EndpointAddresses | undefined>();
   const list = fields.list('endpoints', MOST_ENDPOINTS);
   for (let index = 0; index < list.size; index++) {
@@ -86,10 +92,10 @@ export function readCiliumEndpointSlice(fields: ObjectFields): EndpointSliceSays
     }
     const id = `${namespace}/${endpoint}`;
     const identity = item.integer('id', 0, MAX_IDENTITY);
-    const rank = { deleting, createdAt, id };
+    const known = identity === 0 ? undefined : identity;
     const said = isSpoilt(item, 'id', identity)
       ? undefined
-      : readEndpoint(item, { namespace, name: endpoint }, rank, identity === 0 ? undefined : identity);
+      : readEndpoint(item, { namespace, name: endpoint }, rank, known, shared);
     endpoints.set(id, said);
   }
   return { name, createdAt, endpoints };

@@ -90,7 +90,9 @@ export function readEndpointSlice(fields: ObjectFields): EndpointSlice | undefin
   const id = readSliceID(fields);
   const hasType = (fields.value('addressType') ?? '') !== '';
   if (hasType && fields.word('addressType', ADDRESS_TYPES) === undefined) return undefined;
-  return id && { ...id, ...readSliceBackends(fields) };
+  if (id === undefined) return undefined;
+  const { backends, notReady } = readSliceBackends(fields);
+  return { service: id.service, name: id.name, backends, notReady };
 }
 
 /**

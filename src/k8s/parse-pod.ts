@@ -5,6 +5,7 @@ import {
   readListedIPs,
   readPortsByName,
   readRank,
+  type SharedParts,
 } from './endpoint-addresses.ts';
 import { type ObjectFields, readID, readTexts } from './parse-object.ts';
 
@@ -30,7 +31,11 @@ function readIPs(status: ObjectFields): readonly string[] {
 }
 
 /** `encryptKey` is that of the own node: the pod does not say (K 18). */
-function readAddresses(fields: ObjectFields, encryptKey: number): EndpointAddresses | undefined {
+function readAddresses(
+  fields: ObjectFields,
+  encryptKey: number,
+  shared: SharedParts,
+): EndpointAddresses | undefined {
   const id = readID(fields);
   const spec = fields.map('spec');
   const status = fields.map('status');
@@ -40,14 +45,14 @@ function readAddresses(fields: ObjectFields, encryptKey: number): EndpointAddres
   const containers = spec.list('containers').items((list, index) => list.item(index)?.list('ports'));
   const namedPorts = readPortsByName(containers, 'containerPort');
   const said = { identity: undefined, hostIP, encryptKey, namedPorts };
-  return { ips, claim: endpointClaim('k8s', id, said), rank: readRank(fields, id) };
+  return { ips, claim: endpointClaim('k8s', id, said, shared), rank: readRank(fields) };
 }
 
 /**
  * What a v1 `Pod` says. `undefined` for one that is on the host's network or has ended: it counts as deleted (K 17).
  * Neither `deletionTimestamp` nor readiness nor annotations matter.
  */
-export function readPod(fields: ObjectFields, encryptKey: number): PodSays | undefined {
+export function readPod(fields: ObjectFields, encryptKey: number, shared: SharedParts): PodSays | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
   const metadata = fields.map('metadata');
@@ -55,11 +60,12 @@ export function readPod(fields: ObjectFields, encryptKey: number): PodSays | und
   const phase = fields.map('status').word('phase', PHASES);
   if (spec.boolean('hostNetwork') === true || phase === 'Succeeded' || phase === 'Failed') return undefined;
   return {
-    ...id,
+    namespace: id.namespace,
+    name: id.name,
     uid: metadata.string('uid') ?? '',
     nodeName: spec.string('nodeName') ?? '',
     serviceAccount: spec.string('serviceAccountName') ?? '',
     labels: readTexts(metadata, 'labels'),
-    addresses: readAddresses(fields, encryptKey),
+    addresses: readAddresses(fields, encryptKey, shared),
   };
 }

@@ -137,10 +137,15 @@ export function readService(fields: ObjectFields): Service | undefined {
   const annotations = metadata.strings('annotations');
   const spec = fields.map('spec');
   const type = readType(spec);
+  const { global, shared, affinity } = readFlags(annotations);
+  const { addressing, clusterIPs } = readClusterIPs(spec);
   return createService({
-    ...readFlags(annotations),
-    ...readClusterIPs(spec),
     id,
+    global,
+    shared,
+    affinity,
+    addressing,
+    clusterIPs,
     type,
     trafficDistribution: readDistribution(spec, annotations),
     ports: readServicePorts(spec, type),

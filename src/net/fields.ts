@@ -220,7 +220,7 @@ export class Fields<R extends undefined> {
   /** A nested object used as a map, of at most `most` names; without names when it is absent or rejected. */
   map(name: string | number, most: number = Number.POSITIVE_INFINITY): Fields<R> {
     const map = this.object(name) ?? this.#nested(name, {});
-    if (map.size <= most) return map;
+    if (most === Number.POSITIVE_INFINITY || map.size <= most) return map; // counting makes a list of the names
     this.reject(name, 'too-many', `must have at most ${most}`, `${map.size} entries`);
     return this.#nested(name, {});
   }

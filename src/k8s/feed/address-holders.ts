@@ -29,7 +29,7 @@ function replaced(
 
 function strongest(holders: Holders | undefined): EndpointAddresses | undefined {
   if (!isContested(holders)) return holders;
-  return holders.reduce((best, next) => (outranks(next.rank, best.rank) ? next : best));
+  return holders.reduce((best, next) => (outranks(next, best) ? next : best));
 }
 
 /**

@@ -1,4 +1,4 @@
-import { type EndpointAddresses, sameAddresses } from '../endpoint-addresses.ts';
+import { type EndpointAddresses, SharedParts, sameAddresses } from '../endpoint-addresses.ts';
 import {
   type EndpointSliceSays,
   readCiliumEndpoint,
@@ -15,9 +15,10 @@ export interface EndpointEngine {
 
 /** CiliumEndpoints into the IPCache (K 30 to 33); those of the own node as well. */
 export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): ObjectReader<EndpointAddresses> {
+  const shared = new SharedParts();
   return {
     kind: 'CiliumEndpoint',
-    read: readCiliumEndpoint,
+    read: (fields) => readCiliumEndpoint(fields, shared),
     same: sameAddresses,
     change: (now, before) => holders.change(now, before),
     batch: (changes) => ipcache.batch(changes),
@@ -60,6 +61,7 @@ function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | u
 export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
   readonly kind = 'CiliumEndpointSlice';
   readonly #engine: EndpointEngine;
+  readonly #shared = new SharedParts();
   readonly #endpoints = new Map<string, SlicedEndpoint>();
   #listing = false;
   #at = 0;
@@ -69,7 +71,7 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
   }
 
   read(fields: Parameters<typeof readCiliumEndpointSlice>[0]): EndpointSliceSays | undefined {
-    return readCiliumEndpointSlice(fields);
+    return readCiliumEndpointSlice(fields, this.#shared);
   }
 
   batch(changes: () => void): void {

@@ -1,5 +1,6 @@
 import type { RejectionLog } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
+import { type ObjectName, ObjectTable } from '../object-table.ts';
 import { type ObjectFields, parseObject } from '../parse-object.ts';
 import type { KubernetesObject, ResourceEvent, ResourceSink } from '../resource.ts';
 
@@ -46,10 +47,6 @@ interface Held<T> {
   run: number;
 }
 
-function keyOf({ metadata: { namespace = '', name } }: KubernetesObject): string {
-  return `${namespace}/${name}`;
-}
-
 /**
  * Follows the objects of one kind, whoever hands them over: keeps **what each object said** and changes only what differs
  * from that (K 10), not from what a reflector held before. So a reflector may be ended and another one begun
@@ -60,7 +57,7 @@ function keyOf({ metadata: { namespace = '', name } }: KubernetesObject): string
 export class ObjectFeed<T> implements AnyFeed {
   readonly #reader: ObjectReader<T>;
   readonly #options: ObjectFeedOptions;
-  readonly #held = new Map<string, Held<T>>();
+  readonly #held = new ObjectTable<Held<T>>();
   #run = 0;
   #complete = false;
   #rejected = 0;
@@ -82,7 +79,7 @@ export class ObjectFeed<T> implements AnyFeed {
 
   /** What the object of that name says. */
   said(namespace: string, name: string): T | undefined {
-    return this.#held.get(`${namespace}/${name}`)?.said;
+    return this.#held.get({ namespace, name })?.said;
   }
 
   /** Whether the first list of the present run is complete, and applied. */
@@ -129,13 +126,13 @@ export class ObjectFeed<T> implements AnyFeed {
   }
 
   #apply({ type, object }: ResourceEvent): void {
-    const key = keyOf(object);
-    const before = this.#held.get(key);
+    const { metadata } = object;
+    const before = this.#held.get(metadata);
     const said = type === 'put' ? this.#read(object) : undefined;
-    if (said === undefined) this.#remove(key, before);
+    if (said === undefined) this.#remove(metadata, before);
     else if (before !== undefined && this.#reader.same?.(said, before.said) === true) before.run = this.#run;
     else {
-      this.#held.set(key, { said, run: this.#run });
+      this.#held.set(metadata, { said, run: this.#run });
       this.#reader.change(said, before?.said);
     }
   }
@@ -149,9 +146,9 @@ export class ObjectFeed<T> implements AnyFeed {
     return value;
   }
 
-  #remove(key: string, held: Held<T> | undefined): void {
+  #remove(name: ObjectName, held: Held<T> | undefined): void {
     if (held === undefined) return;
-    this.#held.delete(key);
+    this.#held.delete(name);
     this.#reader.change(undefined, held.said);
   }
 

@@ -1,4 +1,4 @@
-import { sameAddresses } from '../endpoint-addresses.ts';
+import { SharedParts, sameAddresses } from '../endpoint-addresses.ts';
 import { type PodSays, readPod } from '../parse-pod.ts';
 import type { AddressSink, FedIPCache } from './address-holders.ts';
 import type { EndpointLabels } from './endpoint-labels.ts';
@@ -44,9 +44,10 @@ export function podReader({
 }: PodEngine): ObjectReader<PodSays> {
   const local = (pod: PodSays | undefined): PodSays | undefined =>
     pod?.nodeName === nodeName ? pod : undefined;
+  const shared = new SharedParts();
   return {
     kind: 'Pod',
-    read: (fields) => readPod(fields, encryptKey),
+    read: (fields) => readPod(fields, encryptKey, shared),
     same: samePod,
     change: (now, before) => {
       holders.change(now?.addresses, before?.addresses);

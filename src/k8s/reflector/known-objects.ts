@@ -1,7 +1,6 @@
 import { isObject } from '../../net/fields.ts';
+import { ObjectTable } from '../object-table.ts';
 import type { KubernetesObject, ResourceEvent } from '../resource.ts';
-
-type Metadata = KubernetesObject['metadata'];
 
 function isName(value: unknown): value is string {
   return typeof value === 'string' && value !== '';
@@ -15,10 +14,6 @@ export function isKubernetesObject(value: unknown): value is KubernetesObject {
   const { name, namespace, uid, resourceVersion } = metadata;
   if (namespace !== undefined && !isName(namespace)) return false;
   return isName(name) && isName(uid) && isName(resourceVersion);
-}
-
-function keyOf({ namespace = '', name }: Metadata): string {
-  return `${namespace}/${name}`;
 }
 
 /** Where a watch may go on after a failure: an object that the server must have at this version (see `prove`). */
@@ -35,10 +30,10 @@ export interface Anchor {
  * {@link endList}; the end deletes what it did not have (K 6). One that breaks off deletes nothing (K 10).
  */
 export class KnownObjects {
-  readonly #objects = new Map<string, KubernetesObject>();
+  readonly #objects = new ObjectTable<KubernetesObject>();
   readonly #keep: (object: KubernetesObject) => KubernetesObject;
-  /** Names that the list under way has not said yet. */
-  #unlisted = new Set<string>();
+  /** What the list under way has not said yet. */
+  #unlisted = new Set<KubernetesObject>();
   #version = '';
   #anchor: Anchor | undefined;
 
@@ -62,20 +57,20 @@ export class KnownObjects {
   }
 
   beginList(): void {
-    this.#unlisted = new Set(this.#objects.keys());
+    this.#unlisted = new Set();
+    for (const [, object] of this.#objects.entries()) this.#unlisted.add(object);
   }
 
   listed(object: KubernetesObject): readonly ResourceEvent[] {
-    this.#unlisted.delete(keyOf(object.metadata));
+    const known = this.#objects.get(object.metadata);
+    if (known !== undefined) this.#unlisted.delete(known);
     return this.#put(object);
   }
 
   /** The events that the list's silence means, one at a time; `version` holds once all are taken. */
   *endList(version: string): Generator<ResourceEvent, void, void> {
-    for (const key of this.#unlisted) {
-      const object = this.#objects.get(key);
-      if (object === undefined) continue;
-      this.#objects.delete(key);
+    for (const object of this.#unlisted) {
+      this.#objects.delete(object.metadata);
       yield { type: 'delete', object };
     }
     this.#unlisted = new Set();
@@ -94,13 +89,12 @@ export class KnownObjects {
   /** A watch says that the object, last seen so, is gone. */
   delete(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;
-    const key = keyOf(metadata);
     this.#version = metadata.resourceVersion;
     this.#anchor = undefined; // an earlier put proves nothing of this delete
-    const known = this.#objects.get(key);
+    const known = this.#objects.get(metadata);
     // Another life of the same name: its delete has been said already.
     if (known === undefined || known.metadata.uid !== metadata.uid) return [];
-    this.#objects.delete(key);
+    this.#objects.delete(metadata);
     return [{ type: 'delete', object: known }];
   }
 
@@ -115,12 +109,11 @@ export class KnownObjects {
   }
 
   #put(object: KubernetesObject): readonly ResourceEvent[] {
-    const key = keyOf(object.metadata);
-    const known = this.#objects.get(key);
+    const known = this.#objects.get(object.metadata);
     const { uid, resourceVersion } = object.metadata;
     const isSame = known?.metadata.uid === uid;
     if (isSame && known?.metadata.resourceVersion === resourceVersion) return [];
-    this.#objects.set(key, this.#keep(object));
+    this.#objects.set(object.metadata, this.#keep(object));
     const put: ResourceEvent = { type: 'put', object };
     return known === undefined || isSame ? [put] : [{ type: 'delete', object: known }, put];
   }

@@ -340,7 +340,7 @@ describe('a broken feed is caught', () => {
 
   it('two compare what they say: nothing that is equal is written again (K 10)', () => {
     const claim = { source: 'k8s', identity: 3, hostIP: '192.0.2.1' } as const;
-    const rank = { deleting: false, createdAt: 0, id: 'a' };
+    const rank = { deleting: false, createdAt: 0, uid: 'a' };
     const one = { ips: ['10.1.0.1'], claim, rank };
     expect(sameAddresses(one, { ...one })).toBe(true);
     for (const other of [
@@ -352,7 +352,7 @@ describe('a broken feed is caught', () => {
       { ...one, claim: { ...claim, k8s: { namespace: 'a', podName: 'b' } } },
       { ...one, rank: { ...rank, deleting: true } },
       { ...one, rank: { ...rank, createdAt: 1 } },
-      { ...one, rank: { ...rank, id: 'b' } },
+      { ...one, rank: { ...rank, uid: 'b' } },
     ])
       expect(sameAddresses(one, other)).toBe(false);
   });

@@ -60,7 +60,7 @@ export function K23_theYoungestHasIt(make: (ipcache: FedIPCache) => AddressSink)
         const k8s = { namespace: 'shop', podName: name };
         const claim = { source: 'k8s', identity: 3, hostIP, encryptKey: 0, k8s } as const;
         const next =
-          ips.length === 0 ? undefined : { ips, claim, rank: { deleting: false, createdAt, id: name } };
+          ips.length === 0 ? undefined : { ips, claim, rank: { deleting: false, createdAt, uid: '' } };
         const before = now.get(name);
         if (next === undefined && before === undefined) continue;
         sink.change(next, before);
@@ -68,9 +68,13 @@ export function K23_theYoungestHasIt(make: (ipcache: FedIPCache) => AddressSink)
         else now.set(name, next);
         for (const ip of IPS) {
           const listing = [...now.values()].filter((one) => one.ips.includes(ip));
-          listing.sort((a, b) => b.rank.createdAt - a.rank.createdAt || (a.rank.id < b.rank.id ? 1 : -1));
+          listing.sort(
+            (a, b) =>
+              b.rank.createdAt - a.rank.createdAt ||
+              ((a.claim.k8s?.podName ?? '') < (b.claim.k8s?.podName ?? '') ? 1 : -1),
+          );
           const entry = ipcache.get(ip);
-          expect(entry?.k8s?.podName).toBe(listing[0]?.rank.id);
+          expect(entry?.k8s?.podName).toBe(listing[0]?.claim.k8s?.podName);
           expect(entry?.hostIP).toBe(listing[0]?.claim.hostIP);
         }
       }

@@ -1,0 +1,46 @@
+/** What names an object of one kind; what is in no namespace has none. */
+export interface ObjectName {
+  readonly namespace?: string | undefined;
+  readonly name: string;
+}
+
+/**
+ * Values by namespace and name, in two levels: a key of both would be one more string for each object. Costs as a `Map`
+ * of strings, twice.
+ */
+export class ObjectTable<V> {
+  readonly #namespaces = new Map<string, Map<string, V>>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get({ namespace = '', name }: ObjectName): V | undefined {
+    return this.#namespaces.get(namespace)?.get(name);
+  }
+
+  set({ namespace = '', name }: ObjectName, value: V): void {
+    let values = this.#namespaces.get(namespace);
+    if (values === undefined) {
+      values = new Map();
+      this.#namespaces.set(namespace, values);
+    }
+    this.#size -= values.size;
+    values.set(name, value);
+    this.#size += values.size;
+  }
+
+  delete({ namespace = '', name }: ObjectName): void {
+    const values = this.#namespaces.get(namespace);
+    if (values?.delete(name) !== true) return;
+    this.#size--;
+    if (values.size === 0) this.#namespaces.delete(namespace);
+  }
+
+  /** As a `Map`: in no order that matters; what is set or deleted meanwhile is seen, or not seen any more. */
+  *entries(): Generator<readonly [ObjectName, V], void, void> {
+    for (const [namespace, values] of this.#namespaces)
+      for (const [name, value] of values) yield [{ namespace, name }, value];
+  }
+}
