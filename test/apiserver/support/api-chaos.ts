@@ -185,13 +185,13 @@ export class ApiChaos {
   /** Name → state, read from etcd in pages: a list of all may be longer than an answer that is read as a text. */
   async #content(i: number, selector = ''): Promise<ReadonlyMap<string, string>> {
     const content = new Map<string, string>();
-    let token: string | undefined = '';
-    while (token !== undefined) {
+    let token = '';
+    do {
       const page = await this.#page(i, selector, token);
       for (const item of page.items)
         if (isKubernetesObject(item)) content.set(item.metadata.name, stateOf(item));
-      token = page.metadata.continue;
-    }
+      token = page.metadata.continue ?? ''; // lists of custom resources have an empty one
+    } while (token !== '');
     return content;
   }
 
