@@ -2,7 +2,7 @@ import type { Clock, Random } from '../base/clock.ts';
 import type { Failure } from '../base/failure.ts';
 import { type RejectionLog, rejection } from '../base/rejection.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
-import { equalBytes } from '../kvstore/bytes.ts';
+import { bytesOfText, equalBytes } from '../kvstore/bytes.ts';
 import { VALUE_LIMITS } from '../kvstore/codec/value.ts';
 import { SharedStore } from '../kvstore/store/shared-store.ts';
 import type { StoreObserver } from '../kvstore/store/watch-store.ts';
@@ -33,6 +33,9 @@ export interface PublishedPrefixOptions {
   /** Receives what fails in the background, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
+
+/** etcd counts the whole request, with the fence and what frames them: less than 128 bytes, measured. */
+const MOST_BYTES = VALUE_LIMITS.bytes - 512;
 
 /** A {@link PublishedPrefix} as data. */
 export interface PublishedPrefixStatus extends PublishedKeys {
@@ -107,10 +110,9 @@ export class PublishedPrefix {
    * kvstore that refused it would hold up the canary.
    */
   upsert(name: string, value: Uint8Array): void {
-    const { bytes } = VALUE_LIMITS;
-    if (value.length + this.#options.prefix.length + name.length > bytes) {
-      const why = `must have at most ${bytes} bytes with its key`;
-      const at = `${this.#options.prefix}${name}`;
+    const at = `${this.#options.prefix}${name}`;
+    if (value.length + bytesOfText(at).length > MOST_BYTES) {
+      const why = `must have at most ${MOST_BYTES} bytes with its key`;
       this.#options.rejections.add(rejection('too-large', 'value', `${value.length} bytes`, why, at));
       this.delete(name);
       return;

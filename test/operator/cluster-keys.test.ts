@@ -118,6 +118,17 @@ describe('what a cluster publishes beside others who write there', () => {
     expect(publisher.status().resources.nodes).toMatchObject({ keys: 0, pending: 0, refused: 1 });
   });
 
+  it('refuses a value that etcd does not take in a request with what goes with it (regression: no canary ever came)', async () => {
+    const publisher = publish();
+    const most = 1.5 * 1024 * 1024 - 512;
+    const rest = published.length - 1 + KEY.length;
+    const refusedWith = (bytes: number): number | undefined => {
+      publisher.upsertNode({ ...node, bootID: 'x'.repeat(bytes - rest) });
+      return publisher.status().resources.nodes.refused;
+    };
+    expect([refusedWith(most), refusedWith(most + 1)]).toEqual([0, 1]);
+  });
+
   it('waits for what it promises where its lease is lost during the write (regression: it was put again at once)', async () => {
     const listeners = vi.spyOn(backend, 'onLeaseLost');
     const update = backend.updateIfDifferent.bind(backend);

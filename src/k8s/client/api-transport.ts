@@ -37,13 +37,17 @@ export interface ApiTransport {
 
 const LONGEST_TEXT = 1024 * 1024;
 
-/** The body as text, its first MiB. */
-export async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
+/**
+ * The body as text.
+ *
+ * @param most characters: what comes after them is left out. Default: a MiB
+ */
+export async function textOf(body: AsyncIterable<Uint8Array>, most: number = LONGEST_TEXT): Promise<string> {
   const decoder = new TextDecoder();
   let text = '';
   for await (const bytes of body) {
     text += decoder.decode(bytes, { stream: true });
-    if (text.length > LONGEST_TEXT) break;
+    if (text.length > most) break;
   }
-  return text.slice(0, LONGEST_TEXT);
+  return text.slice(0, most);
 }

@@ -6,8 +6,8 @@ import type { KubernetesObject, ResourceKind } from '../resource.ts';
 import { ApiError } from './api-error.ts';
 import { type ApiAnswer, type ApiTransport, textOf } from './api-transport.ts';
 import { Exchange } from './exchange.ts';
-import type { ObjectPlace } from './object-writer.ts';
-import { resourcePath, rightToGrant } from './resource-path.ts';
+import { type ObjectPlace, placeText } from './object-writer.ts';
+import { resourceName, resourcePath, rightToGrant } from './resource-path.ts';
 
 /** Reads what is there now: asked of etcd, not of what a server remembers. Rejects with an ApiError. */
 export interface ObjectReader {
@@ -33,6 +33,7 @@ export interface ObjectReaderOptions {
 }
 
 const TIMEOUT_MS = 60_000;
+const TOO_LARGE = `has more than ${LARGEST_OBJECT >> 20} MiB, which no API server stores`;
 
 /** The {@link ObjectReader} of an API server. */
 export class ApiObjectReader implements ObjectReader {
@@ -46,11 +47,14 @@ export class ApiObjectReader implements ObjectReader {
     this.#timeoutMs = timeoutMs;
   }
 
-  async get({ kind, ...place }: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined> {
+  async get(at: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined> {
+    const { kind, ...place } = at;
     const read = async (exchange: Exchange, answer: ApiAnswer): Promise<KubernetesObject> => {
-      const object = parseText(await textOf(exchange.read(answer)));
+      const text = await textOf(exchange.read(answer), LARGEST_OBJECT + 1);
+      if (text.length > LARGEST_OBJECT) throw new ApiError('garbled', `${placeText(at)} ${TOO_LARGE}`);
+      const object = parseText(text);
       if (isKubernetesObject(object)) return object;
-      throw new ApiError('garbled', `the answer is no object of ${kind.plural}`);
+      throw new ApiError('garbled', `the answer to ${placeText(at)} is no object`);
     };
     try {
       return await this.#read('get', kind, resourcePath(kind, place), read, signal);
@@ -68,7 +72,8 @@ export class ApiObjectReader implements ObjectReader {
     let token: string | undefined;
     do {
       const path = listPath(kind, 'pages', '', token, pageSize);
-      const page = await this.#read('list', kind, path, readPage, signal);
+      const read = (exchange: Exchange, answer: ApiAnswer): Promise<Page> => readPage(kind, exchange, answer);
+      const page = await this.#read('list', kind, path, read, signal);
       yield page.objects;
       token = page.token;
     } while (token !== undefined);
@@ -99,7 +104,7 @@ interface Page {
   readonly token: string | undefined;
 }
 
-async function readPage(exchange: Exchange, answer: ApiAnswer): Promise<Page> {
+async function readPage(kind: ResourceKind, exchange: Exchange, answer: ApiAnswer): Promise<Page> {
   const scanner = new ListScanner(LARGEST_OBJECT);
   const objects: KubernetesObject[] = [];
   for await (const bytes of exchange.read(answer)) {
@@ -110,7 +115,8 @@ async function readPage(exchange: Exchange, answer: ApiAnswer): Promise<Page> {
       objects.push(object);
     }
   }
-  if (scanner.tooLarge > 0) throw new ApiError('garbled', 'an object of a list is too large');
+  if (scanner.tooLarge > 0)
+    throw new ApiError('garbled', `an object of the list of ${resourceName(kind)} ${TOO_LARGE}`);
   return { objects, token: readListShell(scanner.shell).token };
 }
 

@@ -2,6 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import { RateLimit } from '../../base/rate-limit.ts';
 import { sleep } from '../../base/sleep.ts';
 import { isKubernetesObject } from '../reflector/known-objects.ts';
+import { LARGEST_OBJECT } from '../reflector/list-query.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
 import { type ApiError, asApiError } from './api-error.ts';
 import { type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
@@ -103,11 +104,15 @@ function placeOf(write: ObjectWrite): ObjectPlace {
   return { kind: write.kind, namespace: write.namespace, name: String(name) };
 }
 
+/** `ciliumendpoints.cilium.io/v2 shop/web-0`. */
+export function placeText({ kind, namespace, name }: ObjectPlace, part: string = ''): string {
+  return `${resourceName(kind)}${part} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
+}
+
 /** `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
 export function writeText(write: ObjectWrite): string {
-  const { kind, namespace, name } = placeOf(write);
   const part = write.verb === 'patch' && write.part !== undefined ? `/${write.part}` : '';
-  return `${write.verb} ${resourceName(kind)}${part} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
+  return `${write.verb} ${placeText(placeOf(write), part)}`;
 }
 
 function requestOf(write: ObjectWrite): Omit<ApiRequest, 'signal'> {
@@ -171,7 +176,8 @@ export class ApiObjectWriter implements ObjectWriter {
     const exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
     exchange.allowTime(this.#options.timeoutMs ?? TIMEOUT_MS);
     try {
-      const text = await textOf(exchange.read(await exchange.open(requestOf(write))));
+      const answer = await exchange.open(requestOf(write));
+      const text = await textOf(exchange.read(answer), LARGEST_OBJECT);
       return write.verb === 'delete' ? undefined : parseObject(text);
     } finally {
       exchange.close();

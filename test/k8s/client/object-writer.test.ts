@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { ApiObjectReader } from '../../../src/k8s/client/object-reader.ts';
 import {
   ApiObjectWriter,
   DryRunWriter,
@@ -97,4 +98,32 @@ it('prints each write with its reason instead of making it, when it runs dry', a
     'patch ciliumnetworkpolicies.cilium.io/v2/status shop/p: node n1 is gone',
     'create ciliumnetworkpolicies.cilium.io/v2 new: it is missing',
   ]);
+});
+
+it('reads and writes objects of more than a MiB (regression: the answer was cut, and said to be no object)', async () => {
+  const { clock, transport, maps } = world();
+  const text = 'x'.repeat(1_200_000);
+  const made = await maps.create('large', { data: { text } });
+  const place = { kind: CONFIG_MAPS, namespace: 'a', name: 'large' };
+  expect(await new ApiObjectReader(transport, clock).get(place, never)).toMatchObject({ data: { text } });
+  const object = { ...made, data: { text: `${text}y` } };
+  const answer = await new ApiObjectWriter(transport, clock).write(
+    { verb: 'update', place, object },
+    'unused',
+    never,
+  );
+  expect(answer).toMatchObject({ outcome: 'done', object: { data: { text: `${text}y` } } });
+});
+
+it('says which object is larger than any that an API server stores', async () => {
+  const { clock, api, transport } = world();
+  const reader = new ApiObjectReader(transport, clock);
+  const body = `{"items":[{"x":"${'x'.repeat(16 << 20)}"}]}`;
+  api.faults.order({ do: 'answer', status: 200, body }, { times: 2 });
+  const get = reader.get({ kind: CONFIG_MAPS, namespace: 'a', name: 'huge' }, never);
+  await expect(get).rejects.toThrow('configmaps/v1 a/huge has more than 16 MiB, which no API server stores');
+  const list = reader.list(CONFIG_MAPS, never)[Symbol.asyncIterator]().next();
+  await expect(list).rejects.toThrow(
+    'an object of the list of configmaps/v1 has more than 16 MiB, which no API server stores',
+  );
 });

@@ -2,6 +2,7 @@ import type { ApiRequest, ApiTransport } from '../../../src/k8s/client/api-trans
 import { textOf } from '../../../src/k8s/client/api-transport.ts';
 import { resourcePath } from '../../../src/k8s/client/resource-path.ts';
 import { isKubernetesObject } from '../../../src/k8s/reflector/known-objects.ts';
+import { LARGEST_OBJECT } from '../../../src/k8s/reflector/list-query.ts';
 import type { KubernetesObject, ResourceKind } from '../../../src/k8s/resource.ts';
 
 /** An answer, read and parsed. */
@@ -25,7 +26,7 @@ export class ApiUser {
   /** Asks, and reads the answer to its end; what is no JSON is text. */
   async ask(request: Omit<ApiRequest, 'signal'>): Promise<ReadAnswer> {
     const answer = await this.#transport.send({ ...request, signal: new AbortController().signal });
-    const text = await textOf(answer.body);
+    const text = await textOf(answer.body, LARGEST_OBJECT);
     try {
       return { status: answer.status, body: JSON.parse(text) };
     } catch {
