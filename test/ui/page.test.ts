@@ -170,6 +170,24 @@ describe('the page', () => {
     );
   });
 
+  it('marks what is only restored, with when that was known', async () => {
+    const model = new TestModel();
+    const knownAt = new Date(Date.UTC(2026, 0, 2, 3, 4, 5));
+    model.restored = { knownAt: knownAt.toISOString(), ageSeconds: 60 };
+    model.ipcache.upsert('10.0.0.7', { identity: 7, source: 'restored' });
+    model.ipcache.upsert('10.0.0.8', { identity: 8, source: 'kvstore' });
+    model.nodes.nodeUpdated({ cluster: 'own', name: 'n7', source: 'restored', addresses: [] });
+    const { page, show } = await open('#prefixes', model);
+    const mark = page.locator('.restored');
+    await mark.waitFor(); // of one of the two
+    expect(await mark.textContent()).toMatch(/^restored, as of .*2026/);
+    await show('#nodes');
+    await mark.waitFor();
+    expect(await mark.locator('xpath=ancestor::tr').textContent()).toContain('n7');
+    await show('#prefixes?ip=10.0.0.7');
+    await page.waitForSelector('.rung .restored');
+  });
+
   it.each([
     ['10.0.0.0/24', ['10.0.0.1/32']],
     ['77', ['10.0.0.0/8']],

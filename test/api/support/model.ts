@@ -1,4 +1,9 @@
-import type { ClusterFigures, KnownIdentity, ReadModel } from '../../../src/api/read-model.ts';
+import type {
+  ClusterFigures,
+  KnownIdentity,
+  ReadModel,
+  RestoredDocument,
+} from '../../../src/api/read-model.ts';
 import type { KubernetesDocument, StatusDocument } from '../../../src/api/status-document.ts';
 import type { RejectionStatus } from '../../../src/base/rejection.ts';
 import type { Labels } from '../../../src/identity/labels.ts';
@@ -28,7 +33,9 @@ export class TestModel implements ReadModel {
 
   readonly labelsOf = (identity: number): Labels | undefined => (identity === 1234 ? CHECKOUT : undefined);
 
-  readonly restoredOf = (): undefined => undefined;
+  /** How old all that is only restored is said to be. */
+  restored: RestoredDocument | undefined;
+  readonly restoredOf = (): RestoredDocument | undefined => this.restored;
   readonly restoredIdentity = (): undefined => undefined;
 
   identities(): readonly KnownIdentity[] {
