@@ -47,6 +47,8 @@ export class FollowedKind {
   /** Goes up with each beginning and each end: a withdrawal that another has taken over is not the one that is over. */
   #turns = 0;
   #progressAt: number;
+  #attempts = 0;
+  #lastAttempt: string | undefined;
 
   constructor(name: string, feed: AnyFeed, options: FollowedKindOptions) {
     this.name = name;
@@ -73,15 +75,29 @@ export class FollowedKind {
     return this.#progressAt;
   }
 
-  /** Failures of the reflector that runs. */
+  /** Failures of the reflector that runs, or to find out what it is to ask for. */
   get failures(): number {
-    return this.#resource?.status().failures ?? 0;
+    return this.#following === undefined ? this.#attempts : (this.#resource?.status().failures ?? 0);
+  }
+
+  /** The last of them, in words. */
+  get lastFailure(): string | undefined {
+    return this.#following === undefined ? this.#lastAttempt : this.#resource?.status().lastFailure?.message;
   }
 
   /** It is about to be followed: what is to be asked for is still to be found out. */
   expect(): void {
     this.#progressAt = this.#options.clock.now();
+    this.#attempts = 0;
+    this.#lastAttempt = undefined;
     this.#change('listing');
+  }
+
+  /** What is to be asked for could not be found out. */
+  attemptFailed(why: string): void {
+    this.#attempts++;
+    this.#lastAttempt = why;
+    this.#options.onChange();
   }
 
   /** Follows these objects, instead of those that it followed: what it knows stays until they are listed. */

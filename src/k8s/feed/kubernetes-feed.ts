@@ -1,5 +1,6 @@
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random, Timer } from '../../base/clock.ts';
+import { messageOf } from '../../base/failure.ts';
 import type { FaultListener } from '../../base/guard.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../../base/rejection.ts';
@@ -244,7 +245,7 @@ export class KubernetesFeed {
   blockers(): readonly string[] {
     return [...this.#kinds.values()].flatMap((kind) => {
       if (!isAwaited(kind) || kind.complete || kind.state === 'missing') return [];
-      const why = kind.status().resource?.lastFailure?.message;
+      const why = kind.lastFailure;
       return `Kubernetes: ${kind.name} not complete, ${kind.state}${why === undefined ? '' : `: ${why}`}`;
     });
   }
@@ -393,7 +394,8 @@ export class KubernetesFeed {
         const served = (await source.firstServed(kinds, signal)) ?? kinds.at(-1);
         if (served !== undefined && !signal.aborted) this.#followServiceEndpoints(served);
         return;
-      } catch {
+      } catch (error) {
+        if (!signal.aborted) this.#kinds.get('endpointslices')?.attemptFailed(messageOf(error));
         await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
       }
     }

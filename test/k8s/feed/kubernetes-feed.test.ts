@@ -130,7 +130,7 @@ describe('a feed of Kubernetes', () => {
     }
     const cluster = new Unreachable();
     const world = await new FeedWorld({ random: () => 1 }, cluster).started();
-    expect(world.feed.blockers()).toEqual(['Kubernetes: endpointslices not complete, listing']);
+    expect(world.feed.blockers()).toEqual(['Kubernetes: endpointslices not complete, listing: refused']);
     cluster.down = false;
     for (let tick = 0; tick < 4; tick++) await Promise.resolve();
     world.clock.advance(800);
