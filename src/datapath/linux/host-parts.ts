@@ -218,21 +218,27 @@ export class HostParts implements Disposable {
 
   #nftables(): LinuxPart {
     const table = new NftServices(this.#open().kernel, { table: NFT_TABLE });
-    const { items, datapath } = this.#services(table);
+    const { items, datapath, desired } = this.#services(table);
     return {
       tables: [items],
       datapath,
+      problems: () => affinityIsLost(desired.withAffinity),
       retire: () => this.retirePrograms(),
       [Symbol.dispose]: () => table[Symbol.dispose](),
     };
   }
 
-  #services(table: KernelTable<ServiceItem>): { readonly items: KeptItems; readonly datapath: Datapath } {
+  #services(table: KernelTable<ServiceItem>): {
+    readonly items: KeptItems;
+    readonly datapath: Datapath;
+    readonly desired: DesiredServices;
+  } {
     const { nodeName } = this.#context;
     if (this.#options.dryRun) writesNothing(table);
     const desired = new DesiredServices({ nodePort: { enabled: true, ...hostAddresses() }, nodeName });
     const kept = new KeptTable(table, desired, this.#keeping);
     return {
+      desired,
       items: keptItems(table, kept),
       datapath: { services: desired.listener((frontend) => kept.mark(frontend)) },
     };
@@ -284,4 +290,14 @@ function hostAddresses(): { readonly ipv4: readonly string[]; readonly ipv6: rea
   const of = (family: string): readonly string[] =>
     all.filter((one) => one.family === family && !one.scopeid).map(({ address }) => address);
   return { ipv4: of('IPv4'), ipv6: of('IPv6') };
+}
+
+/** What rules do not do for these services. */
+function affinityIsLost(services: ReadonlySet<string>): readonly string[] {
+  const [first] = services;
+  if (first === undefined) return [];
+  const more = services.size === 1 ? '' : ` and ${services.size - 1} more`;
+  return [
+    `the session affinity of ${first}${more} is not kept: rules choose a backend for each connection, --datapath-services socket keeps it`,
+  ];
 }

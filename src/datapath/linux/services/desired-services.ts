@@ -41,6 +41,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #options: DesiredServicesOptions;
   readonly #index: FrontendIndex;
   readonly #backends = new Map<string, Backends>();
+  readonly #withAffinity = new Set<string>();
 
   constructor(options: DesiredServicesOptions) {
     this.#options = options;
@@ -49,6 +50,11 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
 
   get size(): number {
     return this.#index.size;
+  }
+
+  /** Names of services whose clients are to stay with their backend longer than a connection, `shop/web`; in no order. */
+  get withAffinity(): ReadonlySet<string> {
+    return this.#withAffinity;
   }
 
   get(key: string): ServiceItem | undefined {
@@ -81,6 +87,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     this.#index.update(name, isGone ? undefined : service);
     if (isGone) this.#backends.delete(name);
     else this.#backends.set(name, endpoints.backends);
+    if (!isGone && service.sessionAffinitySeconds > 0) this.#withAffinity.add(name);
+    else this.#withAffinity.delete(name);
     const touched = new Set<string>();
     for (const one of new Set([service, oldService])) {
       if (one !== undefined) for (const frontend of this.#frontendsOf(one)) touched.add(frontend);
