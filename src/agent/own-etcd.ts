@@ -11,7 +11,8 @@ import { EtcdConfigError } from '../kvstore/etcd/etcd-config.ts';
 import { InputError, unreadable } from './input-error.ts';
 
 /** What reaching a kvstore takes from its process. */
-export interface ReachContext extends Pick<EtcdBackendOptions, 'mayWrite' | 'writeTimeoutMs'> {
+export interface ReachContext
+  extends Pick<EtcdBackendOptions, 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases'> {
   readonly clock: Clock;
   readonly random: Random;
   /** Ends the attempts. */
@@ -30,11 +31,11 @@ const BACKOFF = { baseMs: 500, capMs: 5_000 };
 export async function openOwnEtcd(
   path: string,
   rateLimit: RateLimitOptions | undefined,
-  { clock, random, onProblem, leaseSeconds, mayWrite, writeTimeoutMs }: ReachContext,
+  { clock, random, onProblem, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases }: ReachContext,
 ): Promise<EtcdBackend> {
   try {
     const onUsable = (): void => onProblem?.(undefined);
-    const options = { clock, random, rateLimit, leaseSeconds, mayWrite, writeTimeoutMs };
+    const options = { clock, random, rateLimit, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases };
     return await EtcdBackend.open(path, { ...options, onUnusable: onProblem, onUsable });
   } catch (error) {
     if (!(error instanceof EtcdConfigError)) throw unreadable('--kvstore-config', path, error);

@@ -221,7 +221,7 @@ class OperatorProcess implements ServedProcess {
           kvstoreConfig === undefined
             ? new MemoryBackend({ clock, random })
             : await openOwnEtcd(kvstoreConfig, rateLimit, {
-                ...{ clock, random, signal, onProblem, leaseSeconds },
+                ...{ clock, random, signal, onProblem, leaseSeconds, witnessLeases: true },
                 // A process that was stopped, and goes on where it was, must not overwrite what another says by now.
                 mayWrite: () => this.#election?.mayDelete() ?? true,
                 writeTimeoutMs: electionTimes.leaseMs - electionTimes.renewDeadlineMs,

@@ -30,9 +30,11 @@ import type {
   WatchOptions,
   WriteOptions,
 } from './backend.ts';
+import { bytesOfText } from './bytes.ts';
 import { asKvstoreError, KvstoreError, namingRight } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
+import { LeaseWitnesses } from './lease-witnesses.ts';
 import { LockKeeper } from './lock-keeper.ts';
 import { ObservedTransport } from './observed-transport.ts';
 import { OwnWrites, type ReadOwn } from './own-writes.ts';
@@ -86,6 +88,11 @@ export interface KvstoreClientOptions {
   readonly mayWrite?: (() => boolean) | undefined;
   /** So long a write may take that `mayWrite` has let pass. Default: as the transport's calls. */
   readonly writeTimeoutMs?: number | undefined;
+  /**
+   * Notice at once that a lease has ended on the server, at the price of a key for each lease and a watch of these
+   * ({@link LeaseWitnesses}). Default: the next keepalive tells.
+   */
+  readonly witnessLeases?: boolean | undefined;
   /** How much watches read, queue and deliver at a time. Default: `WATCH_LIMITS`. */
   readonly watchLimits?: Partial<WatchLimits> | undefined;
 }
@@ -136,6 +143,7 @@ export class KvstoreClient implements KvstoreBackend {
     this.#supervisor = supervisor;
     this.#locks = new LockKeeper({ transport, clock, random, supervisor });
     const { leaseSeconds = LEASE_SECONDS } = options;
+    const witnesses = options.witnessLeases === true ? this.#newWitnesses() : undefined;
     const keeper = (name: string, ttlSeconds: number): LeaseKeeper =>
       new LeaseKeeper({
         ...{ transport, clock, random, supervisor, name, ttlSeconds },
@@ -143,12 +151,26 @@ export class KvstoreClient implements KvstoreBackend {
           for (const key of keys) this.#ownWrites.forget(key);
           this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys);
         },
+        onGranted: (lease) => witnesses?.granted(lease, this.#closed.signal),
         onKept: () => void this.#compareOwnWrites().catch(() => {}), // it is counted
       });
     this.#leases = keeper('leases', leaseSeconds);
     this.#firstLeases = keeper('first leases', Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART)));
     this.#puts = new PutBatches((request) => this.#send(request, { deadlineMs: options.writeTimeoutMs }));
     this.#fence = new WriteFence(this.#leases, (request) => this.#call(() => transport.txn(request)));
+  }
+
+  #newWitnesses(): LeaseWitnesses {
+    const value = bytesOfText('');
+    return new LeaseWitnesses({
+      supervisor: this.#supervisor,
+      put: (key, lease) =>
+        this.#call(() => this.#transport.txn({ compare: [], writes: [{ op: 'put', key, value, lease }] })),
+      watch: (prefix, signal) => this.watch(prefix, { signal }),
+      onGone: (lease) => {
+        for (const keeper of this.#keepers) keeper.markLost(lease);
+      },
+    });
   }
 
   async get(key: string, options?: CallOptions): Promise<KeyValue | undefined> {

@@ -17,6 +17,8 @@ export interface LeaseKeeperOptions extends LeaseTerms {
   readonly supervisor: Supervisor;
   /** Receives the keys that were bound to a lease that was lost. */
   onLost(keys: readonly string[]): void;
+  /** Called with each lease that is granted. */
+  onGranted?(lease: LeaseID): void;
   /** Called when the server has answered for a lease. */
   onKept?(): void;
 }
@@ -193,6 +195,7 @@ export class LeaseKeeper {
       throw new KvstoreError('closed', 'the client was closed');
     }
     this.#leases.set(id, new HeldLease(id, asked, this.#options));
+    this.#options.onGranted?.(id);
     this.#keep();
   }
 

@@ -12,6 +12,9 @@ export const MESH_RESOURCES: readonly MeshResource[] = ['nodes', 'services', 'id
 /** Where a client tries at its start whether it may lock; whoever may write anything may write here. */
 export const INIT_LOCKS_PREFIX = 'cilium/.initlock/';
 
+/** Keys by which clients see that their leases are alive: `<lease in hex>` (`lease-witnesses.ts`). */
+export const LEASE_WITNESSES_PREFIX: string = `${INIT_LOCKS_PREFIX}leases/`;
+
 /** Written every 60 s, leased, as a sign of life. */
 export const HEARTBEAT_KEY = 'cilium/.heartbeat';
 
@@ -188,7 +191,8 @@ export function parseKey(key: string): ParsedKey | undefined {
   if (key === HEARTBEAT_KEY) return { kind: 'heartbeat' };
   const [root, area, resource, rest] = splitParts(key, 4) ?? splitParts(key, 3) ?? [];
   if (root !== 'cilium' || area === undefined || resource === undefined) return undefined;
-  if (area === '.initlock' && rest === undefined) return { kind: 'init-lock', name: resource };
+  if (area === '.initlock')
+    return { kind: 'init-lock', name: rest === undefined ? resource : `${resource}/${rest}` };
   if (area === 'cluster-config' && rest === undefined) return { kind: 'cluster-config', cluster: resource };
   if (rest === undefined) return undefined;
   if (area === 'synced') return { kind: 'synced', cluster: resource, prefix: rest };

@@ -14,7 +14,10 @@ import { EtcdTransport } from './etcd-transport.ts';
 
 /** Options of {@link EtcdBackend}. */
 export interface EtcdBackendOptions
-  extends Pick<KvstoreClientOptions, 'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs'> {
+  extends Pick<
+    KvstoreClientOptions,
+    'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases'
+  > {
   /** Default: the system's. Deadlines of calls are timers of the runtime in any case. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */

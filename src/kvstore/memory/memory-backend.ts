@@ -6,7 +6,10 @@ import { MemoryTransport } from './memory-transport.ts';
 
 /** Options of {@link MemoryBackend}. */
 export interface MemoryBackendOptions
-  extends Pick<KvstoreClientOptions, 'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs'> {
+  extends Pick<
+    KvstoreClientOptions,
+    'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases'
+  > {
   /** Share a kvstore with other backends; by default each backend has its own. */
   readonly server?: MemoryServer | undefined;
   /** Default: the system's. */

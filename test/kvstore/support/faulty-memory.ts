@@ -11,10 +11,10 @@ export class FaultyMemory extends KvstoreClient {
   readonly link: FaultyLink;
 
   constructor(options: MemoryBackendOptions & { readonly clock: Clock }) {
-    const { clock, random = () => 0.5, leaseSeconds, onFailure } = options;
+    const { clock, random = () => 0.5 } = options;
     const { server = new MemoryServer({ clock }) } = options;
     const link = new FaultyLink(new MemoryTransport(server), clock);
-    super({ kind: 'memory', transport: link, clock, random, leaseSeconds, onFailure });
+    super({ ...options, kind: 'memory', transport: link, random });
     this.server = server;
     this.link = link;
   }

@@ -105,6 +105,18 @@ describe('the copy of a cluster', () => {
     expect(shown(copied.copy())).toEqual(shown(before));
   });
 
+  it.each([0, 1])(
+    'is put again at once when somebody revokes lease %i of the two (regression: at the next keepalive)',
+    async (which) => {
+      await copy();
+      const before = Object.keys(copied.copy()).sort();
+      copied.local.revokeLease(copied.local.leases[which] ?? '');
+      expect(Object.keys(copied.copy()).length).toBeLessThan(before.length);
+      await settle(4);
+      expect(Object.keys(copied.copy()).sort()).toEqual(before);
+    },
+  );
+
   it('stays when the remote kvstore is out of reach, also over a restart that outlives the leases', async () => {
     await copy();
     await copied.stop();

@@ -72,6 +72,6 @@ export class CopiedCluster {
   }
 
   #client(server: MemoryServer): FaultyMemory {
-    return new FaultyMemory({ server, clock: this.clock, random });
+    return new FaultyMemory({ server, clock: this.clock, random, witnessLeases: true });
   }
 }
