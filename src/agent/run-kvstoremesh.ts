@@ -2,11 +2,15 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Description } from '../api/metrics/description.ts';
 import { assert } from '../base/assert.ts';
+import { messageOf } from '../base/failure.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+import { interruptible, Supervisor } from '../base/supervisor.ts';
 import { TurnGate } from '../base/turn-gate.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvstore-mesh.ts';
+import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
+import { openable } from '../operator/openable.ts';
 import { ConfigFolder } from './config-folder.ts';
 import { unreadable } from './input-error.ts';
 import { openOwnEtcd, readClusterID } from './own-etcd.ts';
@@ -44,16 +48,20 @@ const REACH_MS = 30_000;
 class KvstoreMeshProcess implements ServedProcess {
   readonly #options: KvstoreMeshProcessOptions;
   readonly #context: ProcessContext;
+  readonly #tasks: Supervisor;
   #etcd: EtcdBackend | undefined;
   #clusterID = 0;
   #mesh: KvstoreMesh | undefined;
   #folder: ConfigFollower | undefined;
   #etcdProblem: string | undefined;
+  /** Others may copy into the own kvstore, too. */
+  #writer: SoleWriter | undefined;
   #silence: string | undefined;
 
   constructor(options: KvstoreMeshProcessOptions, context: ProcessContext) {
     this.#options = options;
     this.#context = context;
+    this.#tasks = new Supervisor(context);
   }
 
   get stages(): readonly (readonly Step[])[] {
@@ -106,11 +114,12 @@ class KvstoreMeshProcess implements ServedProcess {
       cluster: this.#options.clusterName,
       ready,
       clusters,
-      problems,
+      problems: [...this.#standby(), ...problems],
       configProblems: this.#configProblems(),
     };
   }
 
+  /** One that waits for another to end is ready: it is there for when that is gone. */
   blockers(): readonly string[] {
     if (this.#mesh?.isReady === true) return [];
     const { clusters } = this.status();
@@ -119,6 +128,14 @@ class KvstoreMeshProcess implements ServedProcess {
     return clusters
       .filter((cluster) => !isCopied(cluster))
       .map(({ name, state }) => `cluster ${name} is not copied: ${state}`);
+  }
+
+  #standby(): readonly string[] {
+    const holder = this.#writer?.holder;
+    if (holder === undefined) return [];
+    return [
+      `another kvstoremesh copies into this kvstore: this one begins when that has ended (its lock is ${holder})`,
+    ];
   }
 
   #configProblems(): readonly string[] {
@@ -144,7 +161,7 @@ class KvstoreMeshProcess implements ServedProcess {
         const onFailure = (why: string): void => {
           this.#silence = `the own kvstore does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
         };
-        const context = { clock, random, signal, onProblem, onFailure };
+        const context = { clock, random, signal, onProblem, onFailure, witnessLeases: true };
         this.#etcd = await openOwnEtcd(kvstoreConfig, rateLimit, context);
         const id = await readClusterID(this.#etcd, clusterName, context);
         this.#clusterID = clusterID ?? id;
@@ -154,33 +171,52 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 
   #clusters(): Step {
-    const { clusterName, clustermeshConfig: path, rateLimit } = this.#options;
-    const { log, clock, random } = this.#context;
+    const { clustermeshConfig: path } = this.#options;
+    const { clock, random, log } = this.#context;
     return {
       name: 'clusters',
-      start: async () => {
+      start: async ({ signal: starting }) => {
         assert(this.#etcd !== undefined, 'the own kvstore has been opened');
         await readdir(path).catch((cause: unknown) => {
           throw unreadable('--clustermesh-config', path, cause);
         });
-        const gate = new TurnGate({ clock, nextTurn: setImmediate });
-        const own = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
-        const mesh = new KvstoreMesh({ ...own, clock, random, gate });
-        this.#mesh = mesh;
-        const source = new ConfigFolder(
-          path,
-          (config) => new EtcdBackend(config, { clock, random, rateLimit }),
-        );
-        const onProblem = (name: string, why: string): void =>
-          log.warn(`--clustermesh-config ${join(path, name)}: ${why}`);
-        this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
-        await this.#folder.start();
+        const standby = openable();
+        const writer = new SoleWriter({ backend: this.#etcd, clock, random, onStandby: standby.open });
+        this.#writer = writer;
+        const begun = openable();
+        this.#tasks
+          .run('copy', (signal) => this.#copyAlone(writer, begun.open, signal))
+          .catch((error: unknown) => this.#context.end(messageOf(error)));
+        const either = (): Promise<void> => Promise.race([begun.opened, standby.opened]);
+        await interruptible(either, starting).catch(() => {}); // it is to end
+        for (const problem of this.#standby()) log.warn(problem);
       },
       stop: async () => {
         await this.#folder?.stop();
         await this.#mesh?.stop();
+        await this.#tasks.stop();
       },
     };
+  }
+
+  async #copyAlone(writer: SoleWriter, begun: () => void, signal: AbortSignal): Promise<void> {
+    const how = await writer.run(() => this.#copy().finally(begun), signal);
+    if (how === 'taken') this.#context.end('another kvstoremesh copies into this kvstore: the lock was lost');
+  }
+
+  async #copy(): Promise<void> {
+    const { clusterName, clustermeshConfig: path, rateLimit } = this.#options;
+    const { log, clock, random } = this.#context;
+    assert(this.#etcd !== undefined, 'the own kvstore has been opened');
+    const gate = new TurnGate({ clock, nextTurn: setImmediate });
+    const own = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
+    const mesh = new KvstoreMesh({ ...own, clock, random, gate });
+    this.#mesh = mesh;
+    const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
+    const onProblem = (name: string, why: string): void =>
+      log.warn(`--clustermesh-config ${join(path, name)}: ${why}`);
+    this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
+    await this.#folder.start();
   }
 }
 

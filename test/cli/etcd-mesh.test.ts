@@ -241,6 +241,20 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
   });
 });
 
+interface CopyingStatus {
+  readonly ready?: boolean;
+  readonly clusters?: readonly unknown[];
+  readonly problems?: readonly string[];
+}
+
+interface CopyingProcess {
+  readonly stop: AbortController;
+  readonly socket: readonly string[];
+  readonly stderr: readonly string[];
+  readonly ended: Promise<number>;
+  status(): Promise<CopyingStatus>;
+}
+
 describe('dpcache kvstoremesh over the same etcds', () => {
   it('copies the mesh so that an agent which reads nothing but the copy prints the same, and leaves it there', async () => {
     const { folder, words } = configurations();
@@ -251,31 +265,46 @@ describe('dpcache kvstoremesh over the same etcds', () => {
           .map((name) => [name, `endpoints: ["${etcds.get(OWN)?.url}"]\n`]),
       ),
     );
-    const stop = new AbortController();
-    const socket = ['--socket', join(folder, 'kvstoremesh.sock')];
-    const stderr: string[] = [];
-    const ended = runCommand(
-      ['kvstoremesh', ...words.filter((word) => word !== '--kvstore' && word !== 'etcd'), ...socket],
-      {
-        stdout: { write: () => {} },
-        stderr: { write: (text: string) => stderr.push(text) },
-        ...{ stdin: nothing(), env: {}, signal: stop.signal },
-      },
-    );
-    await until('the copy is complete', async () => {
-      const { status, stdout } = await dpcache('kvstoremesh', 'status', '-o', 'json', ...socket);
-      const { ready, clusters } = (status === 0 ? JSON.parse(stdout) : {}) as {
-        ready?: boolean;
-        clusters?: readonly unknown[];
+    const start = (name: string): CopyingProcess => {
+      const stop = new AbortController();
+      const socket = ['--socket', join(folder, name)];
+      const stderr: string[] = [];
+      const ended = runCommand(
+        ['kvstoremesh', ...words.filter((word) => word !== '--kvstore' && word !== 'etcd'), ...socket],
+        {
+          stdout: { write: () => {} },
+          stderr: { write: (text: string) => stderr.push(text) },
+          ...{ stdin: nothing(), env: {}, signal: stop.signal },
+        },
+      );
+      const status = async (): Promise<CopyingStatus> => {
+        const asked = await dpcache('kvstoremesh', 'status', '-o', 'json', ...socket);
+        return (asked.status === 0 ? JSON.parse(asked.stdout) : {}) as CopyingStatus;
       };
-      return ready === true && (clusters ?? []).length === 2;
-    });
-    const { stdout } = await dpcache('kvstoremesh', 'status', ...socket);
+      return { stop, socket, stderr, ended, status };
+    };
+    const isComplete = async (process: CopyingProcess): Promise<boolean> => {
+      const { ready, clusters = [] } = await process.status();
+      return ready === true && clusters.length === 2;
+    };
+    const one = start('kvstoremesh.sock');
+    await until('the copy is complete', () => isComplete(one));
+    const { stdout } = await dpcache('kvstoremesh', 'status', ...one.socket);
     expect(stdout).toMatch(/^CLUSTER +ID +STATE +KEYS +PENDING +LAST FAILURE\nbaltic +2 +ready +\d+ +0/);
-    const client = new ApiClient(join(folder, 'kvstoremesh.sock'), stop.signal);
-    expect(await client.ask('/readyz')).toEqual({ ready: true, blockers: [] });
-    stop.abort();
-    expect([await ended, stderr]).toEqual([0, []]);
+    const two = start('standby.sock');
+    const sentence = /^another kvstoremesh copies into this kvstore: this one begins when that has ended/;
+    await until('a second one says that it waits', async () =>
+      sentence.test((await two.status()).problems?.[0] ?? ''),
+    );
+    for (const [name, { stop }] of Object.entries({ 'kvstoremesh.sock': one, 'standby.sock': two })) {
+      const client = new ApiClient(join(folder, name), stop.signal);
+      expect(await client.ask('/readyz')).toEqual({ ready: true, blockers: [] });
+    }
+    one.stop.abort();
+    expect([await one.ended, one.stderr]).toEqual([0, []]);
+    await until('the second one copies', () => isComplete(two));
+    two.stop.abort();
+    expect([await two.ended, two.stderr.join()]).toEqual([0, expect.stringContaining('another kvstoremesh')]);
     const agent = await dpcache(
       ...['agent', ...words.slice(0, 4), '--clustermesh-config', remote, '--cluster', OWN],
       ...['--manifests', example('services.yaml'), '--once', '-o', 'json'],

@@ -1,0 +1,93 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { SoleWriter, WRITER_LOCK } from '../../../src/operator/kvstoremesh/sole-writer.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { FaultyMemory } from '../../kvstore/support/faulty-memory.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+
+/** A process that copies while it may. */
+class Process {
+  readonly backend: FaultyMemory;
+  readonly writer: SoleWriter;
+  begun = false;
+  outcome: unknown;
+  readonly #ended = new AbortController();
+  readonly #running: Promise<void>;
+
+  constructor(server: MemoryServer, clock: ManualClock) {
+    this.backend = new FaultyMemory({ server, clock });
+    this.writer = new SoleWriter({ backend: this.backend, clock, random: () => 0.5 });
+    const begin = (): Promise<void> => {
+      this.begun = true;
+      return Promise.resolve();
+    };
+    this.#running = this.writer.run(begin, this.#ended.signal).then((outcome) => {
+      this.outcome = outcome;
+    });
+  }
+
+  async end(): Promise<void> {
+    this.#ended.abort();
+    await this.#running;
+    await this.backend.close();
+  }
+}
+
+let clock: ManualClock;
+let server: MemoryServer;
+let one: Process;
+let two: Process;
+
+beforeEach(async () => {
+  clock = new ManualClock();
+  server = new MemoryServer({ clock });
+  one = new Process(server, clock);
+  await settle(4);
+  two = new Process(server, clock);
+  await settle(4);
+});
+
+afterEach(async () => {
+  for (const { backend } of [one, two]) backend.link.up();
+  const ended = [one.end(), two.end()];
+  await advance(clock, 30_000);
+  await Promise.all(ended);
+});
+
+it('a second kvstoremesh of a kvstore waits, says for whom, and begins when the first one ends', async () => {
+  await advance(clock, 60_000);
+  expect([one.begun, one.writer.holder]).toEqual([true, undefined]);
+  expect([two.begun, two.writer.holder]).toEqual([false, expect.stringContaining(`${WRITER_LOCK}/`)]);
+  await one.end();
+  await settle(4);
+  expect([one.outcome, two.begun, two.writer.holder]).toEqual(['ended', true, undefined]);
+});
+
+it('a second one begins when the first is gone without a word; that one learns it when it is back', async () => {
+  one.backend.link.blackHole();
+  await advance(clock, 60_000);
+  expect([two.begun, one.outcome]).toEqual([true, undefined]);
+  one.backend.link.up();
+  await advance(clock, 60_000);
+  expect([one.outcome, two.outcome]).toEqual(['taken', undefined]);
+});
+
+it('one that was cut off for longer than its lock lasts goes on, where no other has taken it', async () => {
+  await two.end();
+  one.backend.link.down();
+  await advance(clock, 120_000);
+  one.backend.link.up();
+  await advance(clock, 120_000);
+  expect(one.outcome).toBeUndefined();
+  two = new Process(server, clock);
+  await advance(clock, 60_000);
+  expect([two.begun, two.writer.holder]).toEqual([false, expect.any(String)]);
+});
+
+it('one without the right to the lock copies without', async () => {
+  const three = new Process(server, clock);
+  three.backend.link.forbid(WRITER_LOCK);
+  await advance(clock, 1000);
+  expect(three.begun).toBe(true);
+  await three.end();
+});
