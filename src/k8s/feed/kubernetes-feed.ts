@@ -340,7 +340,7 @@ export class KubernetesFeed {
   #addPolicies(): void {
     const { metadata, policies = true, world = 'single-stack' } = this.#options;
     if (metadata === undefined || !policies) return;
-    const table = new PolicyCIDRTable(metadata, world);
+    const table = new PolicyCIDRTable(metadata, world, (rejected) => this.#rejections.add(rejected));
     this.#add('networkpolicies', table.networkPolicies());
     this.#add('ciliumnetworkpolicies', table.ciliumPolicies());
     this.#add('ciliumclusterwidenetworkpolicies', table.clusterwidePolicies());

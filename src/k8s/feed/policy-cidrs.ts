@@ -1,3 +1,4 @@
+import { type Rejection, rejection } from '../../base/rejection.ts';
 import { cidrLabels, type WorldLabels } from '../../metadata/cidr-labels.ts';
 import { cutOut } from '../../net/cut-out.ts';
 import type { ObjectFields } from '../parse-object.ts';
@@ -16,8 +17,11 @@ const MOST_CIDRS = 65_536;
 
 /** A policy and what is said of its CIDRs. */
 interface Entered {
+  readonly kind: string;
   readonly policy: PolicyCIDRs;
   cidrs: ReadonlySet<string>;
+  /** Only the first of its CIDRs are entered. */
+  isCut: boolean;
 }
 
 /**
@@ -33,16 +37,13 @@ export class PolicyCIDRTable {
   readonly #groups = new Map<string, CIDRGroupSays>();
   /** By group: the resources that name it. */
   readonly #named = new Map<string, Set<string>>();
-  #cut = 0;
+  readonly #onReject: (rejection: Rejection) => void;
 
-  constructor(metadata: PrefixMetadata, world: WorldLabels) {
+  /** @param onReject receives policies of which only the first 65,536 CIDRs are entered, each when it comes to that */
+  constructor(metadata: PrefixMetadata, world: WorldLabels, onReject: (rejection: Rejection) => void) {
     this.#metadata = metadata;
     this.#world = world;
-  }
-
-  /** Policies of which only the first 65,536 CIDRs are entered. */
-  get truncated(): number {
-    return this.#cut;
+    this.#onReject = onReject;
   }
 
   /** `NetworkPolicy`. */
@@ -82,17 +83,18 @@ export class PolicyCIDRTable {
     prefix: string,
     read: (fields: ObjectFields) => PolicyCIDRs | undefined,
   ): ObjectReader<PolicyCIDRs> {
-    return { kind, read, change: (now, before) => this.#change(prefix, now, before) };
+    return { kind, read, change: (now, before) => this.#change(kind, prefix, now, before) };
   }
 
-  #change(kind: string, now: PolicyCIDRs | undefined, before: PolicyCIDRs | undefined): void {
-    const resource = `${kind}/${(now ?? before)?.id ?? ''}`;
+  #change(kind: string, prefix: string, now: PolicyCIDRs | undefined, before: PolicyCIDRs | undefined): void {
+    const resource = `${prefix}/${(now ?? before)?.id ?? ''}`;
     const entered = this.#policies.get(resource);
     for (const { group } of before?.groups ?? []) this.#unname(group, resource);
     for (const { group } of now?.groups ?? [])
       this.#named.set(group, (this.#named.get(group) ?? new Set()).add(resource));
     if (now !== undefined) {
-      const next = { policy: now, cidrs: entered?.cidrs ?? new Set<string>() };
+      const { cidrs = new Set<string>(), isCut = false } = entered ?? {};
+      const next = { kind, policy: now, cidrs, isCut };
       this.#policies.set(resource, next);
       this.#enter(resource, next);
     } else if (entered !== undefined) {
@@ -107,27 +109,38 @@ export class PolicyCIDRTable {
     if (named?.size === 0) this.#named.delete(group);
   }
 
-  /** The CIDRs of a policy as they are now, its groups included. */
-  #cidrsOf({ rules, groups }: PolicyCIDRs): ReadonlySet<string> {
+  /** The CIDRs of a policy as they are now, its groups included: at most one more than are entered. */
+  #cidrsOf({ rules, groups }: PolicyCIDRs): Set<string> {
     const ofGroups = groups.flatMap(({ group, except }) =>
       (this.#groups.get(group)?.cidrs ?? []).map((cidr) => ({ cidr, except })),
     );
     const cidrs = new Set<string>();
     for (const { cidr, except } of [...rules, ...ofGroups]) {
       for (const left of cutOut(cidr, except)) {
-        if (cidrs.size === MOST_CIDRS) {
-          this.#cut++;
-          return cidrs;
-        }
         cidrs.add(left.toString());
+        if (cidrs.size > MOST_CIDRS) return cidrs;
       }
     }
     return cidrs;
   }
 
+  /** Leaves out what is too much, and says so when it begins. */
+  #cut(entered: Entered, cidrs: Set<string>): void {
+    const wasCut = entered.isCut;
+    entered.isCut = cidrs.size > MOST_CIDRS;
+    if (!entered.isCut) return;
+    const last = [...cidrs].at(-1) ?? '';
+    cidrs.delete(last);
+    if (wasCut) return;
+    const { kind, policy } = entered;
+    const why = `only the first ${MOST_CIDRS} CIDRs are entered`;
+    this.#onReject(rejection('too-many', 'spec', last, why, `${kind} ${policy.id}`));
+  }
+
   #enter(resource: string, entered: Entered): void {
     const before = entered.cidrs;
     const now = this.#cidrsOf(entered.policy);
+    this.#cut(entered, now);
     entered.cidrs = now;
     for (const cidr of now)
       if (!before.has(cidr))
