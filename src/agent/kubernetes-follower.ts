@@ -92,8 +92,8 @@ export class KubernetesFollower {
         if (cluster !== undefined) this.#handOver(feed, cluster);
         if (this.#kubernetes.ownAddresses) {
           const { ipcache } = engines;
-          const world = { ipcache, clock, addresses: machineAddresses, world: this.#world };
-          this.#addresses = new OwnAddresses(world);
+          const addresses = { addresses: machineAddresses, world: this.#world };
+          this.#addresses = new OwnAddresses({ ...addresses, ipcache, clock, onFault });
           this.#addresses.start();
         }
         feed.start();

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../../base/clock.ts';
+import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { RESERVED_IDENTITIES } from '../../identity/numeric-identity.ts';
 import type { WorldLabels } from '../../metadata/cidr-labels.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
@@ -17,6 +18,8 @@ export interface OwnAddressesOptions {
   /** The addresses of this machine as they are now, in any spelling. */
   readonly addresses: () => Iterable<string>;
   readonly world: WorldLabels;
+  /** Receives what `addresses` throws: what was claimed stays until it says them again. */
+  readonly onFault?: FaultListener | undefined;
 }
 
 /**
@@ -25,17 +28,19 @@ export interface OwnAddressesOptions {
  */
 export class OwnAddresses {
   readonly #options: OwnAddressesOptions;
+  readonly #guard: CallbackGuard;
   #claimed: ReadonlySet<string> = new Set();
   #timer: Timer | undefined;
 
   constructor(options: OwnAddressesOptions) {
     this.#options = options;
+    this.#guard = new CallbackGuard(options.onFault);
   }
 
   /** Claims them, and again every minute until it is stopped. */
   start(): void {
     this.#timer?.cancel();
-    this.#claim();
+    this.#guard.call(() => this.#claim());
     this.#timer = this.#options.clock.after(INTERVAL_MS, () => this.start());
   }
 

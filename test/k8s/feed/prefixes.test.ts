@@ -92,6 +92,21 @@ describe('the CIDRs of policies', () => {
     ]);
   });
 
+  it('without end are cut, and that is said once for a policy (I12)', async () => {
+    const { world, metadata } = await policyWorld();
+    const except = Array.from({ length: 1_000 }, (_, n) => `fd00:${(n * 64).toString(16)}::1`);
+    const policyOf = (...exceptions: string[]): SaidObject =>
+      policy('p', { egress: [{ toCIDRSet: [{ cidr: 'fd00::/16', except: exceptions }] }] });
+    world.cluster.put('ciliumnetworkpolicies', policyOf(...except));
+    expect(metadata.said).toHaveLength(65_536);
+    const refused = { reason: 'too-many', at: 'CiliumNetworkPolicy shop/p', field: 'spec' };
+    expect(world.rejected).toMatchObject([refused]);
+    world.cluster.put('ciliumnetworkpolicies', policyOf(...except.slice(1)));
+    expect(world.rejected).toHaveLength(1);
+    world.cluster.put('ciliumnetworkpolicies', policyOf());
+    expect(metadata.said).toEqual(['fd00::/16 cnp/shop/p']);
+  });
+
   it('have labels of themselves and of the world, and never beat a pod (K 49, 50)', async () => {
     const { world, metadata } = await policyWorld();
     world.cluster.put('ciliumnetworkpolicies', policy('p', { egress: [{ toCIDR: ['fd00::/8'] }] }));
@@ -157,6 +172,27 @@ describe('own addresses', () => {
     expect(ipcache.get('192.0.2.2')).toMatchObject({ source: 'local', hostIP: undefined });
     own.stop();
     expect(clock.pending).toBe(0);
+  });
+
+  it('stay as they were while the machine does not say them', () => {
+    const clock = new ManualClock();
+    const ipcache = new IPCache();
+    let read = (): readonly string[] => ['192.0.2.1'];
+    const faults: unknown[] = [];
+    const addresses = (): readonly string[] => read();
+    const onFault = (error: unknown): void => void faults.push(error);
+    const own = new OwnAddresses({ ipcache, clock, addresses, world: 'single-stack', onFault });
+    own.start();
+    read = () => {
+      throw new Error('uv_interface_addresses');
+    };
+    clock.advance(120_000);
+    expect(faults).toHaveLength(2);
+    expect(ipcache.get('192.0.2.1')?.identity).toBe(1);
+    read = () => ['192.0.2.2'];
+    clock.advance(60_000);
+    expect([ipcache.get('192.0.2.1'), ipcache.get('192.0.2.2')?.identity]).toEqual([undefined, 1]);
+    own.stop();
   });
 
   it('with both families the world has an identity for each (K 51)', () => {
