@@ -24,7 +24,7 @@ type Step =
   | { readonly kind: 'delete'; readonly name: string }
   | { readonly kind: 'hand-delete' | 'hand-change'; readonly at: number }
   | { readonly kind: 'hand-stray'; readonly octet: number }
-  | { readonly kind: 'hand-device' }
+  | { readonly kind: 'hand-device'; readonly how: string }
   | { readonly kind: 'foreign-add' | 'foreign-delete'; readonly cidr: string }
   | { readonly kind: 'validate' };
 
@@ -52,7 +52,13 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 1,
     arbitrary: fc.record({ kind: fc.constant('hand-stray' as const), octet: fc.integer({ min: 1, max: 9 }) }),
   },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('hand-device' as const) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('hand-device' as const),
+      how: fc.constantFrom(`delete ${DEVICE}`, `set ${DEVICE} down`, `set ${DEVICE} name strange`),
+    }),
+  },
   {
     weight: 2,
     arbitrary: fc.record({
@@ -207,7 +213,7 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
         });
         return;
       case 'hand-device':
-        if (ours().some(({ onlink }) => onlink)) host.run('ip', 'link', 'delete', DEVICE);
+        if (host.run('ip', '-br', 'link').includes(DEVICE)) host.run('ip', 'link', ...one.how.split(' '));
         return;
       case 'foreign-add':
         if (byHand(RTM_ROUTE.add, NLM_F.create, foreignRoute(one.cidr))) foreign.add(one.cidr);
