@@ -1,10 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { resourcePrefix } from '../../src/kvstore/codec/keys.ts';
 import { heldOf } from '../clustermesh/support/mesh-laws.ts';
 import { Agent } from '../clustermesh/support/mesh-world.ts';
 import { programOf } from '../conformance/support/operator-programs.ts';
 import type { OperatorStep, TraceObject } from '../conformance/support/operator-trace.ts';
 import { nameOf, OperatorWorld } from '../conformance/support/operator-world.ts';
+import { settle } from '../kvstore/support/settle.ts';
 import { comparableValue, type NaiveCluster, naiveKeys } from './support/naive-cluster.ts';
 
 const CLUSTER = 'a';
@@ -228,6 +230,19 @@ class ProducerWorld {
     await this.check();
     await this.world.stop();
     await this.reader.stop();
+    await this.#leavesNothing();
+  }
+
+  /** I10: of a program that has ended nothing is left but the nodes, whose keys have no lease. */
+  async #leavesNothing(): Promise<void> {
+    const { clock, etcds } = this.world;
+    await settle();
+    const server = etcds.get('local')?.server;
+    for (const lease of server?.leases ?? []) server?.expireLease(lease);
+    const left = [...this.content().keys()].filter(
+      (key) => !key.startsWith(resourcePrefix('nodes', CLUSTER)),
+    );
+    expect([left, clock.pending]).toEqual([[], 0]);
   }
 }
 
@@ -238,6 +253,7 @@ function heldAs(key: string): string {
   return resource === 'nodes' ? `${scope}/${rest[0]}` : rest.join('/');
 }
 
+// Each takes minutes of the cluster's life in three programs, and some 100 ms of ours.
 const { numRuns = 1_000 } = fc.readConfigureGlobal();
 
 describe('the producers of a cluster', () => {

@@ -26,6 +26,8 @@ export interface PlannedSlice {
 interface Slice extends PlannedSlice {
   readonly endpoints: Map<string, CoreEndpoint>;
   readonly after: Set<string>;
+  /** Of those that have room, with which it is; `undefined`: it has none, or is empty. */
+  group: string | undefined;
 }
 
 /** `ces-max-ciliumendpoints-per-ces`. */
@@ -73,6 +75,8 @@ export class EndpointSlices {
   readonly #most: number;
   readonly #random: Random;
   readonly #slices = new Map<string, Slice>();
+  /** Slices that have room, by what else may enter them. */
+  readonly #open = new Map<string, Set<Slice>>();
   /** `namespace/name` → slice. */
   readonly #where = new Map<string, string>();
   /** Slices that are not as they are to be, in the order in which they became so. */
@@ -99,9 +103,9 @@ export class EndpointSlices {
   /**
    * Takes over a slice that the server has. What it has of endpoints that are elsewhere, or are no more, goes.
    *
-   * @param endpoints all that are to be in slices, by `namespace/name`
+   * @param wanted what is to be in a slice of an endpoint, by `namespace/name`
    */
-  adopt(object: KubernetesObject, endpoints: ReadonlyMap<string, CoreEndpoint>): void {
+  adopt(object: KubernetesObject, wanted: (key: string) => CoreEndpoint | undefined): void {
     const { name } = object.metadata;
     const namespace = String(field(object, 'namespace') ?? '');
     const slice = this.#slices.get(name) ?? this.#make(name, namespace);
@@ -109,10 +113,9 @@ export class EndpointSlices {
     const taken: CoreEndpoint[] = [];
     for (const [endpoint, core] of has) {
       const key = `${namespace}/${endpoint}`;
-      const now = endpoints.get(key);
+      const now = wanted(key);
       if (now === undefined || this.#where.has(key)) continue;
-      slice.endpoints.set(endpoint, core);
-      this.#where.set(key, name);
+      this.#enter(slice, key, core);
       taken.push(now);
     }
     for (const core of taken) this.put(namespace, core); // as it is now, which may be another place
@@ -141,12 +144,10 @@ export class EndpointSlices {
       return;
     }
     const to = this.#roomFor(namespace, core, from);
-    to.endpoints.set(core.name, core);
-    this.#where.set(key, to.name);
+    this.#enter(to, key, core);
     this.#dirty.add(to.name);
     if (from === undefined) return;
-    from.endpoints.delete(core.name);
-    this.#dirty.add(from.name);
+    this.#leave(from, core.name);
     from.after.add(to.name);
   }
 
@@ -156,8 +157,7 @@ export class EndpointSlices {
     const slice = this.#slices.get(this.#where.get(key) ?? '');
     if (slice === undefined) return;
     this.#where.delete(key);
-    slice.endpoints.delete(name);
-    this.#dirty.add(slice.name);
+    this.#leave(slice, name);
   }
 
   /** A slice is on the server as it was planned when `written` was taken from it. */
@@ -171,6 +171,37 @@ export class EndpointSlices {
     if (slice.endpoints.size === 0) this.#forget(name);
   }
 
+  #enter(slice: Slice, key: string, core: CoreEndpoint): void {
+    slice.endpoints.set(core.name, core);
+    this.#where.set(key, slice.name);
+    this.#regroup(slice);
+  }
+
+  #leave(slice: Slice, name: string): void {
+    slice.endpoints.delete(name);
+    this.#dirty.add(slice.name);
+    this.#regroup(slice);
+  }
+
+  /** What is in a slice has changed: whether it has room, and for whom. */
+  #regroup(slice: Slice): void {
+    const [first] = slice.endpoints.values();
+    const hasRoom = first !== undefined && slice.endpoints.size < this.#most;
+    const group = hasRoom ? this.#groupOf(slice.namespace, first) : undefined;
+    if (group === slice.group) return;
+    const before = this.#open.get(slice.group ?? '');
+    before?.delete(slice);
+    if (before?.size === 0) this.#open.delete(slice.group ?? '');
+    slice.group = group;
+    if (group === undefined) return;
+    const those = this.#open.get(group) ?? new Set();
+    this.#open.set(group, those.add(slice));
+  }
+
+  #groupOf(namespace: string, { id }: CoreEndpoint): string {
+    return this.#mode === 'fcfs' ? namespace : `${namespace}/${id}`;
+  }
+
   #forget(name: string): void {
     this.#slices.delete(name);
     this.#dirty.delete(name);
@@ -178,20 +209,17 @@ export class EndpointSlices {
   }
 
   #make(name: string, namespace: string): Slice {
-    const slice: Slice = { name, namespace, endpoints: new Map(), after: new Set() };
+    const slice: Slice = { name, namespace, endpoints: new Map(), after: new Set(), group: undefined };
     this.#slices.set(name, slice);
     return slice;
   }
 
   /** The fullest slice that has room, or a new one. One that waits for another is not entered: the two might wait in a ring. */
-  #roomFor(namespace: string, { id }: CoreEndpoint, not: Slice | undefined): Slice {
+  #roomFor(namespace: string, core: CoreEndpoint, not: Slice | undefined): Slice {
     let best: Slice | undefined;
-    for (const slice of this.#slices.values()) {
-      const { size } = slice.endpoints;
-      if (slice === not || slice.namespace !== namespace || size === 0 || size >= this.#most) continue;
-      if (slice.after.size > 0 || size <= (best?.endpoints.size ?? 0)) continue;
-      const [first] = slice.endpoints.values();
-      if (this.#mode === 'fcfs' || first?.id === id) best = slice;
+    for (const slice of this.#open.get(this.#groupOf(namespace, core)) ?? []) {
+      if (slice === not || slice.after.size > 0) continue;
+      if (slice.endpoints.size > (best?.endpoints.size ?? 0)) best = slice;
     }
     return best ?? this.#make(this.#newName(), namespace);
   }

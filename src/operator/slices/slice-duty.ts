@@ -112,25 +112,19 @@ export class SliceDuty implements Duty {
     this.#known.clear();
     this.#failed.clear();
     this.#echoes.clear();
-    const all = this.#endpoints();
-    for (const slice of slices.objects.values()) this.#adopt(slice, all);
+    for (const slice of slices.objects.values()) this.#adopt(slice);
     for (const endpoint of endpoints.objects.values()) this.#put(endpoint);
     endpoints.listen((events) => this.#endpointEvents(events), signal);
     slices.listen((events) => this.#sliceEvents(events), signal);
   }
 
-  #endpoints(): ReadonlyMap<string, CoreEndpoint> {
-    const all = new Map<string, CoreEndpoint>();
-    for (const [key, endpoint] of this.#options.endpoints.objects) {
-      const core = coreEndpoint(endpoint);
-      if (core !== undefined) all.set(key, core);
-    }
-    return all;
-  }
-
-  #adopt(slice: KubernetesObject, endpoints: ReadonlyMap<string, CoreEndpoint>): void {
+  #adopt(slice: KubernetesObject): void {
+    const { objects } = this.#options.endpoints;
     this.#known.set(slice.metadata.name, slice);
-    this.#slices.adopt(slice, endpoints);
+    this.#slices.adopt(slice, (key) => {
+      const endpoint = objects.get(key);
+      return endpoint && coreEndpoint(endpoint);
+    });
   }
 
   #put(endpoint: KubernetesObject): void {
@@ -152,11 +146,10 @@ export class SliceDuty implements Duty {
 
   /** What others, or we, have done to slices. */
   #sliceEvents(events: readonly ResourceEvent[]): void {
-    const all = this.#endpoints();
     for (const { type, object } of events) {
       const { name, uid } = object.metadata;
       if (type === 'put') {
-        if (!this.#isEcho(object)) this.#adopt(object, all);
+        if (!this.#isEcho(object)) this.#adopt(object);
       } else if (this.#known.get(name)?.metadata.uid === uid) {
         this.#known.delete(name);
         this.#slices.lost(name);
