@@ -129,7 +129,7 @@ function intervalsOf({ identityAllocation, intervals }: OperatorDutiesOptions): 
 
 function collecting(options: OperatorDutiesOptions): readonly Duty[] {
   const { backend, clusterName, clusterID, maxConnectedClusters } = options;
-  const { kubernetes, election = ALONE, slicing, clock, random, dryRun, onFailure, onDeed } = options;
+  const { kubernetes, election = ALONE, slicing, clock, random, gate, dryRun, onFailure, onDeed } = options;
   const identities = clusterIdentityRange(clusterID, maxConnectedClusters);
   return collectors({
     ...{
@@ -142,6 +142,6 @@ function collecting(options: OperatorDutiesOptions): readonly Duty[] {
       onDeed,
     },
     kvstore: { backend, cluster: clusterName, identities },
-    ...{ random, slices: slicing && { mode: slicing } },
+    ...{ random, gate, slices: slicing && { mode: slicing } },
   });
 }

@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
 import type { IdentityRange } from '../../identity/numeric-identity.ts';
 import type { ObjectReader } from '../../k8s/client/object-reader.ts';
 import { DryRunWriter, type ObjectWriter, type ObjectWriterOptions } from '../../k8s/client/object-writer.ts';
@@ -75,6 +76,8 @@ export interface CollectorsOptions {
     | undefined;
   /** Batches CiliumEndpoints into slices. Default: off. */
   readonly slices?: Omit<EndpointSlicesOptions, 'random'> | undefined;
+  /** Shares out the start of batching over turns of the event loop. Default: all at once. */
+  readonly gate?: TurnGate | undefined;
   /** Of the names of slices. Default: `Math.random`. */
   readonly random?: Random | undefined;
   /** Prints each write with its reason instead of making it. */
@@ -178,10 +181,10 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
 }
 
 function sliceDuty(kubernetes: KubernetesOfCollectors, options: CollectorsOptions): Duty {
-  const { slices, clock, random = Math.random, onFailure } = options;
+  const { slices, clock, random = Math.random, gate, onFailure } = options;
   if (slices === undefined) return new OffDuty('endpoint-slices');
   return new SliceDuty({
-    ...{ ...slices, random, clock, onFailure, reader: kubernetes.reader() },
+    ...{ ...slices, random, clock, gate, onFailure, reader: kubernetes.reader() },
     endpoints: new ObservedKind(kubernetes, CILIUM_ENDPOINTS, trimTo(SHAPES.slicedEndpoints)),
     slices: new ObservedKind(kubernetes, CILIUM_ENDPOINT_SLICES, (slice) => slice),
     writer: writerOf(kubernetes, SLICE_WRITES_PER_SECOND, options),

@@ -2,6 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { ObjectReader } from '../../k8s/client/object-reader.ts';
 import type { ObjectPlace, ObjectWrite, ObjectWriter, WriteOutcome } from '../../k8s/client/object-writer.ts';
 import { CILIUM_ENDPOINT_SLICES } from '../../k8s/feed/kinds.ts';
@@ -29,6 +30,8 @@ export interface SliceDutyOptions extends EndpointSlicesOptions {
   /** 10 writes a second. */
   readonly writer: ObjectWriter;
   readonly clock: Clock;
+  /** Shares out the start over turns of the event loop. Default: all at once. */
+  readonly gate?: TurnGate | undefined;
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
 }
 
@@ -36,6 +39,10 @@ export interface SliceDutyOptions extends EndpointSlicesOptions {
 const GATHER_MS = 500;
 const BACKOFF_MS = { first: 1000, cap: 100_000 };
 const LOOK_MS = 1000;
+/** Endpoints that are put in one step of taking over: about a ms. */
+const STEP_WEIGHT = 256;
+/** A slice of 100 endpoints is compared in the time in which so many are put. */
+const SLICE_WEIGHT = 16;
 
 /**
  * Keeps CiliumEndpointSlices equal to the CiliumEndpoints (OPERATOR 34): changes are gathered, and a slice that cannot be
@@ -47,6 +54,8 @@ export class SliceDuty implements Duty {
   readonly #guard = new CallbackGuard();
   #slices: EndpointSlices;
   #state: DutyState = 'waiting';
+  /** Whether all slices have been taken over that were there at first. */
+  #isTaken = false;
   /** As the server has them, as far as is known. */
   readonly #known = new Map<string, KubernetesObject>();
   /** Versions that we have written and not been shown yet. */
@@ -100,7 +109,7 @@ export class SliceDuty implements Duty {
 
   /** Once both kinds are known completely, takes over what is there. */
   async #begin(signal: AbortSignal): Promise<void> {
-    const { endpoints, slices, clock } = this.#options;
+    const { endpoints, slices, clock, gate = OPEN_GATE } = this.#options;
     for (;;) {
       const why = endpoints.blocked() ?? slices.blocked();
       if (signal.aborted) return;
@@ -112,10 +121,26 @@ export class SliceDuty implements Duty {
     this.#known.clear();
     this.#failed.clear();
     this.#echoes.clear();
-    for (const slice of slices.objects.values()) this.#adopt(slice);
-    for (const endpoint of endpoints.objects.values()) this.#put(endpoint);
+    this.#isTaken = false;
     endpoints.listen((events) => this.#endpointEvents(events), signal);
     slices.listen((events) => this.#sliceEvents(events), signal);
+    await gate.runSteps(this.#takeOver(), signal);
+  }
+
+  /** All slices before any endpoint, which would get a new one otherwise. */
+  *#takeOver(): Generator<undefined, void, void> {
+    const { endpoints, slices } = this.#options;
+    let weight = 0;
+    for (const slice of slices.objects.values()) {
+      this.#adopt(slice);
+      weight += SLICE_WEIGHT;
+      if (weight % STEP_WEIGHT === 0) yield;
+    }
+    this.#isTaken = true;
+    for (const endpoint of endpoints.objects.values()) {
+      this.#put(endpoint);
+      if (++weight % STEP_WEIGHT === 0) yield;
+    }
   }
 
   #adopt(slice: KubernetesObject): void {
@@ -139,7 +164,7 @@ export class SliceDuty implements Duty {
       const { namespace = '', name } = object.metadata;
       const now = this.#options.endpoints.objects.get(objectKey(object));
       if (now === undefined) this.#slices.remove(namespace, name);
-      else this.#put(now);
+      else if (this.#isTaken) this.#put(now); // else it is put when all slices have been taken over
     }
     this.#wake?.();
   }

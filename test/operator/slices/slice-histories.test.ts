@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/client/object-writer.ts';
 import type { KubernetesObject, ResourceEvent } from '../../../src/k8s/resource.ts';
 import type { SliceMode } from '../../../src/operator/slices/endpoint-slices.ts';
@@ -232,7 +233,7 @@ async function histories(
     await settle(1);
     world.put('a', 1002);
     world.endpoints.see();
-    for (let half = 1; half <= 3; half++) {
+    for (let half = 1; half <= 2; half++) {
       world.fate.turn();
       // What becomes of the write under way when its process dies: it was made, or it never is.
       await Promise.race([life.work(), settle(2)]);
@@ -246,7 +247,7 @@ async function histories(
       await settle(1);
     }
     world.cluster.before = () => {};
-    for (let half = 1; half <= 6; half++) {
+    for (let half = 1; half <= 4; half++) {
       world.endpoints.see();
       world.slices.see();
       world.clock.advance(100_000);
@@ -271,4 +272,57 @@ describe('the slices of endpoints, in every small history', () => {
   it('would miss one while it moves by the rule of 1.17, which writes first where it was', async () => {
     expect((await histories(upstream, 'identity', 0)).first).toMatch(/^a was in none/);
   });
+});
+
+it('the slices of a start are taken over in steps, and what happens meanwhile counts', async () => {
+  const clock = new ManualClock();
+  const cluster = new TinyCluster();
+  const [endpoints, slices] = [new Shown(cluster, CEPS), new Shown(cluster, CES)];
+  const put = (name: string, id = 1001): void => {
+    const networking = { addressing: [] };
+    cluster.put(CEPS, `shop/${name}`, { status: { identity: { id }, networking } });
+  };
+  const names = Array.from({ length: 40 }, (_, i) => `pod-${i}`);
+  for (const name of names) {
+    put(name);
+    const held = [{ name, id: 1001, networking: { addressing: [] }, encryption: {} }];
+    cluster.put(CES, `/ces-${name}`, { namespace: 'shop', endpoints: held });
+  }
+  for (const shown of [endpoints, slices]) shown.see();
+  const turns: (() => void)[] = [];
+  const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
+  const ended = new AbortController();
+  const duty = new SliceDuty({
+    ...{ most: 1, clock, random: Math.random, gate, reader: cluster, writer: cluster },
+    ...{ endpoints: endpoints.kind(), slices: slices.kind() },
+  });
+  void duty.run(ended.signal);
+  await settle();
+  expect(turns).toHaveLength(1); // 16 of 40 slices are taken over
+  cluster.drop(CEPS, 'shop/pod-0');
+  cluster.drop(CEPS, 'shop/pod-39');
+  put('pod-1', 1002);
+  put('pod-38', 1002);
+  put('pod-37'); // written again: it stays where it is
+  put('new');
+  cluster.drop(CES, '/ces-pod-2');
+  for (const shown of [endpoints, slices]) shown.see();
+  for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) {
+    turn();
+    await settle();
+  }
+  for (let half = 0; half < 10; half++) {
+    clock.advance(500);
+    await settle();
+    for (const shown of [endpoints, slices]) shown.see();
+  }
+  const held = [...cluster.ofKind(CES).values()].flatMap((slice) => (slice as unknown as Slice).endpoints);
+  const wanted = ['new', ...names.slice(1, 39)].map((name) => ({
+    ...{ name, id: name === 'pod-1' || name === 'pod-38' ? 1002 : 1001 },
+  }));
+  const inOrder = (all: readonly { readonly name: string; readonly id: number }[]): unknown =>
+    all.map(({ name, id }) => `${name} ${id}`).sort();
+  expect(inOrder(held)).toEqual(inOrder(wanted));
+  expect(cluster.ofKind(CES).has('/ces-pod-37')).toBe(true);
+  ended.abort();
 });
