@@ -16,10 +16,11 @@ function entries(services: NftServices): readonly (readonly [string, ServiceItem
   return [...services.dump()].filter((entry) => entry !== undefined);
 }
 
-describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft'], () => {
+describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 'ss'], () => {
   let scratch: Scratch;
   let kernel: Kernel;
   let host: Namespace;
+  let out: Namespace;
   let services: NftServices;
 
   beforeAll(() => {
@@ -29,7 +30,8 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft'],
     for (const address of ['10.0.0.1/32', '10.0.0.2/32', '10.0.0.3/32', 'fd00::1/128', 'fd00::2/128'])
       host.run('ip', 'address', 'add', address, 'dev', 'lo');
     // Frontends are nowhere, but there has to be a way out for packets to them.
-    cable([host, 'eth0', ['192.168.0.1/24', 'fd01::1/64']], [scratch.namespace('out'), 'eth0', []]);
+    out = scratch.namespace('out');
+    cable([host, 'eth0', ['192.168.0.1/24', 'fd01::1/64']], [out, 'eth0', ['192.168.0.9/24']]);
     batch(host, ['route add default via 192.168.0.254', '-6 route add default via fd01::fe']);
     host.run('nft', 'add table ip others; add chain ip others mine { type nat hook output priority 0; }');
     services = new NftServices(kernel, { table: TABLE, namespace: host.path });
@@ -96,6 +98,22 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft'],
     set('10.96.0.1:80/TCP', [`${kept}/TCP`]);
     expect(await traffic.count(four, 3)).toEqual({ [kept]: 3 });
     for (const key of ['10.96.0.1:80/TCP', '10.96.0.1:80/UDP', '[fd00:96::1]:80/TCP']) set(key, undefined);
+  });
+
+  it('answer a client outside, which they see by its own address, and no pod that is its own backend', async () => {
+    const pod = scratch.namespace('pod');
+    cable([host, 'pod', ['10.5.0.1/24']], [pod, 'eth0', ['10.5.0.9/24']]);
+    batch(pod, ['route add default via 10.5.0.1']);
+    host.run('sysctl', '-qw', 'net.ipv4.ip_forward=1');
+    using backend = new Traffic(pod);
+    using client = new Traffic(out);
+    await backend.listen({ ip: '10.5.0.9', port: 8080 });
+    set('192.168.0.1:30080/TCP', ['10.5.0.9:8080/TCP']);
+    expect(await client.keep({ ip: '192.168.0.1', port: 30080 })).toBe('10.5.0.9:8080');
+    expect(pod.run('ss', '-Htn', 'state', 'established', 'sport', '8080')).toContain('192.168.0.9:');
+    // Nothing is masqueraded: what comes back to the pod seems to come from itself.
+    expect(await backend.count({ ip: '192.168.0.1', port: 30080 }, 1, 'tcp', 300)).toEqual({ timeout: 1 });
+    set('192.168.0.1:30080/TCP', undefined);
   });
 
   it('are after random changes what they were changed to, in the eyes of the next process', () => {

@@ -30,13 +30,16 @@ export class Traffic implements Disposable {
     await this.#ask({ command: 'listen', ...place });
   }
 
-  /** Makes so many connections, and counts who has answered; of a failure its code. */
+  /** Makes so many connections, and counts who has answered; of a failure its code, or `timeout`. */
   async count(
     place: Place,
     times: number,
     protocol: 'tcp' | 'udp' = 'tcp',
+    patienceMs = 30_000,
   ): Promise<Readonly<Record<string, number>>> {
-    return JSON.parse(await this.#ask({ command: 'count', ...place, times, udp: protocol === 'udp' }));
+    return JSON.parse(
+      await this.#ask({ command: 'count', ...place, times, udp: protocol === 'udp', patienceMs }),
+    );
   }
 
   /** Keeps a connection; gives the name of its backend. */
