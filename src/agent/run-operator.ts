@@ -23,7 +23,7 @@ import {
 } from '../operator/leader-election.ts';
 import { InputError } from './input-error.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
-import { openOwnEtcd } from './own-etcd.ts';
+import { openOwnEtcd, type ReachContext } from './own-etcd.ts';
 import { RecordedKubernetes } from './recorded-kubernetes.ts';
 import { RejectionReport } from './rejection-report.ts';
 import type { RunContext } from './run-context.ts';
@@ -187,6 +187,11 @@ class OperatorProcess implements ServedProcess {
     return [...problems, ...missing];
   }
 
+  /** Otherwise it is alone. */
+  get #elects(): boolean {
+    return this.#recorded === undefined && this.#options.dryRun === undefined;
+  }
+
   get #isLeader(): boolean {
     return this.#election === undefined || this.#election.status().state === 'leader';
   }
@@ -208,7 +213,7 @@ class OperatorProcess implements ServedProcess {
   }
 
   #openKvstore(): Step {
-    const { kvstoreConfig, rateLimit, leaseSeconds, electionTimes } = this.#options;
+    const { kvstoreConfig, rateLimit, leaseSeconds } = this.#options;
     const { clock, random, log } = this.#context;
     return {
       name: 'kvstore',
@@ -222,12 +227,20 @@ class OperatorProcess implements ServedProcess {
             ? new MemoryBackend({ clock, random })
             : await openOwnEtcd(kvstoreConfig, rateLimit, {
                 ...{ clock, random, signal, onProblem, leaseSeconds, witnessLeases: true },
-                // A process that was stopped, and goes on where it was, must not overwrite what another says by now.
-                mayWrite: () => this.#election?.mayDelete() ?? true,
-                writeTimeoutMs: electionTimes.leaseMs - electionTimes.renewDeadlineMs,
+                ...this.#fence(),
               });
       },
       stop: () => this.#kvstore?.close({ keepLeases: true }), // another operator goes on with what is there
+    };
+  }
+
+  /** A process that was stopped, and goes on where it was, must not overwrite what another says by now. */
+  #fence(): Pick<ReachContext, 'mayWrite' | 'writeTimeoutMs'> {
+    const { leaseMs, renewDeadlineMs } = this.#options.electionTimes;
+    if (!this.#elects) return {};
+    return {
+      mayWrite: () => this.#election?.mayDelete() === true,
+      writeTimeoutMs: leaseMs - renewDeadlineMs,
     };
   }
 
@@ -248,11 +261,11 @@ class OperatorProcess implements ServedProcess {
     return {
       name: 'duties',
       start: () => {
-        const { namespace, dryRun, electionTimes: times } = this.#options;
+        const { namespace, electionTimes: times } = this.#options;
         const { clock, random, log } = this.#context;
         const client = this.#kubernetes;
         assert(client !== undefined, 'Kubernetes has been reached');
-        if (this.#recorded === undefined && dryRun === undefined) {
+        if (this.#elects) {
           const identity = electionIdentity(hostname(), random);
           const onFailure = (error: unknown): void =>
             log.warn({ err: error }, 'the lease of the election cannot be had');

@@ -374,9 +374,8 @@ describe.concurrent('an operator for which something is wrong', () => {
     if (etcd === undefined) throw new Error('no etcd');
     await operated(await OperatedCluster.start('twin', 1, etcd, folder), async (operator) => {
       await published(operator);
-      expect(await failures(operator)).toMatchObject({
-        'cluster configuration': 'cluster atlantic has the id 1 as well: readers refuse one of the two',
-      });
+      const said = 'cluster atlantic has the id 1 as well: readers refuse one of the two';
+      await until('it says so', async () => (await failures(operator))['cluster configuration'] === said);
     });
   });
 
