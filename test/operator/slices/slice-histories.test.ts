@@ -68,6 +68,9 @@ class World {
   readonly fate: Fate;
   readonly gaps: string[] = [];
   crashed = false;
+  /** Not within a write, which has had its turn, nor at rest. */
+  mayHappen = true;
+  #isAtRest = false;
   /** The first life of `a` is in a slice, and nobody else took it out: readers may not miss it. */
   isHeld = true;
   isFirst = true;
@@ -108,7 +111,15 @@ class World {
       { name: 'slices seen', can: () => true, happen: () => this.slices.see() },
     ];
     this.fate = new Fate(choose, happenings, most);
-    cluster.before = () => this.fate.turn();
+    cluster.before = () => {
+      if (this.mayHappen) this.fate.turn();
+    };
+  }
+
+  /** Nothing happens any more. */
+  rest(): void {
+    this.#isAtRest = true;
+    this.mayHappen = false;
   }
 
   random(): number {
@@ -138,10 +149,9 @@ class World {
   async write(write: ObjectWrite): Promise<WriteOutcome> {
     this.cluster.before();
     if (this.crashed) return new Promise(() => {});
-    const before = this.cluster.before;
-    this.cluster.before = () => {};
+    this.mayHappen = false;
     const answer = await this.cluster.write(write);
-    this.cluster.before = before;
+    this.mayHappen = !this.#isAtRest;
     if (this.holds('a') > 0) this.isHeld = this.isFirst;
     else if (this.isHeld) this.gaps.push(this.fate.log.join(', '));
     return answer;
@@ -233,11 +243,8 @@ async function histories(
     await settle(1);
     world.put('a', 1002);
     world.endpoints.see();
-    for (let half = 1; half <= 2; half++) {
-      world.fate.turn();
-      // What becomes of the write under way when its process dies: it was made, or it never is.
-      await Promise.race([life.work(), settle(2)]);
-      if (!world.crashed) continue;
+    const buryIfCrashed = async (): Promise<void> => {
+      if (!world.crashed) return;
       life.end();
       await settle(1);
       world.crashed = false;
@@ -245,9 +252,16 @@ async function histories(
       world.slices.see();
       life = begin(world, mode);
       await settle(1);
+    };
+    for (let half = 1; half <= 2; half++) {
+      world.fate.turn();
+      // What becomes of the write under way when its process dies: it was made, or it never is.
+      await Promise.race([life.work(), settle(2)]);
+      await buryIfCrashed();
     }
-    world.cluster.before = () => {};
-    for (let half = 1; half <= 4; half++) {
+    world.rest();
+    await buryIfCrashed();
+    for (let half = 1; half <= 6; half++) {
       world.endpoints.see();
       world.slices.see();
       world.clock.advance(100_000);
