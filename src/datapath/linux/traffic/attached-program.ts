@@ -19,7 +19,7 @@ export interface TrafficPlace {
   readonly interface: string;
   /** What it receives, or what it sends. */
   readonly direction: 'ingress' | 'egress';
-  /** Path of the network namespace that the interface is in; by default the one that the process is in. */
+  /** Path of the network namespace that the interface is in, which takes `CAP_SYS_ADMIN`; by default that of the process. */
   readonly namespace?: string | undefined;
 }
 
