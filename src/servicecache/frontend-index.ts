@@ -37,7 +37,7 @@ function compareClaims(a: Claim, b: Claim): number {
  * external IP, then by `namespace/name`; so the answer does not depend on which came first.
  */
 export class FrontendIndex {
-  readonly #nodePort: NodePortOptions;
+  #nodePort: NodePortOptions;
   readonly #claims = new Map<string, readonly Claim[]>();
   readonly #indexed = new Map<string, Service>();
 
@@ -52,6 +52,25 @@ export class FrontendIndex {
     if (old !== undefined) this.#remove(key, old);
     if (service === undefined) this.#indexed.delete(key);
     else this.#add(key, service);
+  }
+
+  /**
+   * Other addresses answer on node ports from here on. Gives the frontends that come, go, or may have another service. Costs
+   * the number of services, and of frontends of those with node ports.
+   */
+  setNodePort(nodePort: NodePortOptions): ReadonlySet<string> {
+    const touched = new Set<string>();
+    const served = [...this.#indexed].filter(([, { ports }]) => ports.some((port) => port.nodePort !== 0));
+    for (const [, service] of served) {
+      const before = new Set(frontendsOf(service, this.#nodePort).map(formatFrontend));
+      const after = new Set(frontendsOf(service, nodePort).map(formatFrontend));
+      for (const text of before) if (!after.has(text)) touched.add(text);
+      for (const text of after) if (!before.has(text)) touched.add(text);
+    }
+    for (const [key, service] of served) this.#remove(key, service);
+    this.#nodePort = nodePort;
+    for (const [key, service] of served) this.#add(key, service);
+    return touched;
   }
 
   /** Any spelling of the address; exact: `0.0.0.0` is found by itself only. */

@@ -1,8 +1,6 @@
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
-import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
-import type { Datapath } from '../datapath.ts';
 import { Bpf } from './bpf/bpf.ts';
 import { ForeignMapError } from './bpf/bpf-map.ts';
 import { unpin } from './bpf/pin.ts';
@@ -15,7 +13,7 @@ import {
   markPrefixes,
   rerankPrefixes,
 } from './ipcache-map.ts';
-import { type KeptItems, keptItems } from './kept-items.ts';
+import { keptItems } from './kept-items.ts';
 import { KeptTable, type KeptTableContext } from './kept-table.ts';
 import type { KernelTable } from './kernel-table.ts';
 import type { LinuxPart } from './linux-datapath.ts';
@@ -25,6 +23,7 @@ import { BESIDE, IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, TUNNEL, TUNNEL_DEVICE } f
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
 import { DesiredServices, type ServiceItem } from './services/desired-services.ts';
+import { HostAddresses } from './services/host-addresses.ts';
 import { openServiceMaps, ServiceTable, unpinServiceMaps } from './services/service-table.ts';
 import { attachSocketPrograms, detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
@@ -189,25 +188,28 @@ export class HostParts implements Disposable {
       if (!dryRun) attachSocketPrograms(bpf, { folder, cgroup, maps: table.descriptors });
     };
     attach();
-    const { items, datapath } = this.#services(table);
+    const { items, problems, desired: _, ...services } = this.#services(table);
     return {
+      ...services,
       tables: [
         {
           ...items,
           // What others have detached, or a cgroup that has come back, is steered again.
-          repair: () => {
+          repair: async () => {
+            const steps = await items.repair();
             attach();
-            return items.repair();
+            return steps;
           },
         },
       ],
-      datapath,
       problems: () =>
         existsSync(cgroup)
-          ? []
-          : [`the cgroup ${cgroup} is gone, and its sockets with it: name another with --datapath-cgroup`],
+          ? problems()
+          : [
+              `the cgroup ${cgroup} is gone, and its sockets with it: name another with --datapath-cgroup`,
+              ...problems(),
+            ],
       retire,
-      [Symbol.dispose]: () => table[Symbol.dispose](),
     };
   }
 
@@ -218,29 +220,34 @@ export class HostParts implements Disposable {
 
   #nftables(): LinuxPart {
     const table = new NftServices(this.#open().kernel, { table: NFT_TABLE });
-    const { items, datapath, desired } = this.#services(table);
+    const { items, desired, problems, ...services } = this.#services(table);
     return {
+      ...services,
       tables: [items],
-      datapath,
-      problems: () => affinityIsLost(desired.withAffinity),
+      problems: () => [...affinityIsLost(desired.withAffinity), ...problems()],
       retire: () => this.retirePrograms(),
-      [Symbol.dispose]: () => table[Symbol.dispose](),
     };
   }
 
-  #services(table: KernelTable<ServiceItem>): {
-    readonly items: KeptItems;
-    readonly datapath: Datapath;
-    readonly desired: DesiredServices;
-  } {
+  /** Services in a table, which goes with them. Node ports follow the addresses of this host. */
+  #services(table: KernelTable<ServiceItem> & Disposable) {
     const { nodeName } = this.#context;
     if (this.#options.dryRun) writesNothing(table);
-    const desired = new DesiredServices({ nodePort: { enabled: true, ...hostAddresses() }, nodeName });
+    const addresses = new HostAddresses(this.#open().kernel, { clock: this.#keeping.clock });
+    const desired = new DesiredServices({ nodePort: { enabled: true, ...addresses.current }, nodeName });
     const kept = new KeptTable(table, desired, this.#keeping);
+    addresses.follow((all) => {
+      for (const frontend of desired.setNodePort({ enabled: true, ...all })) kept.mark(frontend);
+    });
     return {
       desired,
       items: keptItems(table, kept),
       datapath: { services: desired.listener((frontend) => kept.mark(frontend)) },
+      problems: () => addresses.problems(),
+      [Symbol.dispose]: () => {
+        addresses[Symbol.dispose]();
+        table[Symbol.dispose]();
+      },
     };
   }
 
@@ -283,15 +290,6 @@ export class HostParts implements Disposable {
     return this.#opened;
   }
 }
-
-/** Addresses of this host that answer on node ports; those of a link alone say nothing without it. */
-function hostAddresses(): { readonly ipv4: readonly string[]; readonly ipv6: readonly string[] } {
-  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
-  const of = (family: string): readonly string[] =>
-    all.filter((one) => one.family === family && !one.scopeid).map(({ address }) => address);
-  return { ipv4: of('IPv4'), ipv6: of('IPv6') };
-}
-
 /** What rules do not do for these services. */
 function affinityIsLost(services: ReadonlySet<string>): readonly string[] {
   const [first] = services;

@@ -40,12 +40,20 @@ const NO_ITEMS: readonly string[] = [];
 export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #options: DesiredServicesOptions;
   readonly #index: FrontendIndex;
+  #nodePort: NodePortOptions;
   readonly #backends = new Map<string, Backends>();
   readonly #withAffinity = new Set<string>();
 
   constructor(options: DesiredServicesOptions) {
     this.#options = options;
+    this.#nodePort = options.nodePort;
     this.#index = new FrontendIndex(options.nodePort);
+  }
+
+  /** Other addresses answer on node ports from here on. Gives the frontends that may have changed. */
+  setNodePort(nodePort: NodePortOptions): ReadonlySet<string> {
+    this.#nodePort = nodePort;
+    return this.#index.setNodePort(nodePort);
   }
 
   get size(): number {
@@ -97,7 +105,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   #frontendsOf(service: Service): readonly string[] {
-    return frontendsOf(service, this.#options.nodePort).map(formatFrontend);
+    return frontendsOf(service, this.#nodePort).map(formatFrontend);
   }
 
   #itemOf({ id, service, frontend }: FrontendMatch): ServiceItem {

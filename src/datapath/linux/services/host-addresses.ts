@@ -1,0 +1,120 @@
+import type { Clock } from '../../../base/clock.ts';
+import { messageOf } from '../../../base/failure.ts';
+import { Prefix } from '../../../net/prefix.ts';
+import type { NodePortOptions } from '../../../servicecache/frontends.ts';
+import { RTM_ADDRESS, readInterfaceAddress, writeAddressDump } from '../netlink/interface-address.ts';
+import { NetlinkSocket } from '../netlink/netlink-socket.ts';
+import { PacedTask } from '../paths/paced-task.ts';
+import type { Kernel } from '../syscall/kernel.ts';
+
+/** Groups of rtnetlink: addresses of both families. */
+const GROUPS: readonly number[] = [5, 9];
+/** Addresses may change in thousands: they are read at most this often. */
+const PACE_MS = 100;
+
+/** Addresses by family, in canonical text, sorted. */
+export type AddressesByFamily = Required<Pick<NodePortOptions, 'ipv4' | 'ipv6'>>;
+
+/** Where addresses are read, and the time. */
+export interface HostAddressesOptions {
+  /** Path of a network namespace; by default the one that the process is in. */
+  readonly namespace?: string | undefined;
+  readonly clock: Pick<Clock, 'now' | 'after'>;
+}
+
+/**
+ * The addresses of this host, which answer on node ports: all of its interfaces, but for those of IPv6 that are of a link
+ * alone and say nothing without it. Followed by events of the kernel; where some were lost, all are read.
+ */
+export class HostAddresses implements Disposable {
+  readonly #open: () => NetlinkSocket;
+  readonly #monitor: NetlinkSocket;
+  readonly #reading: PacedTask;
+  #poll: Disposable | undefined;
+  #current: AddressesByFamily;
+  #failure: string | undefined;
+  #onChange: (addresses: AddressesByFamily) => void = () => {};
+
+  /** Reads them. Throws `SyscallError`. */
+  constructor(kernel: Kernel, { namespace, clock }: HostAddressesOptions) {
+    // Before they are read, so that none is missed between.
+    this.#monitor = new NetlinkSocket(kernel, { namespace, groups: GROUPS });
+    try {
+      this.#open = () => new NetlinkSocket(kernel, { namespace });
+      this.#current = this.#read();
+    } catch (error) {
+      this.#monitor[Symbol.dispose]();
+      throw error;
+    }
+    this.#reading = new PacedTask(
+      clock,
+      () => PACE_MS,
+      async () => this.#readAgain(),
+    );
+  }
+
+  get current(): AddressesByFamily {
+    return this.#current;
+  }
+
+  /** Why they could not be read the last time, if so. */
+  problems(): readonly string[] {
+    return this.#failure === undefined ? [] : [`the addresses of this host cannot be read: ${this.#failure}`];
+  }
+
+  /** Calls back with all addresses whenever they have become others; once only. */
+  follow(onChange: (addresses: AddressesByFamily) => void): void {
+    this.#onChange = onChange;
+    this.#poll = this.#monitor.onEvents(() => this.#hear());
+  }
+
+  [Symbol.dispose](): void {
+    this.#reading[Symbol.dispose]();
+    this.#poll?.[Symbol.dispose]();
+    this.#monitor[Symbol.dispose]();
+  }
+
+  /** What an event says is read anew anyway, and so is what a lost one would have said. */
+  #hear(): void {
+    try {
+      while (this.#monitor.events() !== undefined);
+    } catch (error) {
+      this.#failure = messageOf(error);
+    }
+    void this.#reading.request();
+  }
+
+  #readAgain(): void {
+    try {
+      const next = this.#read();
+      this.#failure = undefined;
+      if (isSame(this.#current, next)) return;
+      this.#current = next;
+    } catch (error) {
+      this.#failure = messageOf(error);
+      void this.#reading.request();
+      return;
+    }
+    this.#onChange(this.#current);
+  }
+
+  #read(): AddressesByFamily {
+    const request = { what: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
+    using socket = this.#open();
+    const all = socket.dump(request, readInterfaceAddress).map(({ address }) => address);
+    const of = (isSix: boolean): readonly string[] =>
+      [...new Set(all)].filter((one) => one.includes(':') === isSix && !isOfLink(one)).sort();
+    return { ipv4: of(false), ipv6: of(true) };
+  }
+}
+
+const LINK = Prefix.parse('fe80::/10');
+
+function isOfLink(address: string): boolean {
+  const parsed = Prefix.parse(address);
+  return parsed !== undefined && LINK?.contains(parsed) === true;
+}
+
+function isSame(a: AddressesByFamily, b: AddressesByFamily): boolean {
+  return a.ipv4?.join() === b.ipv4?.join() && a.ipv6?.join() === b.ipv6?.join();
+}

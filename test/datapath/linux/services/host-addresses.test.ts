@@ -1,0 +1,86 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
+import { HostAddresses } from '../../../../src/datapath/linux/services/host-addresses.ts';
+import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { PROTOCOL_NUMBERS } from '../../../../src/net/port.ts';
+import { createService } from '../../../../src/servicecache/service.ts';
+import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
+import { ManualClock } from '../../../base/support/manual-clock.ts';
+import { describeOnLinux } from '../support/requirements.ts';
+import { type Namespace, Scratch } from '../support/scratch.ts';
+
+const { TCP } = PROTOCOL_NUMBERS;
+
+describeOnLinux('node ports', ['namespaces', 'ip'], () => {
+  let scratch: Scratch;
+  let host: Namespace;
+  const kernel = new Kernel();
+
+  beforeEach(() => {
+    scratch = new Scratch();
+    host = scratch.namespace('host');
+  });
+  afterEach(() => scratch[Symbol.dispose]());
+
+  it('answer on an address that the host gets, and no more on one that it has no more', async () => {
+    const clock = new ManualClock();
+    using addresses = new HostAddresses(kernel, { namespace: host.path, clock });
+    const cache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
+    const desired = new DesiredServices({ nodePort: { enabled: true, ...addresses.current }, nodeName: '' });
+    cache.markSynced();
+    cache.subscribe(desired.listener(() => {}));
+    for (const [name, nodePort] of [
+      ['web', 30080],
+      ['inner', 0],
+    ] as const)
+      cache.updateService(
+        createService({
+          ...{ id: { namespace: 'shop', name }, type: 'NodePort', addressing: 'assigned' },
+          clusterIPs: [nodePort === 0 ? '172.16.0.2' : '172.16.0.1', 'fd00:16::1'],
+          ports: [['web', { port: nodePort === 0 ? 81 : 80, protocol: TCP, nodePort }]],
+        }),
+      );
+    const marked: string[][] = [];
+    addresses.follow((all) => void marked.push([...desired.setNodePort({ enabled: true, ...all })].sort()));
+    const change = async (...words: readonly string[]): Promise<readonly string[]> => {
+      const before = marked.length;
+      host.run('ip', ...words);
+      for (let turns = 0; turns < 1000 && marked.length === before; turns++) {
+        await new Promise((resolve) => setImmediate(resolve));
+        clock.advance(100);
+      }
+      return marked.slice(before).flat();
+    };
+    const nodePorts = (): readonly string[] =>
+      Array.from(desired.entries(), ([key]) => key).filter((key) => key.includes(':30080'));
+    expect([...nodePorts()].sort()).toEqual(['127.0.0.1:30080/TCP', '[::1]:30080/TCP']);
+
+    expect(await change('address', 'add', '192.0.2.7/24', 'dev', 'lo')).toEqual(['192.0.2.7:30080/TCP']);
+    expect(await change('address', 'add', 'fd00:9::7/64', 'dev', 'lo', 'nodad')).toEqual([
+      '[fd00:9::7]:30080/TCP',
+    ]);
+    expect(nodePorts()).toHaveLength(4);
+    expect(desired.get('192.0.2.7:30080/TCP')).toEqual({ backends: [], affinitySeconds: 0 });
+    expect(await change('address', 'delete', '192.0.2.7/24', 'dev', 'lo')).toEqual(['192.0.2.7:30080/TCP']);
+    expect(desired.get('192.0.2.7:30080/TCP')).toBeUndefined();
+    // A service that comes afterwards, and one that goes, have the addresses of now.
+    cache.deleteService({ namespace: 'shop', name: 'web' });
+    expect([nodePorts(), desired.size]).toEqual([[], 2]);
+  });
+
+  it('do not follow what changes of a link alone, and end with their socket', async () => {
+    const clock = new ManualClock();
+    const addresses = new HostAddresses(kernel, { namespace: host.path, clock });
+    let changes = 0;
+    addresses.follow(() => void changes++);
+    host.run('ip', 'address', 'add', 'fe80::7/64', 'dev', 'lo', 'nodad');
+    for (let turns = 0; turns < 200 && clock.pending === 0; turns++)
+      await new Promise((resolve) => setImmediate(resolve));
+    clock.advance(100);
+    addresses[Symbol.dispose]();
+    expect([changes, addresses.current.ipv6, addresses.problems()]).toEqual([0, ['::1'], []]);
+    host.run('ip', 'address', 'add', '192.0.2.7/24', 'dev', 'lo');
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(clock.pending).toBe(0);
+  });
+});
