@@ -13,6 +13,9 @@ import { printable } from './terminal.ts';
 
 const NO_DATAPATH = 'this agent steers no datapath: start it with --datapath linux';
 
+/** From here on it is said that a map fills up. */
+const NEARLY_FULL = 0.9;
+
 const COLUMNS: readonly Column<DatapathTableDocument>[] = [
   { title: 'TABLE', cell: ({ name }) => name },
   { title: 'STATE', cell: ({ state }) => state },
@@ -54,6 +57,11 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
     ...(tables.length === 0 ? [] : ['', ...listed(COLUMNS, tables, { wide: false })]),
     ...tables.flatMap(({ name, failures: failing }) =>
       failing.map(({ key, reason, attempts }) => `${name}: ${key}: ${reason}, ${attempts} attempts`),
+    ),
+    ...tables.flatMap(({ name, maps }) =>
+      maps
+        .filter((map) => map.used >= NEARLY_FULL * map.capacity)
+        .map((map) => `${name}: the map ${map.name} has ${map.used} entries, and room for ${map.capacity}`),
     ),
     ...failures,
     ...(waits.length === 0 || held === 0

@@ -15,6 +15,13 @@ export interface DatapathFailureDocument {
   readonly attempts: number;
 }
 
+/** How full a map in the kernel is. */
+export interface DatapathMapDocument {
+  readonly name: string;
+  readonly used: number;
+  readonly capacity: number;
+}
+
 /** Something in the kernel that is kept equal to the caches: a map, the routes. */
 export interface DatapathTableDocument {
   readonly name: string;
@@ -28,8 +35,10 @@ export interface DatapathTableDocument {
   readonly actual: number;
   /** Left out where there is no limit. */
   readonly capacity?: number | undefined;
-  /** `actual` as a part of `capacity`, 0 to 1. */
+  /** `actual` as a part of `capacity`, or how full the fullest of `maps` is, 0 to 1. */
   readonly pressure?: number | undefined;
+  /** Where an item takes entries of several maps: how full they are. */
+  readonly maps: readonly DatapathMapDocument[];
   /** Keys that wait for their turn. */
   readonly pending: number;
   /** Keys found at the start that no cache has said. */

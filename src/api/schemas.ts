@@ -307,7 +307,13 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
         desired: z.int().openapi({ description: 'Items that are to be there' }),
         actual: z.int().openapi({ description: 'Items of ours that are there' }),
         capacity: z.int().optional(),
-        pressure: z.number().optional().openapi({ description: '`actual` as a part of `capacity`' }),
+        pressure: z
+          .number()
+          .optional()
+          .openapi({ description: '`actual` as a part of `capacity`, or how full the fullest map is' }),
+        maps: z
+          .array(z.object({ name: z.string(), used: z.int(), capacity: z.int() }))
+          .openapi({ description: 'Where an item takes entries of several maps: how full they are' }),
         pending: z.int().openapi({ description: 'Keys that wait for their turn' }),
         held: z.int().openapi({ description: 'Keys found at the start that no cache has said' }),
         noRoom: z.int().openapi({ description: 'Keys that there is no room for' }),

@@ -23,6 +23,7 @@ export interface DatapathFlags {
   readonly datapathRouting?: HostDatapathOptions['routing'];
   readonly datapathLayout?: HostDatapathOptions['layout'];
   readonly datapathCapacity?: number;
+  readonly datapathServiceCapacity?: number;
   readonly datapathDryRun?: true;
 }
 
@@ -35,11 +36,17 @@ function parseAbsolute(path: string): string {
 /** Upstream's limit of its maps (pkg/option, 1.17: `bpf-*-map-max`). */
 const MAX_CAPACITY = 16_777_216;
 
-function parseCapacity(text: string): number {
-  const capacity = /^[1-9]\d{0,7}$/.test(text) ? Number(text) : Number.NaN;
-  if (capacity <= MAX_CAPACITY) return capacity;
-  throw new InvalidArgumentError(`It must be a number from 1 to ${MAX_CAPACITY}.`);
+function parseNumberTo(max: number): (text: string) => number {
+  return (text) => {
+    const number = /^[1-9]\d{0,7}$/.test(text) ? Number(text) : Number.NaN;
+    if (number <= max) return number;
+    throw new InvalidArgumentError(`It must be a number from 1 to ${max}.`);
+  };
 }
+
+const parseCapacity = parseNumberTo(MAX_CAPACITY);
+/** There are ten times as many slots. */
+const parseServiceCapacity = parseNumberTo(Math.floor(MAX_CAPACITY / 10));
 
 /** Adds `--datapath-pins` and `--datapath-cgroup` to a command that looks at a kernel. */
 export function addPinOptions(command: Command): Command {
@@ -72,6 +79,11 @@ export function addDatapathOptions(command: Command): Command {
     .addOption(choice('--datapath-routing <how>', 'how pods of other nodes are reached', ROUTING))
     .addOption(choice('--datapath-layout <version>', 'maps as of this Cilium', LAYOUTS))
     .option('--datapath-capacity <n>', 'most prefixes in the map (default: 512000)', parseCapacity)
+    .option(
+      '--datapath-service-capacity <n>',
+      'most backends of services in their maps, and ten times as many slots (default: 65536)',
+      parseServiceCapacity,
+    )
     .option('--datapath-dry-run', 'write nothing: dpcache datapath diff says what would be')
     .optionsGroup('Options:');
 }
@@ -86,6 +98,7 @@ export function datapathContradiction({ datapath, ...flags }: DatapathFlags): st
     'datapath-routing': flags.datapathRouting,
     'datapath-layout': flags.datapathLayout,
     'datapath-capacity': flags.datapathCapacity,
+    'datapath-service-capacity': flags.datapathServiceCapacity,
     'datapath-dry-run': flags.datapathDryRun,
   }).find(([, value]) => value !== undefined);
   return said && `--${said[0]} is for a datapath: add --datapath linux`;
@@ -101,6 +114,7 @@ export function datapathOptions(flags: DatapathFlags): HostDatapathOptions | und
     routing: flags.datapathRouting ?? ROUTING[0],
     layout: flags.datapathLayout ?? LAYOUTS[0],
     capacity: flags.datapathCapacity,
+    serviceCapacity: flags.datapathServiceCapacity,
     dryRun: flags.datapathDryRun === true,
   };
 }

@@ -51,6 +51,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'datapath-routing': { flags: ['--datapath', 'linux', '--datapath-routing', 'tunnel'] },
   'datapath-layout': { flags: ['--datapath', 'linux', '--datapath-layout', '1.8'] },
   'datapath-capacity': { flags: ['--datapath', 'linux', '--datapath-capacity', '1000'] },
+  'datapath-service-capacity': { flags: ['--datapath', 'linux', '--datapath-service-capacity', '1000'] },
   'datapath-dry-run': { flags: ['--datapath', 'linux', '--datapath-dry-run'], env: 'true' },
   cluster: { flags: ['--cluster', 'atlantic'] },
   kvstore: { flags: ['--kvstore-config', '/e.yaml', '--kvstore', 'etcd'] },
@@ -110,6 +111,7 @@ const CONTEXT: Readonly<Record<string, readonly string[]>> = {
   'datapath-routing': ['--datapath', 'linux'],
   'datapath-layout': ['--datapath', 'linux'],
   'datapath-capacity': ['--datapath', 'linux'],
+  'datapath-service-capacity': ['--datapath', 'linux'],
   'datapath-dry-run': ['--datapath', 'linux'],
 };
 

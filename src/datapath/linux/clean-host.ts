@@ -8,7 +8,7 @@ import { lockFolder, lockNamespace } from './own-locks.ts';
 import { BESIDE, IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, TUNNEL_DEVICE } from './own-names.ts';
 import { PathTable } from './paths/path-table.ts';
 import { missingFor, probeHost, readHost } from './probe.ts';
-import { DEFAULT_ROOM, serviceMapShapes } from './services/service-layout.ts';
+import { serviceMapShapes, serviceRoom } from './services/service-layout.ts';
 import { detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 
@@ -18,7 +18,7 @@ const OWN_MAPS: Parameters<typeof cleanPins>[1] = new Map<string, OwnMap>([
     .flatMap((name) => [name, name + BESIDE])
     .map((name) => [name, { type: 'lpmTrie', keySize: 24, valueSize: 12 }] as const),
   ...([4, 6] as const).flatMap((family) =>
-    Object.entries(serviceMapShapes(family, DEFAULT_ROOM)).map(
+    Object.entries(serviceMapShapes(family, serviceRoom())).map(
       ([name, shape]) => [`${name}${family}`, shape] as const,
     ),
   ),

@@ -20,6 +20,8 @@ export interface HostDatapathOptions {
   readonly layout: '1.17' | '1.8';
   /** Most prefixes; default: upstream's. */
   readonly capacity?: number | undefined;
+  /** Most backends of services, in each family, and ten times as many slots; default: upstream's. */
+  readonly serviceCapacity?: number | undefined;
   /** Compares, and writes nothing. */
   readonly dryRun: boolean;
 }

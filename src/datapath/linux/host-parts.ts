@@ -24,6 +24,7 @@ import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
 import { DesiredServices, type ServiceItem } from './services/desired-services.ts';
 import { HostAddresses } from './services/host-addresses.ts';
+import { serviceRoom } from './services/service-layout.ts';
 import { openServiceMaps, ServiceTable, unpinServiceMaps } from './services/service-table.ts';
 import { attachSocketPrograms, detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
@@ -183,7 +184,9 @@ export class HostParts implements Disposable {
     const { dryRun } = this.#options;
     const { bpf } = this.#open();
     const folder = this.#folder();
-    const table = new ServiceTable(openServiceMaps(bpf, folder, undefined, !dryRun));
+    const room = serviceRoom(this.#options.serviceCapacity);
+    const table = new ServiceTable(openServiceMaps(bpf, folder, room, !dryRun));
+    const resized = table.sizesOtherThan(room);
     const attach = (): void => {
       if (!dryRun) attachSocketPrograms(bpf, { folder, cgroup, maps: table.descriptors });
     };
@@ -204,7 +207,7 @@ export class HostParts implements Disposable {
       ],
       problems: () =>
         existsSync(cgroup)
-          ? problems()
+          ? [...resized, ...problems()]
           : [
               `the cgroup ${cgroup} is gone, and its sockets with it: name another with --datapath-cgroup`,
               ...problems(),

@@ -1,6 +1,6 @@
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random, Timer } from '../../base/clock.ts';
-import type { DesiredItems, KernelTable, TableChange } from './kernel-table.ts';
+import type { DesiredItems, KernelTable, MapUse, TableChange } from './kernel-table.ts';
 import { KeyQueue } from './key-queue.ts';
 import { differences, orderPlan, type PlannedChange } from './plan.ts';
 import { RankedKeys } from './ranked-keys.ts';
@@ -41,8 +41,10 @@ export interface KeptTableStatus {
   readonly failing: number;
   readonly failures: readonly FailingKey[];
   readonly capacity: number | undefined;
-  /** `actual` as a part of `capacity`, 0 to 1; undefined without one. */
+  /** `actual` as a part of `capacity`, or how full the fullest of `maps` is, 0 to 1; undefined without either. */
   readonly pressure: number | undefined;
+  /** Where an item takes entries of several maps: how full they are. */
+  readonly maps: readonly MapUse[];
   readonly upserts: number;
   readonly deletes: number;
 }
@@ -189,6 +191,7 @@ export class KeptTable<Item> implements Disposable {
 
   status(): KeptTableStatus {
     const { capacity, name } = this.#table;
+    const maps = this.#table.maps?.() ?? [];
     const failures = [...this.#failing]
       .slice(0, SHOWN_FAILURES)
       .map(([key, { error, attempts }]) => ({ key, reason: error.message, attempts }));
@@ -205,7 +208,11 @@ export class KeptTable<Item> implements Disposable {
       failing: this.#failing.size,
       failures,
       capacity,
-      pressure: capacity === undefined ? undefined : this.#actual.size / capacity,
+      pressure: pressureOf([
+        ...(capacity === undefined ? [] : [{ used: this.#actual.size, capacity }]),
+        ...maps,
+      ]),
+      maps,
       ...this.#counts,
     };
   }
@@ -287,7 +294,9 @@ export class KeptTable<Item> implements Disposable {
       else this.#failed(change.key, error);
     });
     if (full.length > 0) freed += this.#makeRoom(full);
-    this.#admit(freed);
+    // An item of many entries may have become one of fewer: as long as something is written, one more is tried.
+    const hasWritten = this.#table.maps !== undefined && outcomes.includes(undefined);
+    this.#admit(hasWritten ? Math.max(freed, 1) : freed);
   }
 
   #apply(changes: readonly TableChange<Item>[]): readonly (SyscallError | undefined)[] {
@@ -473,4 +482,8 @@ export class KeptTable<Item> implements Disposable {
       left = CHUNK;
     }
   }
+}
+
+function pressureOf(all: readonly Omit<MapUse, 'name'>[]): number | undefined {
+  return all.length === 0 ? undefined : Math.max(...all.map(({ used, capacity }) => used / capacity));
 }

@@ -7,6 +7,13 @@ export interface TableChange<Item> {
   readonly item: Item | undefined;
 }
 
+/** How full a map is. */
+export interface MapUse {
+  readonly name: string;
+  readonly used: number;
+  readonly capacity: number;
+}
+
 /**
  * Something in the kernel that is kept equal to what is desired: a map, the routes of a table. Keys are texts that a
  * person understands, such as `10.1.2.0/24`, and say all that it takes to delete.
@@ -15,6 +22,8 @@ export interface KernelTable<Item> {
   readonly name: string;
   /** How many items there is room for; undefined without a limit. */
   readonly capacity?: number | undefined;
+  /** Where an item takes entries of several maps: how full each of them is. */
+  maps?(): readonly MapUse[];
   /** Changes of one call of `apply`, which block the event loop; by default, and at most, 256. */
   readonly chunk?: number | undefined;
   /**

@@ -21,6 +21,7 @@ const DOCUMENT: DatapathDocument = {
         desired: 12,
         actual: 10,
         capacity: 10,
+        maps: [],
         pressure: 1,
         pending: 3,
       },

@@ -2,11 +2,15 @@ import { closeSync } from 'node:fs';
 import type { Arena } from '../syscall/native.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 import { type Bpf, type BpfCommand, refusal, setAddress, setName } from './bpf.ts';
-import { MAP_TYPES, type MapInfo, type MapShape, mapInfo } from './info.ts';
+import { MAP_TYPES, type MapInfo, type MapShape, type MapType, mapInfo } from './info.ts';
 import { kindOf, openPin, pin } from './pin.ts';
 
-/** An LPM trie takes memory by the entry, and only that way. */
+/**
+ * Memory is taken by the entry: of an LPM trie there is no other way, and hash maps of services would take 300 MB for what
+ * there is room for, as Cilium's do not either (`preallocate-bpf-maps`). A map that forgets has all of it from the start.
+ */
 const BPF_F_NO_PREALLOC = 1;
+const BY_ENTRY: ReadonlySet<MapType> = new Set(['lpmTrie', 'hash']);
 const ENOENT = 2;
 const ENOSPC = 28;
 
@@ -30,6 +34,8 @@ export class ForeignMapError extends Error {
   readonly path: string;
   /** It is like the one that was wanted, but has room for another number of entries. */
   readonly isResized: boolean;
+  /** How many it has room for. */
+  readonly maxEntries: number;
 
   constructor(path: string, found: MapInfo, wanted: MapShape) {
     const words = (type: number, keySize: number, valueSize: number, maxEntries: number): string =>
@@ -40,6 +46,7 @@ export class ForeignMapError extends Error {
       `${path} is another map (${was}) than wanted (${words(MAP_TYPES[wanted.type], keySize, valueSize, maxEntries)})`,
     );
     this.path = path;
+    this.maxEntries = found.maxEntries;
     this.isResized = hasShape({ ...found, maxEntries: wanted.maxEntries }, wanted);
   }
 }
@@ -73,7 +80,7 @@ export class BpfMap implements BatchedMap {
     attributes.setUint32(4, shape.keySize, true);
     attributes.setUint32(8, shape.valueSize, true);
     attributes.setUint32(12, shape.maxEntries, true);
-    attributes.setUint32(16, shape.type === 'lpmTrie' ? BPF_F_NO_PREALLOC : 0, true);
+    attributes.setUint32(16, BY_ENTRY.has(shape.type) ? BPF_F_NO_PREALLOC : 0, true);
     setName(attributes, 28, name);
     return new BpfMap(bpf, bpf.call('MAP_CREATE', name), shape);
   }

@@ -1,3 +1,4 @@
+import type { MapUse } from '../kernel-table.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 import { MapBatch } from './map-batch.ts';
 import { type Endpoint, parseEndpoint } from './service-layout.ts';
@@ -49,6 +50,19 @@ export class FamilyServices {
 
   get frontends(): ReadonlyMap<string, InstalledFrontend> {
     return this.#frontends;
+  }
+
+  /** How full the maps are, but for those that forget the oldest. */
+  use(): readonly MapUse[] {
+    const used = { services: 0, backends: this.#backends.size, members: 0 };
+    for (const { count, slots, members } of this.#frontends.values()) {
+      used.services += slots.length + (count === undefined ? 0 : 1);
+      used.members += members.size;
+    }
+    return (['services', 'backends', 'members'] as const).map((name) => ({
+      ...{ name: `${name}${this.maps.family}`, used: used[name] },
+      capacity: this.maps.maps[name].shape.maxEntries,
+    }));
   }
 
   /** Backends that no slot refers to. */

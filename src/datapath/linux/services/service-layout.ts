@@ -11,7 +11,7 @@ export const SERVICE_MAPS = ['services', 'backends', 'members', 'clients', 'peer
 /** A map of one family. */
 export type ServiceMapName = (typeof SERVICE_MAPS)[number];
 
-/** How many there is room for, by default as many as Cilium has (65,536), and ten times as many slots. */
+/** How many there is room for in the maps of a family. */
 export interface ServiceRoom {
   /** Frontends and the slots of their backends together. */
   readonly slots: number;
@@ -20,7 +20,10 @@ export interface ServiceRoom {
   readonly clients: number;
 }
 
-export const DEFAULT_ROOM: ServiceRoom = { slots: 655_360, backends: 65_536, clients: 65_536 };
+/** Room for so many backends, by default as many as Cilium has (`bpf-lb-map-max`), and for ten times as many slots. */
+export function serviceRoom(backends = 65_536): ServiceRoom {
+  return { slots: 10 * backends, backends, clients: backends };
+}
 
 /** The flag of a frontend whose clients stay with their backend (`SVC_FLAG_AFFINITY`). */
 export const AFFINITY_FLAG = 0x10;

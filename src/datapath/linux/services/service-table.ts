@@ -1,20 +1,21 @@
 import { join } from 'node:path';
 import type { Family } from '../../../net/address-words.ts';
 import type { Bpf } from '../bpf/bpf.ts';
-import { BpfMap, isPinnedMap } from '../bpf/bpf-map.ts';
+import { BpfMap, ForeignMapError, isPinnedMap } from '../bpf/bpf-map.ts';
+import type { MapShape } from '../bpf/info.ts';
 import { unpin } from '../bpf/pin.ts';
-import type { KernelTable, TableChange } from '../kernel-table.ts';
+import type { KernelTable, MapUse, TableChange } from '../kernel-table.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import type { ServiceItem } from './desired-services.ts';
 import { FamilyServices, type FrontendStep, type InstalledFrontend } from './family-services.ts';
 import {
-  DEFAULT_ROOM,
   MAX_BACKENDS_OF_FRONTEND,
   parseEndpoint,
   SERVICE_MAPS,
   type ServiceMapName,
   type ServiceRoom,
   serviceMapShapes,
+  serviceRoom,
 } from './service-layout.ts';
 import { ServiceMaps } from './service-maps.ts';
 
@@ -30,20 +31,22 @@ const DELETED: ServiceItem = { backends: [DAMAGED], affinitySeconds: 0 };
 export type OpenServiceMaps = (family: Family) => ServiceMaps;
 
 /**
- * Opens the maps of services below a folder of a bpffs, or makes them, which unless `isPinned` go with this process. Throws
- * `ForeignMapError`, `SyscallError`.
+ * Opens the maps of services below a folder of a bpffs, or makes them, which unless `isPinned` go with this process. One that
+ * is there keeps its size, as programs read it. Throws `ForeignMapError`, `SyscallError`.
  */
 export function openServiceMaps(
   bpf: Bpf,
   folder: string,
-  room: ServiceRoom = DEFAULT_ROOM,
+  room: ServiceRoom = serviceRoom(),
   isPinned = true,
 ): OpenServiceMaps {
   return (family) => {
     const shapes = serviceMapShapes(family, room);
     const open = (name: ServiceMapName): BpfMap => {
       const pinned = `${name}${family}`;
-      return BpfMap.openOrCreate(bpf, shapes[name], join(folder, pinned), pinned, isPinned);
+      return openOfAnySize(shapes[name], (shape) =>
+        BpfMap.openOrCreate(bpf, shape, join(folder, pinned), pinned, isPinned),
+      );
     };
     return new ServiceMaps(family, {
       services: open('services'),
@@ -55,10 +58,19 @@ export function openServiceMaps(
   };
 }
 
+function openOfAnySize(shape: MapShape, open: (shape: MapShape) => BpfMap): BpfMap {
+  try {
+    return open(shape);
+  } catch (error) {
+    if (!(error instanceof ForeignMapError && error.isResized)) throw error;
+    return open({ ...shape, maxEntries: error.maxEntries });
+  }
+}
+
 /** Takes the pins of these maps away, once no program reads them any more. Maps of others stay. */
 export function unpinServiceMaps(bpf: Bpf, folder: string): void {
   for (const family of FAMILIES) {
-    const shapes = serviceMapShapes(family, DEFAULT_ROOM);
+    const shapes = serviceMapShapes(family, serviceRoom());
     for (const name of SERVICE_MAPS) {
       const path = join(folder, `${name}${family}`);
       if (isPinnedMap(bpf, path, shapes[name])) unpin(path);
@@ -88,6 +100,27 @@ export class ServiceTable implements KernelTable<ServiceItem>, Disposable {
         }),
       ),
     );
+  }
+
+  /** How full the maps are that an item takes entries of. Costs the number of frontends. */
+  maps(): readonly MapUse[] {
+    return FAMILIES.flatMap((family) => this.families[family].use());
+  }
+
+  /** Maps that were there and have room for another number, a sentence each. */
+  sizesOtherThan(room: ServiceRoom): readonly string[] {
+    return FAMILIES.flatMap((family) => {
+      const shapes = serviceMapShapes(family, room);
+      const { maps } = this.families[family].maps;
+      return SERVICE_MAPS.flatMap((name) => {
+        const { maxEntries } = maps[name].shape;
+        if (maxEntries === shapes[name].maxEntries) return [];
+        const words = `has room for ${maxEntries} entries, and not for ${shapes[name].maxEntries}`;
+        return [
+          `the map ${name}${family} that was found ${words}, until dpcache datapath clean takes it away`,
+        ];
+      });
+    });
   }
 
   equal(a: ServiceItem, b: ServiceItem): boolean {

@@ -13,7 +13,7 @@ import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { brokenFrontends, FakeMap, fakeServiceMaps } from '../support/fake-map.ts';
 import { ManualTurns } from '../support/fake-table.ts';
 import { describeOnLinux } from '../support/requirements.ts';
-import { Scratch } from '../support/scratch.ts';
+import { exec, Scratch } from '../support/scratch.ts';
 import { SERVICE_STEP, type ServiceStep, ServiceWorld } from '../support/service-world.ts';
 
 const ROOM: ServiceRoom = { slots: 4096, backends: 1024, clients: 64 };
@@ -170,6 +170,34 @@ describe('services in the maps of a kernel', () => {
     expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 2 });
   });
 
+  it('say which of their maps is full, and come as soon as another has fewer backends', async () => {
+    const { world, turns, table, kept } = await setUp({ ...ROOM, backends: 4 });
+    kept.allowDeletes();
+    world.take(service(1));
+    world.take(slice(1, '10.0.0.1', '10.0.0.2'));
+    world.take(service(2));
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ state: 'kept', pressure: 1 });
+    world.take(slice(2, '10.0.0.3'));
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 2, failing: 0, pressure: 1 });
+    expect(kept.status().maps).toEqual([
+      // Each service has two frontends; those of the second one are without backends, as they were before.
+      { name: 'services4', used: 8, capacity: 4096 },
+      { name: 'backends4', used: 4, capacity: 4 },
+      { name: 'members4', used: 0, capacity: 4096 },
+      ...[
+        { name: 'services6', used: 4, capacity: 4096 },
+        { name: 'backends6', used: 0, capacity: 4 },
+        { name: 'members6', used: 0, capacity: 4096 },
+      ],
+    ]);
+    world.take(slice(1, '10.0.0.1'));
+    await turns.settle();
+    expect(sorted(printed(table))).toEqual(sorted(world.expected()));
+    expect(kept.status()).toMatchObject({ state: 'kept', noRoom: 0 });
+  });
+
   it('are whole again after somebody has cut a slot out of them', async () => {
     const { world, turns, table, kept, map } = await setUp();
     kept.allowDeletes();
@@ -220,7 +248,35 @@ describe('services in the maps of a kernel', () => {
   });
 });
 
-describeOnLinux('services in the maps of this kernel', ['maps'], () => {
+describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () => {
+  it('keep the sizes of maps that are there, which is said', () => {
+    using scratch = new Scratch();
+    const bpf = new Bpf(new Kernel());
+    const folder = scratch.bpffs();
+    new ServiceTable(openServiceMaps(bpf, folder, ROOM))[Symbol.dispose]();
+    using table = new ServiceTable(openServiceMaps(bpf, folder, { ...ROOM, backends: 2048 }));
+    expect(table.sizesOtherThan(ROOM)).toEqual([]);
+    expect(table.sizesOtherThan({ ...ROOM, backends: 2048 })).toEqual(
+      [4, 6].map(
+        (family) =>
+          `the map backends${family} that was found has room for 1024 entries, and not for 2048, until dpcache datapath clean takes it away`,
+      ),
+    );
+  });
+
+  it('take memory by the entry: what there is room for would be 300 MB', () => {
+    using scratch = new Scratch();
+    const folder = scratch.bpffs();
+    using _table = new ServiceTable(openServiceMaps(new Bpf(new Kernel()), folder));
+    const bytes = ['services', 'backends', 'members'].flatMap((name) =>
+      [4, 6].map((family): number => {
+        const shown = exec('bpftool', '-j', 'map', 'show', 'pinned', `${folder}/${name}${family}`);
+        return JSON.parse(shown).bytes_memlock;
+      }),
+    );
+    expect(bytes.reduce((sum, one) => sum + one, 0)).toBeLessThan(100 << 20);
+  });
+
   it('are after a thousand steps what a model says', async () => {
     using scratch = new Scratch();
     const bpf = new Bpf(new Kernel());
