@@ -12,13 +12,27 @@ function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
 }
 
 /**
- * What is left of a prefix without others: the least set of prefixes, by address. Empty where they cover all of it; what
- * lies outside of it does not matter. Cost: for each of the others as many steps, and prefixes, as it is longer.
+ * What is left of a prefix without others: the least set of prefixes, by address; of those at most the first `most`. Empty where
+ * the others cover all of it; what lies outside of it does not matter. Cost: for each of the others as many steps, and
+ * prefixes, as it is longer.
  */
-export function cutOut(prefix: Prefix, others: readonly Prefix[]): readonly Prefix[] {
-  if (others.some((other) => other.contains(prefix))) return [];
+export function cutOut(
+  prefix: Prefix,
+  others: readonly Prefix[],
+  most: number = Number.POSITIVE_INFINITY,
+): readonly Prefix[] {
+  const left: Prefix[] = [];
+  cutInto(left, prefix, others, most);
+  return left;
+}
+
+function cutInto(left: Prefix[], prefix: Prefix, others: readonly Prefix[], most: number): void {
+  if (left.length >= most || others.some((other) => other.contains(prefix))) return;
   const within = others.filter((other) => prefix.contains(other));
-  if (within.length === 0) return [prefix];
-  const lower = new Prefix(prefix, prefix.length + 1);
-  return [...cutOut(lower, within), ...cutOut(upperHalf(prefix), within)];
+  if (within.length === 0) {
+    left.push(prefix);
+    return;
+  }
+  cutInto(left, new Prefix(prefix, prefix.length + 1), within, most);
+  cutInto(left, upperHalf(prefix), within, most);
 }

@@ -33,6 +33,16 @@ describe('cutting prefixes out of a prefix', () => {
     expect(left('fd00::/127', 'fd00::1')).toEqual(['fd00::/128']);
   });
 
+  it('gives the first of them where that is asked for', () => {
+    const some = fc.array(small, { maxLength: 6 });
+    fc.assert(
+      fc.property(small, some, fc.nat(8), (whole, others, most) => {
+        const all = left(whole, ...others);
+        expect(cutOut(prefix(whole), others.map(prefix), most).map(String)).toEqual(all.slice(0, most));
+      }),
+    );
+  });
+
   it('leaves nothing of what is covered, and all of what is elsewhere', () => {
     expect(left('10.1.0.0/16', '10.0.0.0/8')).toEqual([]);
     expect(left('10.1.0.0/16', '10.1.0.0/16')).toEqual([]);

@@ -116,7 +116,7 @@ export class PolicyCIDRTable {
     );
     const cidrs = new Set<string>();
     for (const { cidr, except } of [...rules, ...ofGroups]) {
-      for (const left of cutOut(cidr, except)) {
+      for (const left of cutOut(cidr, except, MOST_CIDRS + 1)) {
         cidrs.add(left.toString());
         if (cidrs.size > MOST_CIDRS) return cidrs;
       }
