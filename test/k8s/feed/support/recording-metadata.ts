@@ -23,6 +23,11 @@ export class RecordingMetadata implements PrefixMetadata {
     return [...this.#said.keys()].sort();
   }
 
+  /** How many there are. */
+  get size(): number {
+    return this.#said.size;
+  }
+
   /** `source labels` of what a resource says of a prefix. */
   labels(prefix: string, resource: string): string | undefined {
     return this.#said.get(`${prefix} ${resource}`);
