@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 import { ApiClient } from '../src/api/api-client.ts';
 import type { DatapathDiffDocument } from '../src/api/datapath-document.ts';
 import type { ServiceDocument } from '../src/api/documents.ts';
@@ -14,11 +15,10 @@ import { exec, type Namespace, Scratch } from '../test/datapath/linux/support/sc
 // namespaces, and an agent in each that steers the kernel. A client reaches a service of three clusters by its cluster IP;
 // one cluster goes, and the client does not notice. Ends by taking all of it away.
 
+const { program } = parseArgs({ options: { program: { type: 'string' } } }).values;
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
-/** The program that was built, or with `--source` what it is built of. */
-const AGENT = process.argv.includes('--source')
-  ? ['--import', 'tsx', path('src/cli/main.ts')]
-  : [path('dist/cli/main.js')];
+/** The program that was built, or with `--program` another one. */
+const PROGRAM = program ?? path('dist/cli/main.js');
 const CLUSTER_IP = '172.16.0.10';
 const PORT = 8080;
 const CLUSTERS = ['atlantic', 'baltic', 'caspian'] as const;
@@ -224,7 +224,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
     const socket = join(folder, `${cluster}.sock`);
     sockets.set(cluster, new ApiClient(socket, new AbortController().signal));
     run(scratch, node, [
-      ...[process.execPath, ...AGENT, 'agent', '--socket', socket, '--log-level', 'error'],
+      ...[process.execPath, PROGRAM, 'agent', '--socket', socket, '--log-level', 'error'],
       ...['--cluster', cluster, '--node-name', `${cluster}-node`, '--load', join(folder, 'mesh.jsonl')],
       ...['--manifests', join(folder, `${cluster}.yaml`), '--datapath', 'linux'],
       ...['--datapath-pins', join(pins, cluster), '--datapath-cgroup', groups.get(cluster) ?? cgroup],

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 import { ApiClient } from '../src/api/api-client.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import { ApiHttpServer } from '../src/k8s/memory/api-http-server.ts';
@@ -15,14 +16,14 @@ import { MemoryApiServer } from '../src/k8s/memory/memory-api-server.ts';
 // the one into the other, and an agent that follows both etcds. A service that is made global in one cluster appears in the other,
 // and goes again. Ends at Ctrl-C, or with `--end` after the script.
 
+const { program, end: ENDS } = parseArgs({
+  options: { program: { type: 'string' }, end: { type: 'boolean', default: false } },
+}).values;
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
-/** The program that was built, or with `--source` what it is built of. */
-const PROGRAM = process.argv.includes('--source')
-  ? ['--import', 'tsx', path('src/cli/main.ts')]
-  : [path('dist/cli/main.js')];
+/** The program that was built, or with `--program` another one. */
+const PROGRAM = program ?? path('dist/cli/main.js');
 /** The page is built with the program. */
-const PAGE = process.argv.includes('--source') ? [] : ['--ui'];
-const ENDS = process.argv.includes('--end');
+const PAGE = program === undefined ? ['--ui'] : [];
 const CLUSTERS = ['atlantic', 'baltic'] as const;
 type Cluster = (typeof CLUSTERS)[number];
 const NUMBER: Readonly<Record<Cluster, number>> = { atlantic: 1, baltic: 2 };
@@ -114,7 +115,7 @@ class DemoCluster {
     await this.share(false);
     await this.serve(10);
     run(`operator ${this.name}`, process.execPath, [
-      ...[...PROGRAM, 'operator', ...this.#inputs()],
+      ...[PROGRAM, 'operator', ...this.#inputs()],
       ...['--socket', this.socket('operator')],
     ]);
     await this.#isReady('operator');
@@ -123,7 +124,7 @@ class DemoCluster {
   /** Starts the agent, which follows the etcds of both clusters. */
   async follow(): Promise<void> {
     run(`agent ${this.name}`, process.execPath, [
-      ...[...PROGRAM, 'agent', ...this.#inputs(), '--kvstore', 'etcd'],
+      ...[PROGRAM, 'agent', ...this.#inputs(), '--kvstore', 'etcd'],
       ...['--clustermesh-config', join(folder, 'mesh'), '--node-name', `${this.name}-node`],
       ...['--socket', this.socket('agent'), '--listen', '0', ...PAGE],
     ]);

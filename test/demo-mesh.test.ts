@@ -4,12 +4,13 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { PROGRAM } from './cli/support/program.ts';
 import { requireEtcd } from './kvstore/etcd/support/etcd-process.ts';
 
 async function demonstrate(
   env: NodeJS.ProcessEnv,
 ): Promise<{ readonly status: unknown; readonly output: string }> {
-  const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--source', '--end'];
+  const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--program', PROGRAM, '--end'];
   const child = spawn(process.execPath, words, { env, stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -45,7 +46,7 @@ it('it says what to install where there is no etcd', async () => {
 
 it('it takes all of it away when its reader goes (regression: the etcds stayed after `| head`)', async () => {
   const TMPDIR = mkdtempSync(join(tmpdir(), 'demo-'));
-  const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--source'];
+  const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--program', PROGRAM];
   const env = { ...process.env, TMPDIR };
   const child = spawn(process.execPath, words, { env, stdio: ['ignore', 'pipe', 'ignore'] });
   child.stdout.once('data', () => child.stdout.destroy());

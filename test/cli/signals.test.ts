@@ -3,14 +3,12 @@ import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
 import { LogOutput } from '../../src/cli/process-output.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { PROGRAM } from './support/program.ts';
 import { ATLANTIC, example } from './support/run.ts';
-
-const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
 
 interface Process {
   readonly child: ChildProcess;
@@ -20,7 +18,7 @@ interface Process {
 }
 
 function start(...words: readonly string[]): Process {
-  const child = spawn(process.execPath, ['--import', 'tsx', MAIN, ...words], {
+  const child = spawn(process.execPath, [PROGRAM, ...words], {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, XDG_RUNTIME_DIR: temporaryFolder({}) },
   });
@@ -60,7 +58,7 @@ describe('a running agent', () => {
     const full = openSync('/dev/full', 'w');
     const child = spawn(
       process.execPath,
-      ['--import', 'tsx', MAIN, 'agent', ...ATLANTIC, '--manifests', join(folder, 'services.yaml')],
+      [PROGRAM, 'agent', ...ATLANTIC, '--manifests', join(folder, 'services.yaml')],
       {
         stdio: ['ignore', 'pipe', where === 'a full disk' ? full : 'pipe'],
         env: { ...process.env, XDG_RUNTIME_DIR: folder },
@@ -122,11 +120,10 @@ describe('a full disk', () => {
   it('is one line on stderr and status 1, not a stack', () => {
     const full = openSync('/dev/full', 'w');
     onTestFinished(() => closeSync(full));
-    const { status, stderr } = spawnSync(
-      process.execPath,
-      ['--import', 'tsx', MAIN, 'ipcache', 'list', ...ATLANTIC],
-      { stdio: ['ignore', full, 'pipe'], encoding: 'utf8' },
-    );
+    const { status, stderr } = spawnSync(process.execPath, [PROGRAM, 'ipcache', 'list', ...ATLANTIC], {
+      stdio: ['ignore', full, 'pipe'],
+      encoding: 'utf8',
+    });
     expect({ status, stderr }).toEqual({
       status: 1,
       stderr: 'dpcache: standard output cannot be written: no space left on device\n',

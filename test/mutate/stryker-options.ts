@@ -35,7 +35,7 @@ export function strykerOptions({
     dryRunTimeoutMinutes: 30,
     reporters: ['progress-append-only'],
     tempDirName: `${CACHE}/sandbox`,
-    ignorePatterns: ['/dist', '/dist-bench', '/bench', '/docs'],
+    ignorePatterns: ['/dist', '/dist-bench', '/dist-test', '/bench', '/docs'],
     // Stryker would rewrite paths in a tsconfig.json with a compiler API that TypeScript 7 does not have.
     tsconfigFile: 'none',
     disableTypeChecks: false,

@@ -1,22 +1,20 @@
 import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
 import type { TestKey } from '../../agent/support/agent-under-test.ts';
 import { config, ip } from '../../agent/support/test-keys.ts';
+import { PROGRAM } from '../../cli/support/program.ts';
 import { dpcache, example } from '../../cli/support/run.ts';
 import { AgentHere, AgentProcess, type AskedAgent } from './support/agent-process.ts';
 import { dumpPrefixes, listedPrefix } from './support/bpftool.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { exec, Scratch } from './support/scratch.ts';
 
-const MAIN = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url));
-
 /** Runs a command in a network namespace. */
 function runIn(namespace: string, words: readonly string[]): SpawnSyncReturns<string> {
-  const node = [process.execPath, '--import', 'tsx', MAIN, ...words];
+  const node = [process.execPath, PROGRAM, ...words];
   return spawnSync('ip', ['netns', 'exec', namespace, ...node], { encoding: 'utf8' });
 }
 
@@ -28,7 +26,7 @@ function addresses(net: number, count: number): readonly string[] {
 describeOnLinux('without privilege', ['user-namespaces'], () => {
   it('it is said of each part what is missing: a user namespace gives capabilities that do not count', () => {
     const words = ['datapath', 'status', '-o', 'json', '--socket', '/nowhere/agent.sock'];
-    const node = [process.execPath, '--import', 'tsx', MAIN, ...words];
+    const node = [process.execPath, PROGRAM, ...words];
     const within = (...flags: readonly string[]) => {
       const run = spawnSync('unshare', [...flags, ...node], { encoding: 'utf8' });
       expect(run.stderr).toBe('');

@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { expect, it } from 'vitest';
+import { PROGRAM } from '../../cli/support/program.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { leftovers } from './support/scratch.ts';
 
@@ -7,7 +8,7 @@ const ROOT = new URL('../../..', import.meta.url).pathname;
 
 describeOnLinux('the demonstration', ['sockets', 'routes', 'namespaces', 'ip'], () => {
   it('has a client that is answered by three clusters, does not notice that one goes, and leaves nothing', () => {
-    const args = ['--import', 'tsx', 'scripts/demo-datapath.ts', '--source'];
+    const args = ['--import', 'tsx', 'scripts/demo-datapath.ts', '--program', PROGRAM];
     const run = spawnSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
     expect([run.status, run.stdout], run.stderr).toEqual([
       0,

@@ -1,15 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { ApiClient } from '../../../../src/api/api-client.ts';
 import type { DatapathDocument, DatapathTableDocument } from '../../../../src/api/datapath-document.ts';
 import type { StatusDocument } from '../../../../src/api/status-document.ts';
 import { runCommand } from '../../../../src/cli/program.ts';
+import { PROGRAM } from '../../../cli/support/program.ts';
 import { nothing } from '../../../cli/support/run.ts';
 import type { Scratch } from './scratch.ts';
 
-const MAIN = fileURLToPath(new URL('../../../../src/cli/main.ts', import.meta.url));
 const LOOK_MS = 20;
 
 /** An agent that is asked over its socket. */
@@ -74,7 +73,7 @@ export class AgentProcess extends AskedAgent {
   /** Starts it; it is killed with `scratch` at the latest. `through`: a command that runs it, such as `ip netns exec`. */
   constructor(scratch: Scratch, words: readonly string[], through: readonly string[] = []) {
     super(scratch);
-    const node = [process.execPath, '--import', 'tsx', MAIN, 'agent', '--socket', this.socket, ...words];
+    const node = [process.execPath, PROGRAM, 'agent', '--socket', this.socket, ...words];
     const [command = '', ...args] = [...through, ...node];
     this.#child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
     for (const stream of [this.#child.stdout, this.#child.stderr])
