@@ -3,7 +3,7 @@ import type { ObjectReader } from '../../k8s/client/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
 import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_IDENTITIES } from '../../k8s/feed/kinds.ts';
 import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
-import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
+import type { KubernetesObject } from '../../k8s/resource.ts';
 import { isObject } from '../../net/fields.ts';
 import { field, isGoing, items } from './field.ts';
 import { type Observed, optional } from './observed-kind.ts';
@@ -33,16 +33,12 @@ export const IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
 export const IDENTITY_DELETES_PER_SECOND: number = 2500 / 60;
 const TIMEOUT_MS = 30 * 60_000;
 
-/** The identities that endpoints or slices name. */
-export function namedIdentities(
-  endpoints: Iterable<KubernetesObject>,
-  slices: Iterable<KubernetesObject>,
-): ReadonlySet<string> {
-  const named = new Set<string>();
-  for (const endpoint of endpoints) named.add(String(field(endpoint, 'status', 'identity', 'id')));
-  for (const slice of slices)
-    for (const endpoint of items(slice, 'endpoints')) named.add(String(field(endpoint, 'id')));
-  return named;
+/** The identities that CiliumEndpoints name, or the endpoints in CiliumEndpointSlices. */
+function* namesIn(objects: Iterable<KubernetesObject>): Generator<string, void, void> {
+  for (const object of objects) {
+    yield String(field(object, 'status', 'identity', 'id'));
+    for (const endpoint of items(object, 'endpoints')) yield String(field(endpoint, 'id'));
+  }
 }
 
 /** When an identity last showed life, and what it was then. */
@@ -125,7 +121,7 @@ export class IdentityCollector implements Collector {
   async round(tally: Tally, signal: AbortSignal): Promise<void> {
     const { identities, endpoints, slices, clock, timeoutMs = TIMEOUT_MS } = this.#options;
     const all = [...identities.objects.values()];
-    const named = namedIdentities(endpoints.objects.values(), slices.objects.values());
+    const named = new Set([endpoints, slices].flatMap(({ objects }) => [...namesIn(objects.values())]));
     const { lives, mark, remove } = identityRound(this.#lives, all, named, clock.now(), timeoutMs);
     this.#lives = lives;
     tally.marked(all.filter(isMarked).length);
@@ -140,18 +136,13 @@ export class IdentityCollector implements Collector {
     }
   }
 
-  /** Those that are not named in etcd. */
+  /** Those that are not named in etcd. Of what is listed only the names are kept: a cluster may have 50,000 endpoints. */
   async #unnamed(names: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
-    const endpoints = await this.#list(CILIUM_ENDPOINTS, signal);
-    const slices = this.#options.slices.missing ? [] : await this.#list(CILIUM_ENDPOINT_SLICES, signal);
-    const named = namedIdentities(endpoints, slices);
-    return names.filter((name) => !named.has(name));
-  }
-
-  async #list(kind: ResourceKind, signal: AbortSignal): Promise<readonly KubernetesObject[]> {
-    const all: KubernetesObject[] = [];
-    for await (const page of this.#options.reader.list(kind, signal)) all.push(...page);
-    return all;
+    const { reader, slices } = this.#options;
+    const left = new Set(names);
+    for (const kind of slices.missing ? [CILIUM_ENDPOINTS] : [CILIUM_ENDPOINTS, CILIUM_ENDPOINT_SLICES])
+      for await (const page of reader.list(kind, signal)) for (const name of namesIn(page)) left.delete(name);
+    return [...left];
   }
 
   /** The annotation as the original writes it, over what is there now; a write that comes between is a conflict. */
