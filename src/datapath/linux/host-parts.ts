@@ -90,7 +90,12 @@ export class HostParts implements Disposable {
     const { table, resized } = this.#ipcacheTable(path, { layout, maxEntries: capacity, isPinned: !dryRun });
     if (dryRun) writesNothing(table);
     let isSwapped = resized === undefined;
-    const kept = new KeptTable(table, new DesiredIPCache(ipcache), this.#keeping);
+    const addresses = new HostAddresses(this.#open().kernel, { clock: this.#keeping.clock });
+    const desired = new DesiredIPCache(ipcache, (address) => addresses.has(address));
+    const kept = new KeptTable(table, desired, this.#keeping);
+    const repair = async (): Promise<void> => void (await kept.repair());
+    // Which entries have another endpoint now is found as what others change is. What fails is so by the next repair.
+    addresses.follow(() => void repair().catch(() => {}));
     const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
     return {
       tables: [keptItems(table, kept)],
@@ -109,6 +114,7 @@ export class HostParts implements Disposable {
       },
       [Symbol.dispose]: () => {
         end();
+        addresses[Symbol.dispose]();
         table[Symbol.dispose]();
       },
     };

@@ -23,10 +23,17 @@ export type IPCacheLayout = '1.17' | '1.8';
 /** What the map says of a prefix. */
 export interface IPCacheItem {
   readonly identity: number;
-  /** An IPv4 address as a word, as in `AddressWords`; 0 for none. The kernel has no room for others. */
+  /**
+   * An IPv4 address as a word, as in `AddressWords`; 0 for none, and for what is on this host. The kernel has no room for
+   * others.
+   */
   readonly tunnel: number;
   readonly encryptKey: number;
-  /** Bits that are Cilium's to define; none in layout 1.8. */
+  /**
+   * Bits that are Cilium's to define; none in layout 1.8. 1.17 has one, `skip tunnel` (1), which an agent sets by itself for
+   * prefixes that are routed beside a tunnel; none of our inputs says it, so it is always 0. `has tunnel endpoint` (2) and
+   * `IPv6 tunnel endpoint` (4) came with the values of 24 bytes of 1.18 (pkg/maps/ipcache).
+   */
   readonly flags: number;
   /** Where there is no room for all: of how strong a source it is. Not in the kernel; 0 in a dump. */
   readonly strength: number;
@@ -196,19 +203,25 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
 /** As much of an `IPCache` as is asked. */
 export type AskedIPCache = Pick<IPCache, 'lookupByPrefix' | 'entries' | 'size'>;
 
+/** Whether an address is one of this host. */
+export type IsOwnAddress = (address: string) => boolean;
+
 const host = prefixRegister();
 
-function itemOf({ identity, hostIP, encryptKey, source }: KeyedEntry): IPCacheItem {
-  const isIPv4 = hostIP !== undefined && scanIPv4(hostIP, host) === hostIP.length;
+function itemOf({ identity, hostIP, encryptKey, source }: KeyedEntry, isOwn: IsOwnAddress): IPCacheItem {
+  const isIPv4 = hostIP !== undefined && !isOwn(hostIP) && scanIPv4(hostIP, host) === hostIP.length;
   return { identity, tunnel: isIPv4 ? host.w0 : 0, encryptKey, flags: 0, strength: sourceRank(source) };
 }
 
 /** What is to be in the map: the visible entries of an `IPCache`, read when they are asked for. */
 export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   readonly #ipcache: AskedIPCache;
+  readonly #isOwn: IsOwnAddress;
 
-  constructor(ipcache: AskedIPCache) {
+  /** What is on this host is behind no tunnel (pkg/datapath/ipcache). By default nothing is known to be. */
+  constructor(ipcache: AskedIPCache, isOwn: IsOwnAddress = () => false) {
     this.#ipcache = ipcache;
+    this.#isOwn = isOwn;
   }
 
   /** Those that an endpoint hides are counted, too. */
@@ -218,11 +231,11 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
 
   get(key: string): IPCacheItem | undefined {
     const entry = this.#ipcache.lookupByPrefix(key);
-    return entry && itemOf(entry);
+    return entry && itemOf(entry, this.#isOwn);
   }
 
   *entries(): Generator<readonly [string, IPCacheItem], void, void> {
-    for (const entry of this.#ipcache.entries()) yield [prefixOf(entry.key), itemOf(entry)];
+    for (const entry of this.#ipcache.entries()) yield [prefixOf(entry.key), itemOf(entry, this.#isOwn)];
   }
 }
 

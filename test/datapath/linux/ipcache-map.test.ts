@@ -355,6 +355,30 @@ describe('the ipcache in a map', () => {
     ));
 });
 
+it('the ipcache in a map has no tunnel endpoint for what is on this host', async () => {
+  const own = new Set(['192.168.0.1']);
+  const ipcache = new IPCache();
+  const table = new IPCacheTable(new FakeMap(ipcacheShape(8)));
+  const turns = new ManualTurns();
+  const kept = new KeptTable(table, new DesiredIPCache(ipcache, (address) => own.has(address)), turns);
+  ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
+  await turns.until(kept.adopt());
+  ipcache.upsert('10.1.0.1', { identity: 7, hostIP: '192.168.0.1', source: 'kvstore' });
+  ipcache.upsert('10.1.0.2', { identity: 8, hostIP: '192.168.0.2', source: 'kvstore' });
+  await turns.settle();
+  expect(printed(table)).toEqual({
+    '10.1.0.1/32': 'identity 7',
+    '10.1.0.2/32': 'identity 8 via 192.168.0.2',
+  });
+  own.clear();
+  own.add('192.168.0.2');
+  await turns.until(kept.repair());
+  expect(printed(table)).toEqual({
+    '10.1.0.1/32': 'identity 7 via 192.168.0.1',
+    '10.1.0.2/32': 'identity 8',
+  });
+});
+
 describe('the ipcache in a map that is full', () => {
   const ROOM = 3;
   const NAMES = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5'];

@@ -32,6 +32,7 @@ export class HostAddresses implements Disposable {
   readonly #reading: PacedTask;
   #poll: Disposable | undefined;
   #current: AddressesByFamily;
+  #all: ReadonlySet<string>;
   #failure: string | undefined;
   #onChange: (addresses: AddressesByFamily) => void = () => {};
 
@@ -42,6 +43,7 @@ export class HostAddresses implements Disposable {
     try {
       this.#open = () => new NetlinkSocket(kernel, { namespace });
       this.#current = this.#read();
+      this.#all = allOf(this.#current);
     } catch (error) {
       this.#monitor[Symbol.dispose]();
       throw error;
@@ -55,6 +57,10 @@ export class HostAddresses implements Disposable {
 
   get current(): AddressesByFamily {
     return this.#current;
+  }
+
+  has(address: string): boolean {
+    return this.#all.has(address);
   }
 
   /** Why they could not be read the last time, if so. */
@@ -90,6 +96,7 @@ export class HostAddresses implements Disposable {
       this.#failure = undefined;
       if (isSame(this.#current, next)) return;
       this.#current = next;
+      this.#all = allOf(next);
     } catch (error) {
       this.#failure = messageOf(error);
       void this.#reading.request();
@@ -113,6 +120,10 @@ const LINK = Prefix.parse('fe80::/10');
 function isOfLink(address: string): boolean {
   const parsed = Prefix.parse(address);
   return parsed !== undefined && LINK?.contains(parsed) === true;
+}
+
+function allOf({ ipv4 = [], ipv6 = [] }: AddressesByFamily): ReadonlySet<string> {
+  return new Set([...ipv4, ...ipv6]);
 }
 
 function isSame(a: AddressesByFamily, b: AddressesByFamily): boolean {
