@@ -161,7 +161,8 @@ class KvstoreMeshProcess implements ServedProcess {
         const onFailure = (why: string): void => {
           this.#silence = `the own kvstore does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
         };
-        const context = { clock, random, signal, onProblem, onFailure, witnessLeases: true };
+        const mayWrite = (): boolean => this.#writer?.mayWrite() === true;
+        const context = { clock, random, signal, onProblem, onFailure, mayWrite, witnessLeases: true };
         this.#etcd = await openOwnEtcd(kvstoreConfig, rateLimit, context);
         const id = await readClusterID(this.#etcd, clusterName, context);
         this.#clusterID = clusterID ?? id;

@@ -24,7 +24,7 @@ const LOOKS = 4;
 
 /**
  * Lets one process at a time copy into a kvstore: the others wait for its lock, which goes 25 s after its holder has died. One
- * that has lost it goes on while no other has taken it: its kvstore was out of reach, and so for others.
+ * that has lost it writes nothing until it has it again, as its kvstore was out of reach; where another has taken it, it ends.
  *
  * Not covered: a kvstoremesh of another make, and a user who may not write the lock; that one copies without.
  */
@@ -34,6 +34,9 @@ export class SoleWriter {
   /** Places in the queue that were ours. */
   readonly #own = new Set<string>();
   #holder: string | undefined;
+  #held: KvstoreLock | undefined;
+  /** There is no right to the lock. */
+  #isForbidden = false;
 
   constructor(options: SoleWriterOptions) {
     this.#options = options;
@@ -43,6 +46,14 @@ export class SoleWriter {
   /** The key of who holds the lock that is awaited; `undefined` while it is not awaited, or no other is known to hold it. */
   get holder(): string | undefined {
     return this.#holder;
+  }
+
+  /**
+   * Whether no other can have the lock: what is written without it is bound to a lease that ends with this process, under the
+   * one that copies then.
+   */
+  mayWrite(): boolean {
+    return this.#isForbidden || this.#held?.lost.aborted === false;
   }
 
   /**
@@ -62,6 +73,7 @@ export class SoleWriter {
       if (taken.signal.aborted && !signal.aborted) return 'taken';
     }
     await fired(signal);
+    this.#held = undefined;
     await lock?.release();
     return 'ended';
   }
@@ -79,11 +91,13 @@ export class SoleWriter {
         lock = await backend.lock(WRITER_LOCK, { signal: until });
       } catch (error) {
         if (asKvstoreError(error).code !== 'forbidden') throw error;
+        this.#isForbidden = true;
       }
     };
     await this.#tasks.keep('lock of the writer', acquire, { signal });
     over.abort();
     await looking;
+    this.#held = lock;
     if (lock !== undefined) this.#own.add(lock.key);
     return lock;
   }

@@ -57,6 +57,7 @@ afterEach(async () => {
 it('a second kvstoremesh of a kvstore waits, says for whom, and begins when the first one ends', async () => {
   await advance(clock, 60_000);
   expect([one.begun, one.writer.holder]).toEqual([true, undefined]);
+  expect([one.writer.mayWrite(), two.writer.mayWrite()]).toEqual([true, false]);
   expect([two.begun, two.writer.holder]).toEqual([false, expect.stringContaining(`${WRITER_LOCK}/`)]);
   await one.end();
   await settle(4);
@@ -65,8 +66,12 @@ it('a second kvstoremesh of a kvstore waits, says for whom, and begins when the 
 
 it('a second one begins when the first is gone without a word; that one learns it when it is back', async () => {
   one.backend.link.blackHole();
-  await advance(clock, 60_000);
+  for (let seconds = 0; seconds < 60; seconds++) {
+    await advance(clock, 1000);
+    expect(one.writer.mayWrite() && two.writer.mayWrite()).toBe(false);
+  }
   expect([two.begun, one.outcome]).toEqual([true, undefined]);
+  expect([one.writer.mayWrite(), two.writer.mayWrite()]).toEqual([false, true]);
   one.backend.link.up();
   await advance(clock, 60_000);
   expect([one.outcome, two.outcome]).toEqual(['taken', undefined]);
@@ -78,7 +83,7 @@ it('one that was cut off for longer than its lock lasts goes on, where no other 
   await advance(clock, 120_000);
   one.backend.link.up();
   await advance(clock, 120_000);
-  expect(one.outcome).toBeUndefined();
+  expect([one.outcome, one.writer.mayWrite()]).toEqual([undefined, true]);
   two = new Process(server, clock);
   await advance(clock, 60_000);
   expect([two.begun, two.writer.holder]).toEqual([false, expect.any(String)]);
@@ -88,6 +93,6 @@ it('one without the right to the lock copies without', async () => {
   const three = new Process(server, clock);
   three.backend.link.forbid(WRITER_LOCK);
   await advance(clock, 1000);
-  expect(three.begun).toBe(true);
+  expect([three.begun, three.writer.mayWrite()]).toEqual([true, true]);
   await three.end();
 });
