@@ -12,7 +12,11 @@ import { kindOf, openPin, pin } from './pin.ts';
 const BPF_F_NO_PREALLOC = 1;
 const BY_ENTRY: ReadonlySet<MapType> = new Set(['lpmTrie', 'hash']);
 const ENOENT = 2;
+const EINTR = 4;
 const ENOSPC = 28;
+
+/** How often a batch is asked for that was interrupted before its first entry. */
+const TRIES = 8;
 
 /** Entries of one batch: what is written at a time, and about 1 ms of reading. */
 export const BATCH_ENTRIES = 1024;
@@ -139,7 +143,7 @@ export class BpfMap implements BatchedMap {
   *batches(): Generator<number, void, void> {
     const size = this.#cursor.size / 2;
     const [first, second] = [this.#cursor.address, this.#cursor.address + size];
-    for (let round = 0; ; round++) {
+    for (let round = 0, interrupted = 0; ; round++) {
       const attributes = this.#bpf.attributes();
       setAddress(attributes, 0, round === 0 ? 0 : round % 2 === 1 ? first : second);
       setAddress(attributes, 8, round % 2 === 0 ? first : second);
@@ -149,7 +153,13 @@ export class BpfMap implements BatchedMap {
       attributes.setUint32(36, this.fd, true);
       const result = this.#bpf.try('MAP_LOOKUP_BATCH');
       const count = attributes.getUint32(32, true);
-      if (result < 0 && result !== -ENOENT && result !== -ENOSPC) throw refusal('MAP_LOOKUP_BATCH', -result);
+      // Before 6.14 a trie gives up where others delete the next key, again and again. It goes on after what it has given.
+      if (result === -EINTR && count === 0 && ++interrupted < TRIES) {
+        round--;
+        continue;
+      }
+      const isMore = result >= 0 || result === -ENOSPC || (result === -EINTR && count > 0);
+      if (!isMore && result !== -ENOENT) throw refusal('MAP_LOOKUP_BATCH', -result);
       if (result === -ENOSPC && count === 0) throw refusal('MAP_LOOKUP_BATCH', ENOSPC);
       yield count;
       if (result === -ENOENT) return;

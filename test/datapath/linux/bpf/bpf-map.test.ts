@@ -10,6 +10,7 @@ import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { exec, Scratch } from '../support/scratch.ts';
 
+const { EINTR } = constants.errno;
 const NUMBERS: MapShape = { type: 'hash', keySize: 4, valueSize: 8, maxEntries: 3000 };
 
 function setUp() {
@@ -49,6 +50,30 @@ const range = (from: number, to: number): readonly number[] =>
   Array.from({ length: to - from }, (_, i) => from + i);
 
 describeOnLinux('a map in the kernel', ['maps'], () => {
+  it('is read to its end where the kernel gives up in between, and not for ever', () => {
+    using it = setUp();
+    using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
+    for (let from = 0; from < 2500; from += 500) write(map, range(from, from + 500));
+    const ask = it.bpf.try.bind(it.bpf);
+    let asked = 0;
+    // Every other time it gives up before the first entry, or after the last one of a batch.
+    vi.spyOn(it.bpf, 'try').mockImplementation((command) => {
+      asked++;
+      if (asked % 3 === 1) {
+        it.bpf.attributes().setUint32(32, 0, true);
+        return -EINTR;
+      }
+      const result = ask(command);
+      return result === 0 && asked % 3 === 2 ? -EINTR : result;
+    });
+    expect(read(map)).toEqual(range(0, 2500));
+    vi.mocked(it.bpf.try).mockImplementation(() => {
+      it.bpf.attributes();
+      return -EINTR;
+    });
+    expect(() => read(map)).toThrow('EINTR');
+  });
+
   it('has what was written, in batches', () => {
     using it = setUp();
     using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
