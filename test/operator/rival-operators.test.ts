@@ -137,7 +137,7 @@ describe('operators of one cluster', () => {
         expect(there).toEqual(said);
         await world.end();
       }),
-      { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 20) },
+      { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 12) },
     );
-  }, 120_000);
+  });
 });
