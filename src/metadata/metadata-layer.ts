@@ -182,7 +182,7 @@ export class MetadataLayer {
       };
       const giveUp = (): void => waiting.resolve(false);
       this.#waiting.add(waiting);
-      signal?.addEventListener('abort', giveUp, { once: true });
+      signal?.addEventListener('abort', giveUp);
     });
   }
 
@@ -219,10 +219,9 @@ export class MetadataLayer {
   /** The prefix and all that it covers are to be looked at. */
   #changed(text: string, known: Known): number {
     this.#revision++;
-    this.#await(text);
+    this.#await(text); // before all that it covers
     const key = prefixRegister();
     for (const slot of this.#table.covered(known.key)) {
-      if (slot === known.slot) continue;
       this.#table.keyOf(slot, key);
       this.#await(formatKey(key));
     }

@@ -2,39 +2,15 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Labels } from '../../src/identity/labels.ts';
 import type { Source } from '../../src/identity/source.ts';
-import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { cidrLabels } from '../../src/metadata/cidr-labels.ts';
 import { LocalIdentities } from '../../src/metadata/local-identities.ts';
-import {
-  METADATA_OWNER,
-  MetadataLayer,
-  type MetadataLayerOptions,
-} from '../../src/metadata/metadata-layer.ts';
+import { METADATA_OWNER } from '../../src/metadata/metadata-layer.ts';
 import { NaiveMetadata } from './naive-metadata.ts';
+import { type Rig, rig } from './support/metadata-rig.ts';
 
 const LOCAL = 1 << 24;
 const reserved = (key: string): Labels => [{ source: 'reserved', key, value: '' }];
 const app = (value: string): Labels => [{ source: 'k8s', key: 'app', value }];
-
-interface Rig {
-  readonly ipcache: IPCache;
-  readonly metadata: MetadataLayer;
-  /** Takes turns until nothing waits, or so many; gives how many. */
-  readonly run: (turns?: number) => number;
-}
-
-function rig(options: Partial<MetadataLayerOptions> = {}): Rig {
-  const ipcache = new IPCache();
-  const turns: (() => void)[] = [];
-  const nextTurn = (turn: () => void): number => turns.push(turn);
-  const metadata = new MetadataLayer({ ipcache, nextTurn, ...options });
-  const run = (most = 1_000): number => {
-    let taken = 0;
-    for (; taken < most && turns.length > 0; taken++) turns.shift()?.();
-    return taken;
-  };
-  return { ipcache, metadata, run };
-}
 
 const PREFIXES = [
   '0.0.0.0/0',

@@ -1,0 +1,210 @@
+import { getEventListeners } from 'node:events';
+import { describe, expect, it } from 'vitest';
+import type { Label, Labels } from '../../src/identity/labels.ts';
+import type { Source } from '../../src/identity/source.ts';
+import { LocalIdentities } from '../../src/metadata/local-identities.ts';
+import { METADATA_OWNER } from '../../src/metadata/metadata-layer.ts';
+import { type Rig, rig } from './support/metadata-rig.ts';
+
+const LOCAL = 1 << 24;
+const label = (source: string, key: string, value = ''): Label => ({ source, key, value });
+const reserved = (...keys: readonly string[]): Labels => keys.map((key) => label('reserved', key));
+const app = (value: string): Labels => [label('k8s', 'app', value)];
+
+/** Says labels of a prefix and lets them take effect. */
+function say(
+  { metadata, run }: Rig,
+  cidr: string,
+  labels: Labels,
+  resource = 'a',
+  source: Source = 'generated',
+) {
+  const revision = metadata.upsertMetadata(cidr, source, resource, labels);
+  run();
+  return revision;
+}
+
+/** The labels of what is claimed for a key. */
+function labelsAt({ ipcache, metadata }: Rig, key: string): readonly string[] {
+  const claim = ipcache.explain(key)?.claims.find(({ owner }) => owner === METADATA_OWNER);
+  const labels = metadata.identities.labelsOf(claim?.identity ?? 0) ?? [];
+  return labels.map(({ source, key: name, value }) => `${source}:${name}=${value}`);
+}
+
+describe('what labels of a prefix come to', () => {
+  it.each([
+    [['host'], 1],
+    [['remote-node'], 6],
+    [['kube-apiserver', 'remote-node'], 7],
+    [['health'], 4],
+    [['ingress'], 8],
+    [['host', 'health'], 1],
+    [['health', 'ingress'], 4],
+  ] as const)('the reserved labels %j are %i, of an address or a CIDR', (keys, identity) => {
+    const world = rig();
+    for (const cidr of ['10.1.2.3/32', '10.1.0.0/16', 'fd00::1/128']) say(world, cidr, reserved(...keys));
+    const { ipcache } = world;
+    const got = Array.from(ipcache.entries(), (entry) => `${entry.key} ${entry.identity}`).sort();
+    expect(got).toEqual([`10.1.0.0/16 ${identity}`, `10.1.2.3 ${identity}`, `fd00::1 ${identity}`]);
+  });
+
+  it.each([
+    ['single-stack', '10.1.2.3/32', 2],
+    ['single-stack', 'fd00::1/128', 2],
+    ['dual-stack', '10.1.2.3/32', 9],
+    ['dual-stack', 'fd00::1/128', 10],
+  ] as const)(
+    'no label but the world is the world, and no endpoint: %s %s is %i',
+    (stack, cidr, identity) => {
+      for (const labels of [[], reserved('world'), reserved('world-ipv4', 'world-ipv6')]) {
+        const world = rig({ world: stack });
+        say(world, cidr, labels);
+        expect(Array.from(world.ipcache.entries(), ({ key, identity: id }) => [key, id])).toEqual([
+          [cidr, identity],
+        ]);
+      }
+    },
+  );
+
+  it('a label that is called as the world and is not reserved stays', () => {
+    const world = rig({ world: 'dual-stack' });
+    say(world, '10.0.0.0/8', [...app('x'), label('k8s', 'world', '1')]);
+    expect(labelsAt(world, '10.0.0.0/8')).toEqual(['k8s:app=x', 'k8s:world=1', 'reserved:world-ipv4=']);
+  });
+
+  it('of one key the strongest source says the value, then the smaller name; of source `cidr` the first counts', () => {
+    const world = rig();
+    say(world, '10.0.0.0/8', app('weak'), 'a', 'generated');
+    say(world, '10.0.0.0/8', app('strong'), 'b', 'k8s');
+    expect(labelsAt(world, '10.0.0.0/8')[0]).toBe('k8s:app=strong');
+    say(world, '10.0.0.0/8', app('first'), 'a', 'k8s');
+    expect(labelsAt(world, '10.0.0.0/8')[0]).toBe('k8s:app=first');
+    say(world, '10.0.0.0/8', [label('cidr', '9.0.0.0/8'), label('cidr', '8.0.0.0/8')], 'a', 'k8s');
+    expect(labelsAt(world, '10.0.0.0/8').filter((text) => text.startsWith('cidr'))).toEqual([
+      'cidr:9.0.0.0/8=',
+    ]);
+  });
+
+  it('a prefix has the labels of those that cover it, and of none that it covers', () => {
+    const world = rig();
+    say(world, '10.1.0.0/17', app('inner'));
+    say(world, '10.1.0.0/16', [label('k8s', 'tier', 'mid')]);
+    say(world, '10.0.0.0/8', [label('k8s', 'zone', 'a')]);
+    expect(labelsAt(world, '10.1.0.0/17')).toContain('k8s:zone=a');
+    expect(labelsAt(world, '10.1.0.0/16')).toEqual(['k8s:tier=mid', 'reserved:world=', 'k8s:zone=a']);
+  });
+
+  it('only a node at this very address lends what its node says', () => {
+    const world = rig();
+    const { ipcache } = world;
+    ipcache.upsert('10.0.0.0', { identity: 6, source: 'generated', owner: 'n', hostIP: '192.168.0.1' });
+    ipcache.upsert('10.0.0.3', { identity: 300, source: 'generated', owner: 'n', hostIP: '192.168.0.1' });
+    for (const cidr of ['10.0.0.0/24', '10.0.0.3/32']) say(world, cidr, reserved('kube-apiserver'));
+    expect(ipcache.get('10.0.0.0/24')?.identity).toBeGreaterThan(LOCAL);
+    const claim = ipcache.explain('10.0.0.3')?.claims.find(({ owner }) => owner === METADATA_OWNER);
+    expect([claim?.hostIP, (claim?.identity ?? 0) > LOCAL]).toEqual([undefined, true]);
+  });
+});
+
+describe('revisions', () => {
+  it('what is said twice before its turn has one turn, and its first revision counts', () => {
+    const { metadata, run } = rig();
+    metadata.upsertMetadata('10.0.0.0/8', 'generated', 'a', app('x'));
+    metadata.upsertMetadata('10.0.0.0/8', 'generated', 'a', app('y'));
+    expect(metadata.status()).toMatchObject({ applied: 0, revision: 2, pending: 1 });
+    expect(run()).toBe(1);
+    expect(metadata.status()).toMatchObject({ applied: 2, revision: 2, pending: 0 });
+  });
+
+  it('a node that has changed is a revision, where anything is said of its address', () => {
+    const world = rig();
+    const revision = say(world, '10.0.0.1/32', app('x'));
+    expect(world.metadata.refresh('10.0.0.2')).toBe(revision);
+    expect(world.metadata.refresh('nonsense')).toBe(revision);
+    expect(world.metadata.refresh('10.0.0.1')).toBe(revision + 1);
+    expect(world.metadata.refresh('10.0.0.1/32')).toBe(revision + 2);
+  });
+
+  it('who waits leaves nothing at its signal, and one that has fired already waits for nothing', async () => {
+    const { metadata, run } = rig();
+    metadata.upsertMetadata('10.0.0.0/8', 'generated', 'a', app('x'));
+    const { signal } = new AbortController();
+    const waiting = metadata.waitForRevision(1, signal);
+    expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+    expect(await metadata.waitForRevision(1, AbortSignal.abort())).toBe(false);
+    run();
+    expect([await waiting, getEventListeners(signal, 'abort').length]).toEqual([true, 0]);
+    expect(await metadata.waitForRevision(1, AbortSignal.abort())).toBe(true);
+  });
+
+  it('what is refused is counted by reason, and is no revision', () => {
+    const { metadata, run } = rig();
+    expect(metadata.upsertMetadata('10.0.0.0/33', 'generated', 'a', app('x'))).toBe(0);
+    expect(metadata.upsertMetadata('10.0.0.0/8', 'nobody' as Source, 'a', app('x'))).toBe(0);
+    expect(metadata.removeMetadata('nonsense', 'a')).toBe(0);
+    const { byReason, recent } = metadata.status().rejections;
+    expect(byReason).toEqual({ 'invalid-prefix': 1, 'unknown-source': 1 });
+    expect(recent.map(({ field }) => field).sort()).toEqual(['prefix', 'source']);
+    expect(run()).toBe(0);
+  });
+});
+
+describe('numbers', () => {
+  it('that lack cost no turns until one is free, and then one more', () => {
+    const { metadata, run, ipcache } = rig({ identities: new LocalIdentities(1) });
+    for (const [i, cidr] of ['10.0.0.0/8', '11.0.0.0/8', '12.0.0.0/8'].entries())
+      metadata.upsertMetadata(cidr, 'generated', 'a', app(String(i)));
+    expect([run(), run()]).toEqual([1, 0]);
+    metadata.removeMetadata('10.0.0.0/8', 'a');
+    run(1);
+    expect(metadata.status()).toMatchObject({ withoutIdentity: 2, pending: 2, applied: 4, revision: 4 });
+    expect([run(), ipcache.get('11.0.0.0/8')?.identity]).toEqual([1, LOCAL + 1]);
+    for (const cidr of ['11.0.0.0/8', '12.0.0.0/8']) metadata.removeMetadata(cidr, 'a');
+    run();
+    expect(metadata.status()).toMatchObject({ prefixes: 0, withoutIdentity: 0, identities: 0 });
+  });
+
+  it('that were withheld and not asked for go to those that lack one', () => {
+    const identities = new LocalIdentities(1);
+    identities.withhold([{ identity: LOCAL + 1, labels: app('of before') }]);
+    const world = rig({ identities });
+    say(world, '10.0.0.0/8', app('x'));
+    expect(world.metadata.status()).toMatchObject({ withoutIdentity: 1 });
+    world.metadata.releaseWithheld();
+    world.run();
+    expect(world.metadata.status()).toMatchObject({ withoutIdentity: 0, identities: 1 });
+  });
+
+  it('are counted as they come into use and become free', () => {
+    const identities = new LocalIdentities();
+    const changes: number[] = [];
+    const did = (..._: readonly unknown[]): void => void changes.push(identities.changes);
+    did(identities.allocate(app('x')));
+    did(identities.allocate(app('x')));
+    did(identities.release(LOCAL + 1));
+    did(identities.release(LOCAL + 1));
+    expect(changes).toEqual([1, 1, 1, 2]);
+    expect(() => identities.release(LOCAL + 1)).toThrow('not in use');
+  });
+
+  it('are 65,535, and at least one', () => {
+    expect(() => new LocalIdentities(0)).toThrow('65,535');
+    expect(() => new LocalIdentities(65_536)).toThrow('65,535');
+    const all = new LocalIdentities();
+    all.withhold([{ identity: LOCAL + 65_535, labels: app('last') }]);
+    expect(all.allocate(app('last'))).toBe(LOCAL + 65_535);
+    expect(new LocalIdentities(65_535).allocate(app('x'))).toBe(LOCAL + 1);
+  });
+
+  it('beyond the last, or withheld for others already, are not withheld', () => {
+    const identities = new LocalIdentities(3);
+    identities.withhold([
+      { identity: LOCAL + 4, labels: app('beyond') },
+      { identity: LOCAL + 3, labels: app('last') },
+      { identity: LOCAL + 3, labels: app('again') },
+    ]);
+    expect(identities.withheld).toBe(1);
+    expect(identities.allocate(app('again'))).toBe(LOCAL + 1);
+    expect(identities.allocate(app('last'))).toBe(LOCAL + 3);
+  });
+});

@@ -1,0 +1,23 @@
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { MetadataLayer, type MetadataLayerOptions } from '../../../src/metadata/metadata-layer.ts';
+
+/** A layer over an IPCache, whose turns come when a test wants them. */
+export interface Rig {
+  readonly ipcache: IPCache;
+  readonly metadata: MetadataLayer;
+  /** Takes turns until nothing waits, or so many; gives how many. */
+  readonly run: (turns?: number) => number;
+}
+
+export function rig(options: Partial<MetadataLayerOptions> = {}): Rig {
+  const ipcache = new IPCache();
+  const turns: (() => void)[] = [];
+  const nextTurn = (turn: () => void): number => turns.push(turn);
+  const metadata = new MetadataLayer({ ipcache, nextTurn, ...options });
+  const run = (most = 1_000): number => {
+    let taken = 0;
+    for (; taken < most && turns.length > 0; taken++) turns.shift()?.();
+    return taken;
+  };
+  return { ipcache, metadata, run };
+}
