@@ -2,7 +2,14 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { bytesOfKey, keyOfBytes } from '../../src/kvstore/bytes.ts';
 import * as keys from '../../src/kvstore/codec/keys.ts';
-import { compareKeys, inRange, keyAfter, prefixEnd, prefixRange } from '../../src/kvstore/key-range.ts';
+import {
+  compareKeys,
+  inRange,
+  keyAfter,
+  keyRange,
+  prefixEnd,
+  prefixRange,
+} from '../../src/kvstore/key-range.ts';
 import { SortedKeys } from '../../src/kvstore/memory/sorted-keys.ts';
 
 describe('the names of keys', () => {
@@ -42,10 +49,44 @@ describe('the names of keys', () => {
     'cilium/state/nodes/v2/a/b',
     'cilium/state/services/v1/a/b',
     'cilium/state/identities/v1/value/x',
+    'cilium/state/identities/v1/value//n',
+    'cilium/state/identities/v1/value/x/',
+    'cilium/state/identities/v1/id/',
+    'cilium/state/identities/v1/locks/',
+    'cilium/state/identities/v1/other/x',
+    'cilium/state/nodes/v1//n',
+    'cilium/state/services/v1/a//s',
+    'cilium/state/services/v1/a/b/c/d',
+    'cilium/state/ip/v1/default',
     'cilium/state/other/v1/a/b',
+    'cilium/cache/identities/v1/a',
+    'cilium/cache/identities/v1/a/id/',
+    'cilium/other/ip/v1/default/10.0.0.1',
+    'cilium/other/x',
+    'cilium/synced/a',
+    'cilium/cluster-config/a/b',
+    'cilium/.initlock/a/b',
+    'cilium//x',
     'other/state/nodes/v1/a/b',
   ])('%j is none', (key) => {
     expect(keys.parseKey(key)).toBeUndefined();
+  });
+
+  it('are those of Cilium', () => {
+    const resources = keys.MESH_RESOURCES.flatMap((resource) =>
+      (['state', 'cache'] as const).map((layout) => keys.resourcePrefix(resource, 'a', layout)),
+    );
+    expect(resources).toEqual([
+      ...['cilium/state/nodes/v1/a/', 'cilium/cache/nodes/v1/a/'],
+      ...['cilium/state/services/v1/a/', 'cilium/cache/services/v1/a/'],
+      ...['cilium/state/identities/v1/id/', 'cilium/cache/identities/v1/a/id/'],
+      ...['cilium/state/ip/v1/default/', 'cilium/cache/ip/v1/a/'],
+    ]);
+    expect([keys.INIT_LOCKS_PREFIX, keys.IDENTITY_LOCKS_PREFIX]).toEqual([
+      ...['cilium/.initlock/', 'cilium/state/identities/v1/locks/'],
+    ]);
+    expect(keys.syncedKey('a', 'nodes', 'cache')).toBe('cilium/synced/a/cilium/cache/nodes/v1');
+    expect(keys.identityValueKey('k8s:a=1;', 'n')).toBe('cilium/state/identities/v1/value/k8s:a=1;/n');
   });
 
   it('a prefix ends in "/", so that cluster `a` does not see `ab` (trap)', () => {
@@ -94,6 +135,32 @@ describe('keys as strings', () => {
         );
       }),
     );
+  });
+
+  it('are ordered by their bytes beyond the basic plane, too', () => {
+    const ascending = [
+      '',
+      'a',
+      'a\0',
+      'ab',
+      '\ud7ff',
+      '\ue000',
+      '\ue000a',
+      '\uffff',
+      '\u{10000}',
+      '\u{1f600}',
+    ];
+    for (const [i, a] of ascending.entries())
+      for (const [k, b] of ascending.entries()) {
+        expect([a, b, Math.sign(compareKeys(a, b))]).toEqual([a, b, Math.sign(i - k)]);
+      }
+  });
+
+  it('a range has its start and not its end', () => {
+    const range = { start: 'b', end: 'd' };
+    expect(['a', 'b', 'c', 'cz', 'd', 'e'].filter((key) => inRange(key, range))).toEqual(['b', 'c', 'cz']);
+    expect(keyRange('a')).toEqual({ start: 'a', end: 'a\0' });
+    expect(prefixRange('')).toEqual({ start: '\0', end: '\0' });
   });
 
   it('ends of prefixes', () => {

@@ -182,6 +182,42 @@ describe('answers, against protobufjs', () => {
     expect(turns).toBeGreaterThanOrEqual(8);
   });
 
+  it('an answer without fields has none', async () => {
+    const header = { clusterID: '', revision: 0, raftTerm: 0 };
+    const empty = Buffer.alloc(0);
+    expect(await decodeRange(empty)).toEqual({ header, kvs: [], more: false, count: 0 });
+    expect(await decodeRange(Buffer.from([0x0a, 0, 0x12, 0]))).toMatchObject({
+      ...{ header, kvs: [{ key: '', value: new Uint8Array(0), createRevision: 0, modRevision: 0 }] },
+    });
+    const flags = { created: false, canceled: false, compactRevision: 0, cancelReason: '', fragment: false };
+    const { events, ...rest } = decodeWatch(empty);
+    expect([rest, events.isEmpty]).toEqual([{ header, ...flags }, true]);
+    expect(decodeWatch(Buffer.from([0x5a, 0])).events.take()).toEqual([
+      { key: '', value: new Uint8Array(0), modRevision: 0 },
+    ]);
+    expect(decodeKeepAlive(empty)).toEqual({ lease: '0', ttlSeconds: 0 });
+  });
+
+  it.each([
+    ['a number of eleven bytes', [0x20, ...Array.from({ length: 10 }, () => 0x80), 1]],
+    ['a cluster id of eleven bytes', [0x0a, 12, 0x08, ...Array.from({ length: 10 }, () => 0x80), 1]],
+    ['a number that ends in its first byte', [0x20]],
+    ['a number that ends in its second byte', [0x20, 0x80]],
+    ['a cluster id that ends', [0x0a, 1, 0x08]],
+    ['a field that runs over the end of its message', [0x0a, 1, 0x18, 0x80, 1]],
+    ['a field that is longer than the answer', [0x0a, 1]],
+    ['a group', [0x23]],
+  ])('%s is malformed', async (_, bytes_) => {
+    await expect(decodeRange(Buffer.from(bytes_))).rejects.toMatchObject({ code: 'internal' });
+    await expect(decodeRange(Buffer.from(bytes_))).rejects.toThrow(/^malformed answer: ./);
+  });
+
+  it('a number of ten bytes is taken', async () => {
+    const minusOne = [...Array.from({ length: 9 }, () => 0xff), 1];
+    expect((await decodeRange(Buffer.from([0x20, ...minusOne]))).count).toBe(2 ** 64);
+    expect(decodeKeepAlive(Buffer.from([0x10, ...minusOne]))).toMatchObject({ lease: '-1' });
+  });
+
   it('fields of newer servers are passed over', async () => {
     const buffer = encode('RangeResponse', { count: 7 });
     const unknown = Buffer.from([
@@ -215,6 +251,15 @@ describe('answers, against protobufjs', () => {
 });
 
 describe('requests, against protobufjs', () => {
+  it('have no byte more than it takes', () => {
+    const [start, end] = ['a', 'b'];
+    expect([...encodeRange({ start, end })]).toEqual([0x0a, 1, 0x61, 0x12, 1, 0x62]);
+    expect([...encodeRange({ start, end, limit: 128 })]).toEqual([
+      0x0a, 1, 0x61, 0x12, 1, 0x62, 0x18, 0x80, 1,
+    ]);
+    expect([...encodeKeepAlive('127')]).toEqual([0x08, 127]);
+  });
+
   it('a range', () => {
     fc.assert(
       fc.property(
