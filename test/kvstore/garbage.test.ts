@@ -288,4 +288,61 @@ describe('a collector', () => {
     ]); // and no lock is left
     await backend.close();
   });
+
+  it('removes an identity under the lock of its labels, and none that is gone or no text', async () => {
+    const backend = new FaultyMemory({ clock: new ManualClock() });
+    const { remove } = identityCollection(backend, { min: 256, max: 65_535 });
+    const { signal } = new AbortController();
+    const lock = vi.spyOn(backend, 'lock');
+    expect(await remove(identityKey(300), 1, signal)).toBe(false);
+    await backend.update(identityKey(300), Uint8Array.of(0xff));
+    expect(await remove(identityKey(300), 1, signal)).toBe(false);
+    expect(lock).not.toHaveBeenCalled();
+    await backend.update(identityKey(300), bytesOfText('k8s:a=1;'));
+    const { modRevision = 0 } = (await backend.get(identityKey(300))) ?? {};
+    expect(await remove(identityKey(300), modRevision, signal)).toBe(true);
+    expect(lock.mock.calls).toEqual([['cilium/state/identities/v1/locks/k8s:a=1;', { signal }]]);
+    await backend.close();
+  });
+
+  it('spares a lock that has been given to another since', async () => {
+    const backend = new FaultyMemory({ clock: new ManualClock() });
+    const key = 'cilium/state/identities/v1/locks/k8s:a=1;/1f';
+    const { list, remove } = lockCollection(backend);
+    const { signal } = new AbortController();
+    await backend.update(key, bytesOfText('x'));
+    const before = await list(signal);
+    await backend.delete(key);
+    await backend.update(key, bytesOfText('x'));
+    expect(await remove(key, before.get(key) ?? 0, signal)).toBe(false);
+    expect(await backend.get(key)).toBeDefined();
+    await backend.close();
+  });
+
+  it('passes over keys below the identities that are none', () => {
+    const other = { value: bytesOfText('k8s:a=1;'), createRevision: 1, modRevision: 7 };
+    const listing = ['cilium/state/identities/v1/other', 'cilium/state/ip/v1/default/300'].map((key) => ({
+      key,
+      ...other,
+    }));
+    expect(staleIdentities(listing, { min: 0, max: 65_535 }).size).toBe(0);
+  });
+
+  it('names the round that failed, and needs a signal to end', async () => {
+    const clock = new ManualClock();
+    const failed: string[] = [];
+    const ended = new AbortController();
+    const collector = new GarbageCollector({
+      ...{ clock, intervalMs: 1000, onFailure: (_error: unknown, task: string) => failed.push(task) },
+      collection: { list: () => Promise.reject(new Error('no')), remove: () => Promise.resolve(true) },
+    });
+    const running = collector.run(ended.signal);
+    await advance(clock, 500);
+    expect(failed).toEqual(['collection']);
+    ended.abort();
+    await running;
+    const never = undefined as unknown as AbortSignal;
+    expect(() => collector.run(never)).toThrow('run: signal');
+    expect(() => collector.round(never)).toThrow('round: signal');
+  });
 });

@@ -103,4 +103,41 @@ describe('the health of a kvstore', () => {
     await advance(clock, 20_000);
     expect(health.status().quorum).toBe('ok');
   });
+
+  it('a heartbeat that is two minutes old to the millisecond is fresh', async () => {
+    await writer.update('cilium/.heartbeat', new Uint8Array(0));
+    await health.look();
+    clock.advance(120_000);
+    expect(health.status().heartbeat).toBe('fresh');
+    clock.advance(1);
+    expect(health.status().heartbeat).toBe('stale');
+  });
+
+  it('a heartbeat goes with the lease of its writer, and a beat that fails is reported by its name', async () => {
+    const reported: string[] = [];
+    const stop = new AbortController();
+    const heartbeat = new Heartbeat(writer, clock, { onFailure: (_error, task) => reported.push(task) });
+    const beating = heartbeat.run(stop.signal);
+    await settle(4);
+    expect(await reader.get('cilium/.heartbeat')).toBeDefined();
+    for (const lease of writer.server.leases) writer.server.expireLease(lease);
+    expect(await reader.get('cilium/.heartbeat')).toBeUndefined();
+    writer.link.down();
+    await advance(clock, 60_000);
+    expect(reported).toEqual(['heartbeat']);
+    stop.abort();
+    await beating;
+  });
+
+  it('has no endpoints and no failure before its first look', () => {
+    const { endpoints, failures } = new KvstoreHealth({ backend: reader, clock }).status();
+    expect([endpoints, failures]).toEqual([[], 0]);
+  });
+
+  it('needs a signal to end', () => {
+    const never = undefined as unknown as AbortSignal;
+    expect(() => health.run(never)).toThrow('run: signal');
+    expect(() => new Heartbeat(writer, clock).run(never)).toThrow('run: signal');
+    expect(() => health.look({} as AbortSignal)).toThrow('look: signal');
+  });
 });
