@@ -144,7 +144,7 @@ describe('backends in a checkpoint', () => {
       backends: [of('10.0.0.2')],
       notReady: [{ ...of('10.0.0.3'), state: 'not-ready' }],
     };
-    const addresses = (records: readonly object[]): unknown =>
+    const addresses = (records: readonly unknown[]): unknown =>
       readAll(records).parts.map((part) =>
         part.kind === 'slice'
           ? [...part.slice.backends.keys(), ...part.slice.notReady.keys()].sort()
