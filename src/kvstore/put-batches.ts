@@ -15,6 +15,7 @@ interface Waiting {
   readonly request: TxnRequest;
   readonly key: string;
   readonly bytes: number;
+  readonly signal: AbortSignal | undefined;
   resolve(answer: TxnResponse): void;
   reject(error: unknown): void;
 }
@@ -25,11 +26,11 @@ interface Waiting {
  * everything else goes by itself, at once. What is refused together is tried one by one, so that no put fails for another's
  * sake; what fails otherwise fails for all.
  *
- * A put whose signal fires may still take effect, as any write that is given up.
+ * A put whose signal fires while it waits is not made; one that was sent may still take effect, as any write that is given up.
  */
 export class PutBatches {
   readonly #send: SendTxn;
-  readonly #waiting: Waiting[] = [];
+  #waiting: Waiting[] = [];
   #isBusy = false;
 
   /** @param send makes a transaction once; must not be ended by the signal of a single put */
@@ -42,7 +43,7 @@ export class PutBatches {
     const [put, ...more] = request.writes;
     const isAlone = put?.op !== 'put' || more.length > 0 || (request.otherwise ?? []).length > 0;
     const made = (): Promise<TxnResponse> =>
-      isAlone ? this.#send(request) : this.#together(request, put.key, put.value.length);
+      isAlone ? this.#send(request) : this.#together(request, put.key, put.value.length, signal);
     if (signal === undefined) return made();
     try {
       return await interruptible(made, signal);
@@ -51,9 +52,14 @@ export class PutBatches {
     }
   }
 
-  #together(request: TxnRequest, key: string, bytes: number): Promise<TxnResponse> {
+  #together(
+    request: TxnRequest,
+    key: string,
+    bytes: number,
+    signal: AbortSignal | undefined,
+  ): Promise<TxnResponse> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ request, key, bytes: bytes + key.length, resolve, reject });
+      this.#waiting.push({ request, key, bytes: bytes + key.length, signal, resolve, reject });
       if (!this.#isBusy) void this.#work();
     });
   }
@@ -66,6 +72,7 @@ export class PutBatches {
 
   /** What goes together with the one that has waited longest. */
   #take(): readonly Waiting[] {
+    this.#waiting = this.#waiting.filter(({ signal }) => signal?.aborted !== true); // whose caller knows it
     const [first] = this.#waiting;
     const keys = new Set<string>();
     let bytes = 0;

@@ -99,6 +99,7 @@ describe('puts that may be made together', () => {
     ended.abort();
     await expect(given).rejects.toMatchObject({ code: 'aborted' });
     expect(await others).toEqual(['fulfilled', 'fulfilled']);
+    expect(store.sent).toEqual(['a', 'b']);
   });
 
   it('leave what they would leave if each was made by itself, in order', async () => {
