@@ -128,7 +128,7 @@ func main() {
 	scheme.Scheme.AddKnownTypes(cilium, &CiliumEndpoint{}, &CiliumEndpointList{})
 	addListOptions(cilium)
 
-	config := rest.Config{Host: todo.Server, BearerToken: todo.Token, QPS: -1}
+	config := rest.Config{Host: todo.Server, BearerToken: todo.Token, QPS: -1, DisableCompression: true}
 	config.TLSClientConfig.CAFile = todo.CA
 	heard := &counter{task: todo, seen: map[string]struct{}{}, all: make(chan struct{})}
 	handlers := cache.ResourceEventHandlerFuncs{

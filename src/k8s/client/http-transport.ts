@@ -9,6 +9,8 @@ import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
 import { type ClusterAccess, type Pem, readPem } from './cluster-access.ts';
 
 const CONNECT_MS = 10_000;
+/** Of what is unpacked: each piece is a turn of a thread and of the loop. */
+const UNZIPPED_PIECE = 64 * 1024;
 /** Errors after which the connection was there; all others say that none was made. */
 const CONNECTED: ReadonlySet<unknown> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
 
@@ -29,11 +31,11 @@ export class HttpTransport implements ApiTransport {
   }
 
   async send({ method = 'GET', path, body, contentType, gzip, signal }: ApiRequest): Promise<ApiAnswer> {
-    const { credentials } = this.#access;
+    const { credentials, disableCompression = false } = this.#access;
     const authorization = await credentials.authorization();
     const headers: Record<string, string> = { accept: 'application/json', 'user-agent': 'datapath-cache' };
     if (authorization !== undefined) headers['authorization'] = authorization;
-    if (gzip === true) headers['accept-encoding'] = 'gzip';
+    if (gzip === true && !disableCompression) headers['accept-encoding'] = 'gzip';
     if (body !== undefined) headers['content-type'] = contentType ?? 'application/json';
     const text = body === undefined ? null : JSON.stringify(body);
     const options = {
@@ -111,7 +113,7 @@ function asTransportError(error: unknown): ApiError {
 
 /** Errors of either end both. */
 function unzipped(body: Readable): AsyncIterable<Uint8Array> {
-  const gunzip = createGunzip();
+  const gunzip = createGunzip({ chunkSize: UNZIPPED_PIECE });
   gunzip.on('error', () => {}); // who reads it learns of it; no one does where the answer was given up
   body.on('error', (error) => gunzip.destroy(error));
   gunzip.on('close', () => body.destroy());

@@ -148,8 +148,9 @@ class Reader {
         'cannot be true beside a certificate-authority',
       );
     const serverName = cluster.string('tls-server-name');
+    const disableCompression = cluster.boolean('disable-compression');
     if (server === undefined || credentials === undefined) return undefined;
-    return { server, ca, serverName, insecureSkipVerify, credentials };
+    return { server, ca, serverName, insecureSkipVerify, disableCompression, credentials };
   }
 
   #server(cluster: Section): string | undefined {

@@ -31,3 +31,31 @@ it.each([true, false])(
     server.close();
   },
 );
+
+it.each([
+  [undefined, 'gzip'],
+  [false, 'gzip'],
+  [true, undefined],
+])('asks for compression unless the cluster says not to: %s', async (disableCompression, expected) => {
+  const asked: unknown[] = [];
+  const server = createServer((request, response) => {
+    asked.push(request.headers['accept-encoding']);
+    response.end('{}');
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const transport = new HttpTransport({
+    ...{ server: `http://127.0.0.1:${port}`, disableCompression },
+    ...{ ca: undefined, serverName: undefined, insecureSkipVerify: false },
+    credentials: fixedCredentials(undefined, undefined),
+  });
+  try {
+    const { signal } = new AbortController();
+    expect(await textOf((await transport.send({ path: '/', gzip: true, signal })).body)).toBe('{}');
+    expect(asked).toEqual([expected]);
+  } finally {
+    await transport.close();
+    server.close();
+  }
+});

@@ -50,7 +50,11 @@ function mistakes(parts: Parts | string): readonly string[] {
 
 describe('a kubeconfig', () => {
   it('names server, namespace, authority and server name of its context', () => {
-    const cluster = { 'certificate-authority-data': ENCODED, 'tls-server-name': 'kube.test' };
+    const cluster = {
+      'certificate-authority-data': ENCODED,
+      'tls-server-name': 'kube.test',
+      'disable-compression': true,
+    };
     const read = parse({ cluster, context: { namespace: 'shop' } });
     expect(read.server).toBe('https://api:6443/');
     expect(read).toMatchObject({
@@ -59,6 +63,7 @@ describe('a kubeconfig', () => {
       user: 'u',
       namespace: 'shop',
       serverName: 'kube.test',
+      disableCompression: true,
     });
     expect(read.ca).toEqual({ data: Buffer.from(PEM) });
   });
