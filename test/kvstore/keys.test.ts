@@ -36,6 +36,7 @@ describe('the names of keys', () => {
     ['cilium/cache/nodes/v1/a/n', { kind: 'node', layout: 'cache', cluster: 'a', name: 'n' }],
     ['cilium/.heartbeat', { kind: 'heartbeat' }],
     ['cilium/.initlock/5', { kind: 'init-lock', name: '5' }],
+    ['cilium/.initlock/leases/1f', { kind: 'init-lock', name: 'leases/1f' }],
   ])('%s', (key, expected) => {
     expect(keys.parseKey(key)).toMatchObject(expected);
   });
@@ -65,7 +66,6 @@ describe('the names of keys', () => {
     'cilium/other/x',
     'cilium/synced/a',
     'cilium/cluster-config/a/b',
-    'cilium/.initlock/a/b',
     'cilium//x',
     'other/state/nodes/v1/a/b',
   ])('%j is none', (key) => {
