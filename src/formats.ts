@@ -8,7 +8,7 @@
 export type { Rejection } from './base/rejection.ts';
 export type { Label, Labels } from './identity/labels.ts';
 export { formatLabels, parseLabels } from './identity/labels.ts';
-export type { NumericIdentity } from './identity/numeric-identity.ts';
+export type { MaxConnectedClusters, NumericIdentity } from './identity/numeric-identity.ts';
 export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
 export { decodeClusterConfig, encodeClusterConfig } from './kvstore/codec/cluster-config.ts';
 export { decodeClusterService, encodeClusterService } from './kvstore/codec/cluster-service.ts';

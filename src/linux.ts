@@ -15,7 +15,7 @@ export { openHostDatapath } from './datapath/linux/host-datapath.ts';
 export type { KeptItems, KeptItemsStatus, PrintedStep } from './datapath/linux/kept-items.ts';
 export type { FailingKey, KeptTableContext, KeptTableStatus } from './datapath/linux/kept-table.ts';
 export { KeptTable } from './datapath/linux/kept-table.ts';
-export type { DesiredItems, KernelTable, TableChange } from './datapath/linux/kernel-table.ts';
+export type { DesiredItems, KernelTable, MapUse, TableChange } from './datapath/linux/kernel-table.ts';
 export type {
   LinuxDatapath,
   LinuxDatapathStatus,
