@@ -61,30 +61,76 @@ describe('an etcd configuration file', () => {
     });
   });
 
+  // The first column is the name of the test: it must not name a folder of this run.
   it.each([
-    ['endpoints: [', 'no YAML'],
-    ['[]', 'must be YAML with fields'],
-    ['endpoints: []', 'endpoints'],
-    ['endpoints: [7]', 'endpoints[0] 7'],
-    ['endpoints: [ftp://a:1]', 'endpoints[0] "ftp://a:1"'],
-    ['endpoints: [http://a:1, https://b:1]', 'endpoints'],
-    ['endpoints: [a:1]\nusername: 7', 'username 7'],
-    ['endpoints: [a:1]\ninsecure-transport: "yes"', 'insecure-transport "yes"'],
-    ['endpoints: [a:1]\ndial-timeout: soon', 'dial-timeout "soon"'],
-    [`endpoints: [a:1]\ncert-file: ${cert}`, 'cert-file and key-file'],
-    ['endpoints: [a:1]\ntrusted-ca-file: /nowhere/ca.pem', 'trusted-ca-file "/nowhere/ca.pem"'],
-    [`endpoints: [a:1]\nca-file: ${file('half.pem', '')}`, 'holds no PEM'],
-    [`${TLS}ca-file: ${garbage}`, 'trusted-ca-file: no certificate'],
-    [`${TLS}cert-file: ${garbage}\nkey-file: ${key}`, 'cert-file and key-file: '],
-    [`${TLS}cert-file: ${cert}\nkey-file: ${other.key}`, 'the key is not that of the certificate'],
-    [`${TLS}ca-file: ${folder}`, `ca-file "${folder}": is a folder, not a file`],
-    [`${TLS}ca-file: /dev/zero`, 'ca-file "/dev/zero": is a device, not a file'],
-    [`${TLS}ca-file: ${file('large.pem', 'x'.repeat((1 << 20) + 1))}`, 'is larger than 1 MB'],
-    [`${TLS}${'#'.repeat(64 << 10)}`, 'is larger than 64 kB'],
-    [`${TLS}${'a: 1\n'.repeat(2000)}`, 'has more than 4096 words'],
-    [`${TLS}a: ${'x'.repeat(5000)}`, 'has a value of more than 4096 characters'],
-  ])('%j is rejected: %s', async (content, message) => {
+    ['no YAML: Flow sequence in block collection must be', 'endpoints: ['],
+    ['must be YAML with fields', '[]'],
+    ['endpoints []: must be a list of at least one URL', 'endpoints: []'],
+    ['endpoints[0] 7', 'endpoints: [7]'],
+    ['endpoints[0] "ftp://a:1": must be a URL of http or https', 'endpoints: [ftp://a:1]'],
+    ['endpoints[0] "http://": must be a URL of http or https', 'endpoints: ["http://"]'],
+    ['must all be http or all be https', 'endpoints: [http://a:1, https://b:1]'],
+    ['username 7', 'endpoints: [a:1]\nusername: 7'],
+    ['insecure-transport "yes"', 'endpoints: [a:1]\ninsecure-transport: "yes"'],
+    ...['"soon"', '"in 10s"', '"10s more"', '"1.s"', '"1..5s"', '-1', 'true'].map((time) => [
+      `dial-timeout ${time}: must be a duration, such as 10s`,
+      `endpoints: [a:1]\ndial-timeout: ${time}`,
+    ]),
+    ['cert-file and key-file: one needs the other', `endpoints: [a:1]\ncert-file: ${cert}`],
+    ['cert-file and key-file: one needs', `endpoints: [a:1]\nkey-file: ${key}`],
+    ['trusted-ca-file "/nowhere/ca.pem"', 'endpoints: [a:1]\ntrusted-ca-file: /nowhere/ca.pem'],
+    ['holds no PEM', `endpoints: [a:1]\nca-file: ${file('half.pem', '')}`],
+    ['trusted-ca-file: no certificate', `${TLS}ca-file: ${garbage}`],
+    ['cert-file and key-file: ', `${TLS}cert-file: ${garbage}\nkey-file: ${key}`],
+    ['the key is not that of the certificate', `${TLS}cert-file: ${cert}\nkey-file: ${other.key}`],
+    ['is a folder, not a file', `${TLS}ca-file: ${folder}`],
+    ['ca-file "/dev/zero": is a device, not a file', `${TLS}ca-file: /dev/zero`],
+    ['is larger than 1 MB', `${TLS}ca-file: ${file('large.pem', 'x'.repeat((1 << 20) + 1))}`],
+    ['is larger than 64 kB', `${TLS}${'#'.repeat(64 << 10)}`],
+    ['has more than 4096 words', `${TLS}${'a: 1\n'.repeat(2000)}`],
+    ['has a value of more than 4096 characters', `${TLS}a: ${'x'.repeat(4097)}`],
+  ])('is rejected: %s', async (message, content) => {
     await expect(loadEtcdConfig(content)).rejects.toThrow(message);
+  });
+
+  it('may be of 64 kB, with values of 4096 characters', async () => {
+    const content = `${TLS}${`#${'x'.repeat(1022)}\n`.repeat(63)}a: ${'x'.repeat(900)}`;
+    const { config } = await loadEtcdConfig(`${content}${'\n'.repeat((64 << 10) - content.length)}`);
+    expect(config.endpoints).toEqual(['https://a:1']);
+    await expect(loadEtcdConfig(`${TLS}a: ${'x'.repeat(4096)}`)).resolves.toBeDefined();
+  });
+
+  it.each([
+    ['1.25s', 1250],
+    ['1h2m3s4ms', 3_723_004],
+    ['1500us', 1.5],
+    ['1500µs', 1.5],
+    ['2500000ns', 2.5],
+    ['0s', undefined],
+    [0, undefined],
+    [1_500_000, 1.5],
+  ])('says times as Go does: %s', async (time, ms) => {
+    const { config } = await loadEtcdConfig(`endpoints: [a:1]\nkeep-alive-time: ${time}`);
+    expect(config.keepAliveTimeMs).toBe(ms);
+  });
+
+  it('connects with TLS where it names an authority, unless it says that there is none', async () => {
+    const read = async (more: string): Promise<EtcdConfig> =>
+      (await loadEtcdConfig(`endpoints: [a:1]\ntrusted-ca-file: ${ca}\n${more}`)).config;
+    expect(await read('')).toMatchObject({
+      endpoints: ['https://a:1'],
+      tls: { ca: readFileSync(ca), certificate: undefined, insecureSkipVerify: false },
+    });
+    expect((await read('insecure-skip-tls-verify: true')).tls?.insecureSkipVerify).toBe(true);
+    expect(await read('insecure-transport: true')).toMatchObject({
+      endpoints: ['http://a:1'],
+      tls: undefined,
+    });
+  });
+
+  it('may name a user without a password, and end its URLs in a slash', async () => {
+    const { config } = await loadEtcdConfig('endpoints: [http://a:1/]\nusername: u');
+    expect(config).toMatchObject({ endpoints: ['http://a:1'], auth: { username: 'u', password: '' } });
   });
 
   it('does not show a password that is wrong', async () => {
