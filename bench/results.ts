@@ -111,10 +111,11 @@ function sectionsOfFile(): Map<string, string> {
 }
 
 function write(sections: ReadonlyMap<string, string>): void {
-  const texts = Object.keys(BENCHES).flatMap((name) => sections.get(name) ?? []);
+  const names = new Set([...Object.keys(BENCHES), ...sections.keys()]); // what no bench writes comes last, as it was
+  const texts = [...names].flatMap((name) => sections.get(name) ?? []);
   writeFileSync(
     FILE,
-    `# Measured\n\nWritten by \`npm run bench:results\`. Budgets and their workloads: the tables name them; Go figures are of the original, one core of such a machine. What an operation of the IPCache touches, which is most of what it costs, is counted in [src/net](../src/net/README.md#what-an-operation-touches).\n\n${texts.join('\n\n')}\n`,
+    `# Measured\n\nWritten by \`npm run bench:results\`, but for what no bench measures, at the end. Budgets and their workloads: the tables name them; Go figures are of the original, one core of such a machine. What an operation of the IPCache touches, which is most of what it costs, is counted in [src/net](../src/net/README.md#what-an-operation-touches).\n\n${texts.join('\n\n')}\n`,
   );
 }
 
