@@ -55,6 +55,9 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
     '',
     ...table([['PART', 'STATE', ''], ...rows], { wide: true }),
     ...(tables.length === 0 ? [] : ['', ...listed(COLUMNS, tables, { wide: false })]),
+    ...tables.flatMap(({ name, waiting }) =>
+      waiting === 0 ? [] : [`${name}: ${waiting} deletes wait until other tables do not lead there`],
+    ),
     ...tables.flatMap(({ name, failures: failing }) =>
       failing.map(({ key, reason, attempts }) => `${name}: ${key}: ${reason}, ${attempts} attempts`),
     ),

@@ -41,6 +41,8 @@ export interface DatapathTableDocument {
   readonly maps: readonly DatapathMapDocument[];
   /** Keys that wait for their turn. */
   readonly pending: number;
+  /** Those of them that are to be deleted, and wait until other tables do not lead to them any more. */
+  readonly waiting: number;
   /** Keys found at the start that no cache has said. */
   readonly held: number;
   /** Keys that there is no room for, and how often there was none. */

@@ -315,6 +315,10 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
           .array(z.object({ name: z.string(), used: z.int(), capacity: z.int() }))
           .openapi({ description: 'Where an item takes entries of several maps: how full they are' }),
         pending: z.int().openapi({ description: 'Keys that wait for their turn' }),
+        waiting: z.int().openapi({
+          description:
+            'Those of them that are to be deleted, and wait until other tables do not lead to them any more',
+        }),
         held: z.int().openapi({ description: 'Keys found at the start that no cache has said' }),
         noRoom: z.int().openapi({ description: 'Keys that there is no room for' }),
         noRoomErrors: z.int(),

@@ -83,15 +83,17 @@ export class ClusterStores extends ResourceStores {
   }
 
   /**
-   * Withdraws everything that was read (I10): key by key in slices, each resource in turn, and then what faults have
-   * left in the engines of this writer. Nothing must be followed any more. Once the signal has fired the rest stays, and
-   * it is to be called again. An engine that throws does not spare the others; it rejects with the first of what was
+   * Withdraws everything that was read (I10): key by key in slices, each resource in turn, nodes last, which the others lead
+   * to, and then what faults have left in the engines of this writer. Nothing must be followed any more. Once the signal has
+   * fired the rest stays, and it is to be called again. An engine that throws does not spare the others; it rejects with the first of what was
    * thrown then, and is to be called again, too.
    */
   withdraw(signal: AbortSignal): Promise<void> {
     const { cluster, writer, engines, identities } = this.#options;
+    const { nodes, ...others } = Object.fromEntries(this.stores);
     return inSpiteOfFaults(signal, [
-      ...[...this.stores.values()].map((store) => () => store.drain(signal)),
+      ...Object.values(others).map((store) => () => store.drain(signal)),
+      () => nodes?.drain(signal),
       () => engines.services?.withdrawCluster(cluster),
       () => engines.ipcache?.withdraw(writer),
       () => engines.nodes?.withdraw({ source: writer.source, cluster }),

@@ -74,7 +74,11 @@ describe('a cluster of 4,000 IPs that is removed', () => {
     expect(state()).toBe('draining');
     const { size } = agent.ipcache;
     expect([...agent.ipcache.entries()]).toHaveLength(size);
-    expect(agent.mesh.statusOf('a')?.resources.ip?.keys).toBe(size);
+    const { ip, nodes, services } = agent.mesh.statusOf('a')?.resources ?? {};
+    // Nodes go last: the others lead to them. Until then the cache has their addresses.
+    expect(nodes?.keys).toBe(NODES);
+    expect(services?.keys).toBe(0);
+    expect(ip?.keys).toBe(size - NODES);
     await turnUntil(removed);
     expect(Math.max(...batches)).toBeLessThanOrEqual(64);
     await expectAsFresh([]);

@@ -5,6 +5,7 @@ import { Bpf } from './bpf/bpf.ts';
 import { ForeignMapError } from './bpf/bpf-map.ts';
 import { unpin } from './bpf/pin.ts';
 import { cleanTable } from './clean-tables.ts';
+import { DeleteHold } from './delete-hold.ts';
 import type { HostDatapathContext, HostDatapathOptions } from './host-datapath.ts';
 import {
   DesiredIPCache,
@@ -13,7 +14,7 @@ import {
   markPrefixes,
   rerankPrefixes,
 } from './ipcache-map.ts';
-import { keptItems } from './kept-items.ts';
+import { type KeptItems, keptItems } from './kept-items.ts';
 import { KeptTable, type KeptTableContext } from './kept-table.ts';
 import type { KernelTable } from './kernel-table.ts';
 import type { LinuxPart } from './linux-datapath.ts';
@@ -45,6 +46,8 @@ export class HostParts implements Disposable {
   readonly #keeping: KeptTableContext & { readonly clock: Clock };
   #opened: { readonly kernel: Kernel; readonly bpf: Bpf } | undefined;
   #folderLock: Disposable | undefined;
+  /** Tables that lead to pods of other nodes: paths are deleted after what is in them. */
+  readonly #leading: KeptItems[] = [];
 
   constructor(options: HostDatapathOptions, context: HostDatapathContext) {
     this.#options = options;
@@ -66,10 +69,11 @@ export class HostParts implements Disposable {
     const { clusterName, nodeName } = this.#context;
     const table = new PathTable(this.#open().kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
     if (this.#options.dryRun) writesNothing(table);
+    const hold = new DeleteHold(this.#keeping.clock, this.#leading);
     const paths = new NodePaths(
       table,
       { mode, ...TUNNEL, device: TUNNEL_DEVICE, ownNode: `${clusterName}/${nodeName}` },
-      this.#keeping,
+      { ...this.#keeping, deletesMayGo: () => hold.passed() },
     );
     return {
       tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
@@ -77,6 +81,7 @@ export class HostParts implements Disposable {
       problems: () => paths.status().failures.map(({ reason }) => reason),
       [Symbol.dispose]: () => {
         paths[Symbol.dispose]();
+        hold[Symbol.dispose]();
         table[Symbol.dispose]();
       },
     };
@@ -98,7 +103,7 @@ export class HostParts implements Disposable {
     addresses.follow(() => void repair().catch(() => {}));
     const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
     return {
-      tables: [keptItems(table, kept)],
+      tables: [this.#isLeading(keptItems(table, kept))],
       datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
       problems: () =>
         isSwapped ? [] : [`${resized}: a new one is filled beside it, and then takes its place`],
@@ -250,7 +255,7 @@ export class HostParts implements Disposable {
     });
     return {
       desired,
-      items: keptItems(table, kept),
+      items: this.#isLeading(keptItems(table, kept)),
       datapath: { services: desired.listener((frontend) => kept.mark(frontend)) },
       problems: () => addresses.problems(),
       [Symbol.dispose]: () => {
@@ -258,6 +263,11 @@ export class HostParts implements Disposable {
         table[Symbol.dispose]();
       },
     };
+  }
+
+  #isLeading(items: KeptItems): KeptItems {
+    this.#leading.push(items);
+    return items;
   }
 
   /** The folder of pins; it is made where it is missing, and no other steers it then. */

@@ -12,6 +12,8 @@ export interface KeptTableContext {
   readonly random: Random;
   /** Calls back in a later turn of the event loop: `setImmediate`. */
   readonly nextTurn: (callback: () => void) => unknown;
+  /** Resolves when deletes that are due now may go: other tables may lead to what they take. Never rejects. By default at once. */
+  readonly deletesMayGo?: (() => Promise<void>) | undefined;
 }
 
 /** A key that could not be written or deleted, and is tried again. */
@@ -32,6 +34,8 @@ export interface KeptTableStatus {
   readonly actual: number;
   /** Keys that wait for their turn. */
   readonly pending: number;
+  /** Those of them that are to be deleted, and wait until other tables do not lead to them any more. */
+  readonly waiting: number;
   /** Keys found at the start that no change has named yet, kept until deletes are allowed. */
   readonly held: number;
   /** Keys that there is no room for, counted, and how often there was none. */
@@ -75,6 +79,10 @@ export class KeptTable<Item> implements Disposable {
   readonly #context: KeptTableContext;
   readonly #dirty = new KeyQueue();
   readonly #deletes = new KeyQueue();
+  /** Deletes that may not go yet: those that are waited for, and those that came since. */
+  #waiting = new Set<string>();
+  #waitingNext = new Set<string>();
+  #isHolding = false;
   /** What is there of ours, the weakest first. */
   readonly #actual = new RankedKeys(-1);
   /** What there is no room for, the strongest first. */
@@ -100,7 +108,7 @@ export class KeptTable<Item> implements Disposable {
 
   /** What is desired at this key has changed, or may have. Costs a `Set.add`. */
   mark(key: string): void {
-    this.#dirty.add(this.#table.order?.(key) ?? 0, key);
+    this.#dirty.add(this.#orderOf(key), key);
     this.#schedule();
   }
 
@@ -202,7 +210,8 @@ export class KeptTable<Item> implements Disposable {
       state: isDegraded ? 'degraded' : state,
       desired: this.#desired.size,
       actual: this.#actual.size,
-      pending: this.#dirty.size + this.#deletes.size,
+      pending: this.#dirty.size + this.#deletes.size + this.#waitingDeletes,
+      waiting: this.#waitingDeletes,
       held: this.#deletesAllowed ? 0 : this.#found.size,
       noRoom: this.#noRoom.size,
       failing: this.#failing.size,
@@ -236,7 +245,7 @@ export class KeptTable<Item> implements Disposable {
     const changes = this.#nextChunk();
     if (changes.length > 0) this.#write(changes);
     if (this.#dirty.size + this.#deletes.size > 0) this.#schedule();
-    else this.#rest();
+    else if (this.#waitingDeletes === 0) this.#rest();
   }
 
   #rest(): void {
@@ -253,15 +262,20 @@ export class KeptTable<Item> implements Disposable {
       const key = this.#dirty.take(-1);
       if (key === undefined) break;
       const item = this.#desired.get(key);
-      if (item === undefined) this.#leave(key);
-      else if (!this.#isAdopted(key, item)) changes.push({ key, item });
+      if (item === undefined) {
+        this.#leave(key);
+        continue;
+      }
+      this.#waiting.delete(key);
+      this.#waitingNext.delete(key);
+      if (!this.#isAdopted(key, item)) changes.push({ key, item });
     }
     if (changes.length > 0 || this.#dirty.size > 0) return changes;
     while (changes.length < limit) {
       const key = this.#deletes.take(1);
       if (key === undefined) break;
-      if (this.#desired.get(key) === undefined) changes.push({ key, item: undefined });
-      else this.mark(key);
+      if (this.#desired.get(key) !== undefined) this.mark(key);
+      else if (!this.#isWaiting(key)) changes.push({ key, item: undefined });
     }
     return changes;
   }
@@ -280,7 +294,47 @@ export class KeptTable<Item> implements Disposable {
     this.#noRoom.delete(key);
     const isHeld = this.#found.has(key) && !this.#deletesAllowed;
     if (!this.#actual.has(key)) this.#failing.delete(key);
-    else if (!isHeld) this.#deletes.add(this.#table.order?.(key) ?? 0, key);
+    else if (!isHeld) this.#delete(key);
+  }
+
+  #delete(key: string): void {
+    if (this.#context.deletesMayGo === undefined) this.#deletes.add(this.#orderOf(key), key);
+    else if (!this.#waiting.has(key)) {
+      this.#waitingNext.add(key);
+      this.#hold();
+    }
+  }
+
+  /** What comes while others wait is of a later change, and waits by itself. */
+  #hold(): void {
+    const { deletesMayGo, nextTurn } = this.#context;
+    if (deletesMayGo === undefined || this.#isHolding || this.#waitingNext.size === 0) return;
+    this.#isHolding = true;
+    nextTurn(() => {
+      this.#waiting = this.#waitingNext;
+      this.#waitingNext = new Set();
+      void deletesMayGo().then(() => this.#letGo());
+    });
+  }
+
+  #letGo(): void {
+    for (const key of this.#waiting) this.#deletes.add(this.#orderOf(key), key);
+    this.#waiting.clear();
+    this.#isHolding = false;
+    this.#hold();
+    this.#schedule();
+  }
+
+  #isWaiting(key: string): boolean {
+    return this.#waiting.has(key) || this.#waitingNext.has(key);
+  }
+
+  get #waitingDeletes(): number {
+    return this.#waiting.size + this.#waitingNext.size;
+  }
+
+  #orderOf(key: string): number {
+    return this.#table.order?.(key) ?? 0;
   }
 
   #write(changes: readonly TableChange<Item>[]): void {
@@ -424,9 +478,9 @@ export class KeptTable<Item> implements Disposable {
     else if (this.#found.delete(key)) this.#actual.delete(key);
   }
 
-  /** No other has changed it: it is held, it fails, or there is no room for it. */
+  /** No other has changed it: it is held, it waits, it fails, or there is no room for it. */
   #isKnown({ key, actual, desired }: PlannedChange<Item>): boolean {
-    if (desired === undefined) return !this.#deletesAllowed && this.#found.has(key);
+    if (desired === undefined) return this.#isWaiting(key) || (!this.#deletesAllowed && this.#found.has(key));
     return this.#failing.has(key) || (actual === undefined && this.#noRoom.has(key));
   }
 

@@ -24,6 +24,7 @@ const DOCUMENT: DatapathDocument = {
         maps: [],
         pressure: 1,
         pending: 3,
+        waiting: 0,
       },
       ...{ held: 1, noRoom: 2, noRoomErrors: 4, failing: 1, upserts: 20, deletes: 5, repairs: 6 },
       failures: [{ key: '10.0.0.9/32', reason: 'bpf: EPERM', attempts: 2 }],

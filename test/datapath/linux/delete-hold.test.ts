@@ -1,0 +1,183 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { DeleteHold } from '../../../src/datapath/linux/delete-hold.ts';
+import { KeptTable, type KeptTableContext } from '../../../src/datapath/linux/kept-table.ts';
+import type { TableChange } from '../../../src/datapath/linux/kernel-table.ts';
+import type { SyscallError } from '../../../src/datapath/linux/syscall/syscall-error.ts';
+import { FakeTable, ManualTurns } from './support/fake-table.ts';
+
+/** A kernel in which a service leads to the node that it names: what a client meets when the path is gone first. */
+class Kernel {
+  readonly turns = new ManualTurns();
+  readonly services = new FakeTable();
+  readonly paths = new FakeTable();
+  readonly wanted = { services: new Map<string, string>(), paths: new Map<string, string>() };
+  readonly hold = new DeleteHold(this.turns.clock, { [Symbol.iterator]: () => [this.keptServices].values() });
+  readonly keptServices = this.#kept(this.services, this.wanted.services);
+  readonly keptPaths = this.#kept(this.paths, this.wanted.paths, () => this.hold.passed());
+  /** Paths that were deleted while a service led there. */
+  readonly missed: string[] = [];
+
+  constructor() {
+    const apply = this.paths.apply.bind(this.paths);
+    this.paths.apply = (changes): readonly (SyscallError | undefined)[] => {
+      this.#look(changes);
+      return apply(changes);
+    };
+  }
+
+  async start(): Promise<void> {
+    await this.turns.until(this.keptPaths.adopt());
+    await this.turns.until(this.keptServices.adopt());
+  }
+
+  node(name: string, isThere: boolean): void {
+    if (isThere) this.wanted.paths.set(name, 'path');
+    else this.wanted.paths.delete(name);
+    this.keptPaths.mark(name);
+  }
+
+  service(name: string, node: string | undefined): void {
+    if (node !== undefined) this.wanted.services.set(name, node);
+    else this.wanted.services.delete(name);
+    this.keptServices.mark(name);
+  }
+
+  async later(ms: number): Promise<void> {
+    for (let left = ms; left > 0; left -= 100) {
+      this.turns.clock.advance(Math.min(100, left));
+      // What the clock has let go asks for a turn.
+      await this.turns.turn();
+      await this.turns.settle();
+    }
+  }
+
+  #kept(table: FakeTable, wanted: Map<string, string>, deletesMayGo?: KeptTableContext['deletesMayGo']) {
+    const { clock, random, nextTurn } = this.turns;
+    return new KeptTable(Object.assign(table, { chunk: 1 }), wanted, {
+      clock,
+      random,
+      nextTurn,
+      deletesMayGo,
+    });
+  }
+
+  #look(changes: readonly TableChange<string>[]): void {
+    const led = new Set(this.services.there.values());
+    for (const { key, item } of changes) if (item === undefined && led.has(key)) this.missed.push(key);
+  }
+}
+
+describe('deletes of paths', () => {
+  it('wait until no service leads there, and half a second more', async () => {
+    const kernel = new Kernel();
+    await kernel.start();
+    kernel.node('a', true);
+    for (const name of ['s', 't']) kernel.service(name, 'a');
+    await kernel.turns.settle();
+    kernel.node('a', false);
+    for (const name of ['s', 't']) kernel.service(name, undefined);
+    await kernel.turns.settle();
+    expect([...kernel.services.there.keys(), ...kernel.paths.there.keys()]).toEqual(['a']);
+    expect(kernel.keptPaths.status()).toMatchObject({ pending: 1, waiting: 1 });
+    await kernel.later(400);
+    expect(kernel.paths.there.size).toBe(1);
+    await kernel.later(100);
+    expect(kernel.paths.there.size).toBe(0);
+    expect(kernel.keptPaths.status()).toMatchObject({ pending: 0, waiting: 0, deletes: 1 });
+    expect(kernel.missed).toEqual([]);
+    expect(kernel.turns.clock.pending).toBe(0);
+  });
+
+  it('never go before the services that lead there, whatever nodes come and go', async () => {
+    const name = fc.constantFrom('a', 'b', 'c', 'd');
+    const step = fc.oneof(
+      fc.record({ do: fc.constant('add' as const), name }),
+      fc.record({ do: fc.constant('remove' as const), name, first: fc.boolean() }),
+      fc.record({ do: fc.constant('turn' as const), name }),
+      fc.record({ do: fc.constant('later' as const), name, ms: fc.nat(700) }),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
+        const kernel = new Kernel();
+        await kernel.start();
+        for (const one of steps) {
+          const services = (node: string | undefined): void => {
+            for (const each of ['1', '2', '3']) kernel.service(`${one.name}${each}`, node);
+          };
+          if (one.do === 'add') {
+            kernel.node(one.name, true);
+            services(one.name);
+          } else if (one.do === 'remove') {
+            if (one.first) kernel.node(one.name, false);
+            services(undefined);
+            if (!one.first) kernel.node(one.name, false);
+          } else if (one.do === 'turn') await kernel.turns.turn();
+          else kernel.turns.clock.advance(one.ms);
+        }
+        await kernel.later(2_000);
+        expect(kernel.missed).toEqual([]);
+        expect([...kernel.paths.there.keys()].sort()).toEqual([...kernel.wanted.paths.keys()].sort());
+        expect(kernel.keptPaths.status()).toMatchObject({ pending: 0, waiting: 0 });
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  it('go after ten seconds where services cannot be written', async () => {
+    const kernel = new Kernel();
+    await kernel.start();
+    kernel.node('a', true);
+    kernel.service('s', 'a');
+    await kernel.turns.settle();
+    kernel.services.broken.add('s');
+    kernel.node('a', false);
+    kernel.service('s', undefined);
+    await kernel.later(9_900);
+    expect([...kernel.paths.there.keys()]).toEqual(['a']);
+    await kernel.later(600);
+    expect([...kernel.paths.there.keys()]).toEqual([]);
+  });
+
+  it('go after ten seconds where services cannot be read', async () => {
+    const kernel = new Kernel();
+    await kernel.turns.until(kernel.keptPaths.adopt());
+    kernel.node('a', true);
+    await kernel.turns.settle();
+    kernel.node('a', false);
+    await kernel.turns.settle();
+    await kernel.later(9_900);
+    expect([...kernel.paths.there.keys()]).toEqual(['a']);
+    await kernel.later(600);
+    expect([...kernel.paths.there.keys()]).toEqual([]);
+  });
+
+  it('are none of what others have changed, while they wait', async () => {
+    const kernel = new Kernel();
+    await kernel.start();
+    kernel.node('a', true);
+    await kernel.turns.settle();
+    kernel.node('a', false);
+    await kernel.turns.settle();
+    const repaired = kernel.keptPaths.repair();
+    await kernel.turns.settle();
+    await kernel.later(1_000);
+    expect(await repaired).toEqual([]);
+    expect(kernel.paths.calls.at(-1)).toEqual(['- a']);
+  });
+
+  it('stay as they are when it is disposed of, and no timer is left', async () => {
+    const kernel = new Kernel();
+    await kernel.start();
+    kernel.node('a', true);
+    await kernel.turns.settle();
+    kernel.node('a', false);
+    await kernel.turns.settle();
+    expect(kernel.turns.clock.pending).toBe(1);
+    kernel.keptPaths[Symbol.dispose]();
+    kernel.hold[Symbol.dispose]();
+    await kernel.turns.settle();
+    expect([...kernel.paths.there.keys()]).toEqual(['a']);
+    expect(kernel.turns.clock.pending).toBe(0);
+  });
+});
