@@ -66,6 +66,7 @@ export class BpfMap implements BatchedMap {
   readonly values: Arena;
   readonly #bpf: Bpf;
   readonly #cursor: Arena;
+  #isClosed = false;
 
   private constructor(bpf: Bpf, fd: number, shape: MapShape) {
     this.#bpf = bpf;
@@ -166,7 +167,10 @@ export class BpfMap implements BatchedMap {
     }
   }
 
+  /** Idempotent: the number of a descriptor that is closed may be another's by then. */
   [Symbol.dispose](): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     closeSync(this.fd);
     for (const arena of [this.keys, this.values, this.#cursor]) arena[Symbol.dispose]();
   }

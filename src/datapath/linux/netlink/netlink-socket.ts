@@ -61,6 +61,7 @@ export class NetlinkSocket implements Disposable {
   readonly #to: Uint8Array = socketAddress(0);
   readonly #writer = new MessageWriter();
   #sequence = 0;
+  #isClosed = false;
   /** The own address: what this socket has changed carries it. */
   readonly port: number;
 
@@ -161,7 +162,10 @@ export class NetlinkSocket implements Disposable {
     return this.#kernel.native.onReadable(this.#fd, callback);
   }
 
+  /** Idempotent: the number of a descriptor that is closed may be another's by then. */
   [Symbol.dispose](): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     closeSync(this.#fd);
   }
 

@@ -1,4 +1,4 @@
-import { closeSync, existsSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, openSync } from 'node:fs';
 import { constants } from 'node:os';
 import { expect, it, vi } from 'vitest';
 import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
@@ -72,6 +72,17 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
       return -EINTR;
     });
     expect(() => read(map)).toThrow('EINTR');
+  });
+
+  it('closes nothing of others when it is disposed of twice', () => {
+    using it = setUp();
+    const closed = BpfMap.create(it.bpf, NUMBERS, 'numbers');
+    closed[Symbol.dispose]();
+    const others = openSync('/dev/null', 'r');
+    expect(others).toBe(closed.fd);
+    closed[Symbol.dispose]();
+    expect(fstatSync(others).isCharacterDevice()).toBe(true);
+    closeSync(others);
   });
 
   it('has what was written, in batches', () => {

@@ -1,3 +1,4 @@
+import { closeSync, fstatSync, openSync } from 'node:fs';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import {
   type InterfaceAddress,
@@ -200,5 +201,14 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     for (let got = listening.events(); got !== undefined; got = listening.events()) received.push(got);
     expect(received).toContain('overrun');
     expect(routes(socket).filter(({ protocol }) => protocol === 201)).toHaveLength(20_000);
+  });
+
+  it('closes nothing of others when it is disposed of twice', () => {
+    const closed = new NetlinkSocket(kernel);
+    closed[Symbol.dispose]();
+    const others = openSync('/dev/null', 'r');
+    closed[Symbol.dispose]();
+    expect(fstatSync(others).isCharacterDevice()).toBe(true);
+    closeSync(others);
   });
 });
