@@ -116,7 +116,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return printItem(item, (index) => this.#links.get(index)?.name ?? `interface ${index}`);
   }
 
-  *dump(): Generator<readonly [key: string, item: PathItem], void, void> {
+  *dump(): Generator<readonly [key: string, item: PathItem] | undefined, void, void> {
     this.#readLinks();
     this.#routes.clear();
     this.#known.clear();
@@ -125,8 +125,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     for (const family of [4, 6] as const) {
       const write: NetlinkRequest['write'] = (writer) =>
         writeRouteDump(writer, family, this.#options.routeTable);
-      yield* this.#learned(socket, { what: 'routes', type: RTM_ROUTE.get, write }, readRoute, (route) =>
-        this.#learnRoute(route),
+      yield* this.#learned(
+        socket,
+        { what: 'routes', type: RTM_ROUTE.get, write },
+        readRoute,
+        (route) => this.#learnRoute(route),
+        (route) => this.#routes.delete(route),
       );
       const writeRules: NetlinkRequest['write'] = (writer) => writeRuleDump(writer, family);
       yield* this.#learned(
@@ -134,6 +138,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         { what: 'rules', type: RTM_RULE.get, write: writeRules },
         readRule,
         (rule) => this.#learn(this.#ruleEntry(rule)),
+        (rule) => this.#forget(this.#ruleEntry(rule)),
       );
     }
   }
@@ -225,40 +230,59 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     });
   }
 
-  *#dumpTunnel(socket: NetlinkSocket): Generator<readonly [string, PathItem], void, void> {
+  *#dumpTunnel(socket: NetlinkSocket): Generator<readonly [string, PathItem] | undefined, void, void> {
     const device = this.#device();
     const item = device && deviceItem(device, this.#options.device);
     if (device === undefined || item === undefined) return;
     yield* this.#learn([pathKey('device', this.#options.device), item]);
     for (const kind of ['fdb', 'neighbor'] as const) {
       const write: NetlinkRequest['write'] = (writer) => writeNeighborDump(writer, kind, device.index);
-      yield* this.#learned(socket, { what: kind, type: RTM_NEIGHBOR.get, write }, readNeighbor, (neighbor) =>
-        this.#learn(this.#neighborEntry(neighbor)),
+      yield* this.#learned(
+        socket,
+        { what: kind, type: RTM_NEIGHBOR.get, write },
+        readNeighbor,
+        (neighbor) => this.#learn(this.#neighborEntry(neighbor)),
+        (neighbor) => this.#forget(this.#neighborEntry(neighbor)),
       );
     }
   }
 
+  /** Each piece is learned as it comes, since events may follow. What a dump has said that was interrupted may be gone. */
   *#learned<T>(
     socket: NetlinkSocket,
     request: Omit<NetlinkRequest, 'flags'>,
     read: (message: NetlinkMessage) => T | undefined,
     learn: (one: T) => Iterable<readonly [string, PathItem]>,
-  ): Generator<readonly [string, PathItem], void, void> {
+    forget: (one: T) => void,
+  ): Generator<readonly [string, PathItem] | undefined, void, void> {
+    let entries: (readonly [string, PathItem])[] = [];
+    let seen: T[] = [];
     try {
       for (const piece of socket.dumpPieces(request, read)) {
-        if (piece === 'again') continue;
-        for (const one of piece) yield* learn(one);
+        if (piece === 'again') {
+          for (const one of seen) forget(one);
+          [seen, entries] = [[], []];
+          continue;
+        }
+        for (const one of piece) entries.push(...learn(one));
+        seen.push(...piece);
+        yield undefined;
       }
     } catch (error) {
       // A table of routes is made with its first route, and an interface may go while it is asked for.
       if (!(error instanceof SyscallError && ['ENOENT', 'ENODEV'].includes(error.code))) throw error;
     }
+    yield* entries;
   }
 
   #learn(entry: readonly [string, PathItem] | undefined): readonly (readonly [string, PathItem])[] {
     if (entry === undefined) return [];
     this.#known.set(...entry);
     return [entry];
+  }
+
+  #forget(entry: readonly [string, PathItem] | undefined): void {
+    if (entry !== undefined) this.#known.delete(entry[0]);
   }
 
   #learnRoute(route: Route): readonly (readonly [string, PathItem])[] {

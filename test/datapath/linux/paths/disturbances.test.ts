@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { keptItems } from '../../../../src/datapath/linux/kept-items.ts';
 import { type Link, RTM_LINK, readLink } from '../../../../src/datapath/linux/netlink/link.ts';
 import { NetlinkFormatError, readMessages } from '../../../../src/datapath/linux/netlink/message-reader.ts';
@@ -104,12 +104,36 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     ]);
   });
 
+  it('are put back when they have gone while a dump was interrupted', async () => {
+    const one = under();
+    await one.start();
+    one.paths.nodeAdd(near);
+    await one.settle();
+    const open = one.table.open.bind(one.table);
+    vi.spyOn(one.table, 'open').mockImplementation((options) => {
+      const socket = open(options);
+      const pieces = socket.dumpPieces.bind(socket);
+      vi.spyOn(socket, 'dumpPieces').mockImplementation(function* (request, read) {
+        yield* pieces(request, read);
+        if (routes().length > 0 && request.what === 'routes') {
+          host.run('ip', 'route', 'delete', '10.2.0.0/24');
+          yield 'again';
+          yield* pieces(request, read);
+        }
+      });
+      return socket;
+    });
+    const steps = await one.turns.until(one.paths.kept.repair());
+    expect(steps.map(({ key }) => key)).toEqual(['route 10.2.0.0/24']);
+    expect(routes()).toHaveLength(1);
+  });
+
   it('go in one call with the interface that they need', async () => {
     const one = under();
     await one.start();
     for (const other of [own, near, far]) one.paths.nodeAdd(other);
     await one.settle();
-    const keys = [...one.table.dump()].map(([key]) => key);
+    const keys = [...one.table.dump()].flatMap((entry) => entry?.[0] ?? []);
     expect(keys).toHaveLength(5);
     const deletes = keys
       .sort((a, b) => one.table.order(b) - one.table.order(a))
