@@ -1,0 +1,212 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { KvstoreError } from '../../src/kvstore/errors.ts';
+import { KvstoreClient, type KvstoreClientOptions } from '../../src/kvstore/kvstore-client.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyLink } from './support/faulty-link.ts';
+import { advance, settle } from './support/settle.ts';
+import { WatchRecorder } from './support/watch-recorder.ts';
+
+const ONE = bytesOfText('1');
+
+describe('a client of a kvstore', () => {
+  let clock: ManualClock;
+  let server: MemoryServer;
+  let link: FaultyLink;
+  let client: KvstoreClient;
+
+  const connect = (options: Partial<KvstoreClientOptions> = {}): void => {
+    link = new FaultyLink(new MemoryTransport(server), clock);
+    client = new KvstoreClient({ kind: 'memory', transport: link, clock, random: () => 0.5, ...options });
+  };
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    server = new MemoryServer({ clock });
+    connect();
+  });
+  afterEach(() => client.close());
+
+  describe('whose user lacks a right', () => {
+    it('says which right to read', async () => {
+      link.forbid('p/');
+      await expect(client.get('p/a')).rejects.toThrow('grant read on p/a to the user');
+      await expect(client.listPrefix('p/')).rejects.toThrow('grant read on p/ to the user');
+    });
+
+    it.each<[string, () => Promise<unknown>]>([
+      ['p/a', () => client.update('p/a', ONE)],
+      ['p/b', () => client.updateIfDifferent('p/b', ONE)],
+      ['p/c', () => client.createIfExists('p/a', 'p/c', ONE)],
+      ['p/d', () => client.delete('p/d')],
+      ['p/', () => client.deletePrefix('p/')],
+    ])('says which right to write: %s', async (key, write) => {
+      const denied = new KvstoreError('forbidden', 'etcdserver: permission denied');
+      vi.spyOn(link, 'txn').mockRejectedValue(denied);
+      await expect(write()).rejects.toThrow(`grant readwrite on ${key} to the user`);
+    });
+
+    it('asks for the rights of its watches once another call was refused', async () => {
+      const recorder = new WatchRecorder(client.watch('p/'));
+      await settle();
+      link.forbid('p/');
+      await client.get('p/a').catch(() => {});
+      await settle(4);
+      expect(recorder.status()).toMatchObject({ state: 'forbidden' });
+      await client.close();
+      await recorder.done;
+    });
+  });
+
+  it('writes where its condition holds, and says whether it did', async () => {
+    expect(await client.createIfExists('a', 'b', ONE)).toBe(false);
+    const revision = await client.update('a', ONE);
+    expect(await client.createIfExists('a', 'b', ONE)).toBe(true);
+    expect(await client.delete('a', { ifModRevision: revision + 1 })).toBe(false);
+    expect(await client.delete('a', { ifModRevision: revision })).toBe(true);
+    expect((await client.listPrefix('')).map(({ key }) => key)).toEqual(['b']);
+  });
+
+  it('puts a key with the same value again when it is not on its lease', async () => {
+    await client.update('a', ONE);
+    expect(await client.updateIfDifferent('a', ONE)).toBe(false);
+    expect(await client.updateIfDifferent('a', ONE, { leased: true })).toBe(true);
+    expect(await client.updateIfDifferent('a', ONE, { leased: true })).toBe(false);
+  });
+
+  it('reads a prefix in pages when it is more than an answer takes, and fails as the read does otherwise', async () => {
+    for (let i = 0; i < 40; i++) await client.update(`p/${i}`, bytesOfText('x'.repeat(100)));
+    await client.update('pp', ONE);
+    link.limitResponses(1000);
+    expect(await client.listPrefix('p/')).toHaveLength(40);
+    link.down();
+    await expect(client.listPrefix('p/')).rejects.toMatchObject({ code: 'unavailable' });
+  });
+
+  it('counts its leases of both kinds, and those that were lost', async () => {
+    await client.update('a', ONE, { leased: true });
+    await client.update('b', ONE, { leased: 'first' });
+    expect(client.status()).toMatchObject({ kind: 'memory', leases: 2, leasesLost: 0 });
+    for (const lease of server.leases) server.expireLease(lease);
+    await client.update('a', ONE, { leased: true });
+    await client.update('b', ONE, { leased: 'first' });
+    expect(client.status()).toMatchObject({ leases: 2, leasesLost: 2 });
+  });
+
+  it('tells the loss of a lease at once where it witnesses its leases', async () => {
+    await client.close();
+    connect({ witnessLeases: true });
+    const lost: string[] = [];
+    client.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+    await client.update('a', ONE, { leased: true });
+    await client.update('b', ONE, { leased: 'first' });
+    await settle(8);
+    for (const lease of server.leases) server.expireLease(lease);
+    await settle(8);
+    expect(lost.toSorted()).toEqual(['a', 'b']);
+  });
+
+  it('writes once more where the lease is gone, and not a third time', async () => {
+    const txn = vi.spyOn(link, 'txn');
+    txn.mockRejectedValue(new KvstoreError('lease-not-found', 'it is gone'));
+    await expect(client.update('a', ONE, { leased: true })).rejects.toMatchObject({
+      code: 'lease-not-found',
+    });
+    expect(txn).toHaveBeenCalledTimes(2);
+    txn.mockRejectedValue(new KvstoreError('overloaded', 'too many requests'));
+    await expect(client.update('a', ONE, { leased: true })).rejects.toMatchObject({ code: 'overloaded' });
+    expect(txn).toHaveBeenCalledTimes(3);
+  });
+
+  it.each([false, true])('keeps its leases when it is closed: %s', async (keepLeases) => {
+    await client.update('a', ONE, { leased: true });
+    await client.close({ keepLeases });
+    expect(server.leases).toHaveLength(keepLeases ? 1 : 0);
+  });
+
+  it('shows its watches for as long as they are read', async () => {
+    const ended = new AbortController();
+    const recorder = new WatchRecorder(client.watch('p/', { signal: ended.signal }));
+    await settle();
+    expect(client.status().watches.map(({ prefix }) => prefix)).toEqual(['p/']);
+    ended.abort();
+    await recorder.done;
+    expect(client.status().watches).toEqual([]);
+  });
+
+  it('lets its watches wait for their turn while the server is out of reach', async () => {
+    let asked = 0;
+    let succeeded = 0;
+    client.retryInTurn({
+      turn: async () => void asked++,
+      succeeded: () => void succeeded++,
+    });
+    const recorder = new WatchRecorder(client.watch('p/'));
+    await settle();
+    link.down();
+    await advance(clock, 120_000);
+    link.up();
+    await advance(clock, 120_000);
+    expect([asked > 0, succeeded > 0]).toEqual([true, true]);
+    await client.close();
+    await recorder.done;
+  });
+
+  it('gives what its transport says of the endpoints', async () => {
+    const endpoints = await client.endpoints();
+    expect(endpoints).toEqual(await link.endpoints());
+    expect(endpoints.length).toBeGreaterThan(0);
+  });
+
+  describe('whose owner may not write always', () => {
+    let may: boolean;
+    beforeEach(async () => {
+      may = true;
+      await client.close();
+      connect({ mayWrite: () => may, writeTimeoutMs: 1234 });
+    });
+
+    it.each([false, true])('sends nothing while it may not (together with others: %s)', async (together) => {
+      const txn = vi.spyOn(link, 'txn');
+      may = false;
+      await expect(client.update('a', ONE, { together })).rejects.toMatchObject({
+        code: 'not-leader',
+        message: 'nothing is written: another process may lead by now',
+      });
+      expect(txn).not.toHaveBeenCalled();
+    });
+
+    it.each([false, true])('limits how long a write takes (together with others: %s)', async (together) => {
+      const txn = vi.spyOn(link, 'txn');
+      await client.update('a', ONE, { together });
+      expect(txn.mock.calls.map(([, options]) => options?.deadlineMs)).toEqual([1234]);
+    });
+  });
+
+  const call: Record<string, () => unknown> = {
+    'get: key': () => client.get(7 as never),
+    'get: options': () => client.get('a', 7 as never),
+    'options.signal': () => client.get('a', { signal: 7 } as never),
+    'options.deadlineMs': () => client.get('a', { deadlineMs: '7' } as never),
+    'read: key': () => client.read(7 as never),
+    'listPrefix: prefix': () => client.listPrefix(7 as never),
+    'update: value': () => client.update('a', 'text' as never),
+    'options.ifLocked.key': () => client.update('a', ONE, { ifLocked: { revision: 1 } } as never),
+    'options.ifLocked.revision': () => client.update('a', ONE, { ifLocked: { key: 'l' } } as never),
+    'updateIfDifferent: value': () => client.updateIfDifferent('a', 'text' as never),
+    'createOnly: value': () => client.createOnly('a', 'text' as never),
+    'createIfExists: value': () => client.createIfExists('a', 'b', 'text' as never),
+    'delete: key': () => client.delete(7 as never),
+    'deletePrefix: prefix': () => client.deletePrefix(7 as never),
+    'lock: path': () => client.lock(7 as never),
+    'watch: prefix': () => client.watch(7 as never),
+    'onLeaseLost: listener': () => client.onLeaseLost({} as never),
+    'endpoints: options': () => client.endpoints(7 as never),
+    'close: options': () => client.close(7 as never),
+  };
+  it.each(Object.keys(call))('says what is wrong in its arguments: %s', async (where) => {
+    await expect((async () => call[where]?.())()).rejects.toThrow(where);
+  });
+});
