@@ -78,7 +78,10 @@ export class HostParts implements Disposable {
     return {
       tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
       datapath: { nodes: paths },
-      problems: () => paths.status().failures.map(({ reason }) => reason),
+      problems: () => {
+        const { failures, problems } = paths.status();
+        return [...problems, ...failures.map(({ reason }) => reason)];
+      },
       [Symbol.dispose]: () => {
         paths[Symbol.dispose]();
         hold[Symbol.dispose]();

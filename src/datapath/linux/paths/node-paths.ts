@@ -62,6 +62,8 @@ export interface NodePathsStatus {
   readonly overruns: number;
   readonly repairs: number;
   readonly lastFailure: Failure | undefined;
+  /** What has failed for all paths together, a sentence each, until it succeeds. */
+  readonly problems: readonly string[];
 }
 
 /** There is no way to a node: says why. */
@@ -96,6 +98,7 @@ export class NodePaths implements NodeHandler, Disposable {
   #overruns = 0;
   #repairs = 0;
   #lastFailure: Failure | undefined;
+  readonly #problems = new Map<string, string>();
   #isDisposed = false;
 
   constructor(
@@ -110,12 +113,12 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#repair = new PacedTask(
       context.clock,
       () => EVENT_PACE_MS,
-      () => this.#noted(() => this.#repairAll()),
+      () => this.#noted('paths cannot be compared', () => this.#repairAll()),
     );
     this.#reconsider = new PacedTask(
       context.clock,
       () => Math.max(EVENT_PACE_MS, this.#nodes.size * NODE_PACE_MS),
-      () => this.#noted(() => this.#resolveAll()),
+      () => this.#noted('it cannot be found how nodes are reached', () => this.#resolveAll()),
     );
   }
 
@@ -176,6 +179,7 @@ export class NodePaths implements NodeHandler, Disposable {
         overruns: this.#overruns,
         repairs: this.#repairs,
         lastFailure: this.#lastFailure,
+        problems: [...this.#problems.values()],
       },
     };
   }
@@ -323,11 +327,13 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   /** What fails here is in the status, and is tried again at the next event, or by the next validation. */
-  async #noted(work: () => Promise<void>): Promise<void> {
+  async #noted(problem: string, work: () => Promise<void>): Promise<void> {
     try {
       await work();
+      this.#problems.delete(problem);
     } catch (error) {
       this.#lastFailure = failureOf(error, this.#context.clock);
+      this.#problems.set(problem, `${problem}: ${this.#lastFailure.message}`);
     }
   }
 

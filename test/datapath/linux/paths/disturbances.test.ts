@@ -328,12 +328,16 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     };
     host.run('ip', 'link', 'set', 'eth0', 'mtu', '1400');
     await one.settle();
-    expect(one.paths.status().lastFailure?.message).toBe('sendto: ENOBUFS');
+    expect(one.paths.status()).toMatchObject({
+      lastFailure: { message: 'sendto: ENOBUFS' },
+      problems: ['it cannot be found how nodes are reached: sendto: ENOBUFS'],
+    });
     expect(routes()).toEqual([`10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`]);
     one.table.mtuAt = mtuAt;
     host.run('ip', 'link', 'set', 'eth0', 'mtu', '1300');
     await one.settle();
     expect(host.run('ip', 'link', 'show', DEVICE)).toContain('mtu 1250');
+    expect(one.paths.status().problems).toEqual([]);
   });
 
   it('are read again as a whole where an event cannot be read, which is no end of the process', async () => {
