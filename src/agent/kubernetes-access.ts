@@ -3,7 +3,7 @@ import { messageOf } from '../base/failure.ts';
 import type { ClusterAccess } from '../k8s/client/cluster-access.ts';
 import { inClusterAccess } from '../k8s/client/in-cluster.ts';
 import { KubeconfigError, readKubeconfig } from '../k8s/client/kubeconfig.ts';
-import { InputError } from './input-error.ts';
+import { InputError, unreadable } from './input-error.ts';
 import type { KubernetesOptions } from './options.ts';
 
 /** How the API server of a kubeconfig is reached, or as the service account of the pod. Throws `InputError`. */
@@ -17,7 +17,10 @@ export async function kubernetesAccess(
       : await readKubeconfig(kubeconfig, { context, clock });
   } catch (error) {
     if (!(error instanceof KubeconfigError)) throw error;
+    if (kubeconfig !== undefined && error.cause instanceof Error && 'syscall' in error.cause)
+      throw unreadable('--kubeconfig', kubeconfig, error.cause);
+    const advice = kubeconfig === undefined ? '; elsewhere name a kubeconfig with --kubeconfig' : '';
     const fields = error.rejections.map(({ message }) => `\n  ${message}`).join('');
-    throw new InputError(`${messageOf(error)}${fields}`, { cause: error });
+    throw new InputError(`${messageOf(error)}${advice}${fields}`, { cause: error });
   }
 }

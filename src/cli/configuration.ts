@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
-import { Command, InvalidArgumentError } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import { InputError } from '../agent/input-error.ts';
 import { showValue } from '../base/show-value.ts';
+import type { ConfigFile } from './config-file.ts';
 import { addDatapathOptions, type DatapathFlags, datapathContradiction } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, contradiction, type MeshFlags, parsePath } from './mesh-options.ts';
@@ -121,6 +122,15 @@ export async function reloadConfiguration(
   return changed.map(({ key }) => key).filter((key) => !CHANGEABLE.has(key));
 }
 
+/** The commands that run with a `--config` of their own. */
+const CONFIGURED = ['agent', 'operator', 'kvstoremesh'] as const;
+
+/** What of an agent's file cannot be together: a sentence each. */
+async function agentProblems(values: ConfigFile['values']): Promise<readonly string[]> {
+  const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };
+  return [contradiction(flags) ?? [], datapathContradiction(flags) ?? [], await serveProblems(flags)].flat();
+}
+
 /** `dpcache config`. */
 export function addConfigCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
@@ -131,19 +141,18 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
       'everything that is wrong with a file for --config, each with key, value and what is allowed',
     )
     .argument('<file>', 'the file', parsePath)
-    .action((path: string) =>
+    .addOption(new Option('--of <command>', 'whose file it is').choices(CONFIGURED).default('agent'))
+    .action((path: string, { of }: { of: (typeof CONFIGURED)[number] }) =>
       run(async () => {
         const { readConfig } = await import('./config-file.ts');
-        const { values, problems } = await readConfig(path, agentSettings());
-        const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };
+        const process = program.commands.find((command) => command.name() === of);
+        const isAgent = of === 'agent' || process === undefined;
+        const { values, problems } = await readConfig(
+          path,
+          isAgent ? agentSettings() : settingsOf(process.options),
+        );
         const all =
-          problems.length > 0
-            ? problems
-            : [
-                contradiction(flags) ?? [],
-                datapathContradiction(flags) ?? [],
-                await serveProblems(flags),
-              ].flat();
+          problems.length > 0 ? problems : await (isAgent ? agentProblems(values) : serveProblems(values));
         for (const problem of all) io.stderr.write(`${path}: ${problem}\n`);
         if (all.length > 0) return EXIT.failed;
         io.stdout.write(`${path}: nothing is wrong with it\n`);

@@ -47,6 +47,7 @@ export function addMonitorCommand(program: Command, io: CommandIO, run: RunActio
           socket,
           (client) => monitor(client, { types: type, from, format: output }, context),
           io.signal,
+          'start one with dpcache agent, or name its socket with --socket',
         );
         if (io.signal.aborted) return EXIT.ok;
         io.stderr.write('dpcache: the agent has ended\n');

@@ -210,6 +210,21 @@ describe('dpcache config check', () => {
       expect(await check(text)).toEqual({ status: 0, said: 'a.yaml: nothing is wrong with it\n' });
   });
 
+  it('checks the file of an operator or a kvstoremesh by their settings', async () => {
+    const path = join(
+      temporaryFolder({ 'a.yaml': 'leader-election-lease-duration: 30s\nlisten-token: a\n' }),
+      'a.yaml',
+    );
+    expect(await dpcache('config', 'check', '--of', 'operator', path)).toMatchObject({
+      status: 1,
+      stderr: `${path}: --listen-…: say where with --listen <address>\n`,
+    });
+    expect(await dpcache('config', 'check', '--of', 'kvstoremesh', path)).toMatchObject({
+      status: 1,
+      stderr: `${path}: leader-election-lease-duration: there is no such setting\n`,
+    });
+  });
+
   it('says that there is no file', async () => {
     expect(await dpcache('config', 'check', '/nowhere')).toMatchObject({
       status: 1,

@@ -93,7 +93,8 @@ describe('dpcache operator', () => {
       [...CLUSTER, '--leader-election-renew-deadline', '15s'],
       'must be longer than its deadline of 15000 ms',
     ],
-    [1, ['--kubeconfig', '/nowhere/config'], '/nowhere/config'],
+    [1, ['--kubeconfig', '/nowhere/config'], '--kubeconfig /nowhere/config: there is no such file or folder'],
+    [1, ['--cluster', 'atlantic'], 'elsewhere name a kubeconfig with --kubeconfig'],
     [1, ['status', '--socket', '/nowhere/operator.sock'], 'start one with dpcache operator'],
   ])('ends with status %i for %j', async (status, words, why) => {
     const socket = words[0] === 'status' ? [] : ['--no-socket'];

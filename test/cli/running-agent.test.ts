@@ -100,6 +100,11 @@ describe('without an agent', () => {
     });
   });
 
+  it('a monitor names no option that it has not', async () => {
+    const { stderr } = await dpcache('monitor', '--socket', join(folder, 'none.sock'));
+    expect(stderr).toMatch(/start one with dpcache agent, or name its socket with --socket\n$/);
+  });
+
   it.each([
     [['--listen', 'x'], 2, /It must be a port, or address:port/],
     [['--listen', '127.0.0.1:70000'], 2, /It must be a port/],
