@@ -55,6 +55,8 @@ export interface ReflectorState {
   readonly goodSince: number | undefined;
   /** When the first of several internal errors in a row came. */
   readonly internalSince: number | undefined;
+  /** Whether it has waited since the last list. */
+  readonly waited: boolean;
 }
 
 export interface ReflectorStep {
@@ -76,6 +78,7 @@ const FIRST: ReflectorState = {
   streak: 0,
   goodSince: undefined,
   internalSince: undefined,
+  waited: false,
 };
 
 /** How a reflector begins. */
@@ -95,6 +98,11 @@ function ignore(state: ReflectorState): ReflectorStep {
   return { state, effect: undefined };
 }
 
+/** Whether nothing has failed for long enough to forget what did. */
+function isGood({ goodSince }: ReflectorState, now: number): boolean {
+  return goodSince !== undefined && now - goodSince >= GOOD_MS;
+}
+
 function wait(
   state: ReflectorState,
   next: Next,
@@ -102,8 +110,7 @@ function wait(
   now: number,
   shown: ResourceState,
 ): ReflectorStep {
-  const isGood = state.goodSince !== undefined && now - state.goodSince >= GOOD_MS;
-  const streak = (isGood ? 0 : state.streak) + 1;
+  const streak = (isGood(state, now) ? 0 : state.streak) + 1;
   return {
     state: { ...state, phase: 'waiting', shown, next, streak, goodSince: undefined },
     effect: { do: 'wait', failures: streak, atLeastMs },
@@ -145,8 +152,17 @@ const NO_STREAM: ReadonlySet<ApiErrorCode> = new Set([
   'silent',
 ]);
 
+/**
+ * A server that comes back answers with 410 as a rule. Who has waited for it lists at once: that wait has spread the lists of
+ * all reflectors, and another one would double the time in which nothing is known to be true.
+ */
+function isOverdue(state: ReflectorState, code: ApiErrorCode, now: number): boolean {
+  return state.phase === 'watching' && code === 'expired' && state.waited && !isGood(state, now);
+}
+
 function failed(state: ReflectorState, input: ReflectorInput & { readonly type: 'failed' }): ReflectorStep {
   const { code, retryAfterMs, now } = input;
+  if (isOverdue(state, code, now)) return list({ ...state, waited: false }, state.preferred);
   const shown = SHOWN[code] ?? 'waiting';
   if (state.phase !== 'listing') {
     const next = afterFailure(state, code, now);
@@ -177,7 +193,7 @@ export function stepReflector(state: ReflectorState, input: ReflectorInput): Ref
     case 'stop':
       return { state: { ...state, phase: 'stopped', shown: 'stopped' }, effect: { do: 'stop' } };
     case 'listed':
-      return watch({ ...state, from: state.preferred });
+      return watch({ ...state, from: state.preferred, waited: false });
     case 'opened':
       return ignore({
         ...state,
@@ -192,8 +208,12 @@ export function stepReflector(state: ReflectorState, input: ReflectorInput): Ref
     case 'failed':
       return failed(state, input);
     case 'waited':
-      if (state.next === 'list') return list(state, state.from);
-      if (state.next === 'watch') return watch(state);
-      return { state: { ...state, phase: 'proving' }, effect: { do: 'prove' } };
+      return waited({ ...state, waited: true });
   }
+}
+
+function waited(state: ReflectorState): ReflectorStep {
+  if (state.next === 'list') return list(state, state.from);
+  if (state.next === 'watch') return watch(state);
+  return { state: { ...state, phase: 'proving' }, effect: { do: 'prove' } };
 }
