@@ -1,7 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../src/base/rejection.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
+import { keyRange } from '../../src/kvstore/key-range.ts';
 import { WatchStore, type WatchStoreRun } from '../../src/kvstore/store/watch-store.ts';
+import { NO_LEASE } from '../../src/kvstore/transport.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
 import { advance, settle } from './support/settle.ts';
@@ -113,6 +115,17 @@ describe('a run of a watch store', () => {
       expect(store.size).toBe(0);
     });
 
+    it('asks for a batch that both adds and takes away', async () => {
+      await start({ mayDelete });
+      answer = false;
+      const write = { op: 'put', key: `${P}c`, value: bytesOfText('1'), lease: NO_LEASE } as const;
+      const removal = { op: 'delete', range: keyRange(`${P}b`) } as const;
+      backend.server.txn({ compare: [], writes: [write, removal] });
+      await settle(4);
+      expect(asked.at(-1)).toBe(backend.server.header.revision);
+      expect(store.size).toBe(3);
+    });
+
     it('keeps what it may not delete, and goes on', async () => {
       await start({ mayDelete });
       answer = false;
@@ -192,7 +205,9 @@ describe('a run of a watch store', () => {
     await settle(4);
     expect(store.cursor).toBe(0);
     backend.link.up();
-    await advance(clock, 60_000);
+    await advance(clock, 200); // it reads everything again after a second
+    expect(store.status().watch?.state).toBe('watching');
+    expect(store.cursor).toBe(0);
     await put('c', '1');
     expect(store.cursor).toBe(revision + 2);
     await stop();
