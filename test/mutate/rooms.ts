@@ -19,7 +19,13 @@ export const ROOMS: Readonly<Record<string, number>> = {
 /** Tests of a room that lie deeper than the others, beside tests with servers; without `.test.ts`. */
 const DEEPER: Readonly<Record<string, readonly string[]>> = {
   k8s: [
-    ...['client/kubeconfig', 'client/object-writer', 'reflector/scanners', 'reflector/streaming-lists'],
+    ...[
+      'client/kubeconfig',
+      'client/object-writer',
+      'reflector/read-texts',
+      'reflector/scanners',
+      'reflector/streaming-lists',
+    ],
     ...['feed/endpoints', 'feed/handover', 'feed/hostile', 'feed/identities', 'feed/kubernetes-feed'],
     ...['feed/laws', 'feed/nodes-and-services', 'feed/prefixes', 'feed/recorded'],
   ],
