@@ -20,7 +20,7 @@ it('a real kube-apiserver takes the lease as it is written; it is handed on at a
   const candidate = (identity: string): LeaderElection =>
     new LeaderElection({
       ...{ client, clock: systemClock, random: Math.random, identity },
-      ...{ leaseMs: 3000, renewDeadlineMs: 2000, retryMs: 300 },
+      times: { leaseMs: 3000, renewDeadlineMs: 2000, retryMs: 300 },
     });
   const [one, two] = [candidate('one'), candidate('two')];
   const lead = (signal: AbortSignal): Promise<void> =>
