@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Rejection } from '../../src/base/rejection.ts';
+import type { ClusterService } from '../../src/net/cluster-service.ts';
 import { text } from '../servicecache/support/plain.ts';
 import { MemoryFolder } from './support/memory-folder.ts';
 import {
@@ -30,6 +31,15 @@ async function restarted(known: Knowledge): Promise<
   const folder = new MemoryFolder();
   await save(folder, before, known.identities);
   return { before, folder, ...restart(folder) };
+}
+
+/** East offers these backends for a service. */
+function offerCart({ services }: ReturnType<typeof engines>, backends: ClusterService['backends']): void {
+  const none = new Map();
+  services.mergeExternalServiceUpdate({
+    ...{ cluster: 'east', namespace: 'shop', name: 'cart', backends, clusterID: 2 },
+    ...{ frontends: none, labels: none, selector: none, includeExternal: true, shared: true },
+  });
 }
 
 describe('a checkpoint', () => {
@@ -96,11 +106,7 @@ describe('a checkpoint', () => {
     const backends = new Map<string, ReadonlyMap<string, { port: number; protocol: number }>>();
     const ports = new Map([['http', { port: 80, protocol: 6 }]]);
     for (let i = 0; i < 1_000; i++) backends.set(`10.2.${i >> 8}.${i & 255}`, ports);
-    const none = new Map();
-    before.services.mergeExternalServiceUpdate({
-      ...{ cluster: 'east', namespace: 'shop', name: 'cart', backends, clusterID: 2 },
-      ...{ frontends: none, labels: none, selector: none, includeExternal: true, shared: true },
-    });
+    offerCart(before, backends);
     const folder = new MemoryFolder();
     await save(folder, before);
     const { next, restoration } = restart(folder);
@@ -119,11 +125,7 @@ describe('a checkpoint', () => {
       before.ipcache.upsert(`10.1.0.${i}`, claim);
       backends.set(`10.2.0.${i}`, named('web'));
     }
-    const none = new Map();
-    before.services.mergeExternalServiceUpdate({
-      ...{ cluster: 'east', namespace: 'shop', name: 'cart', backends, clusterID: 2 },
-      ...{ frontends: none, labels: none, selector: none, includeExternal: true, shared: true },
-    });
+    offerCart(before, backends);
     const folder = new MemoryFolder();
     await save(folder, before);
     const { next, restoration } = restart(folder);

@@ -68,6 +68,13 @@ class Kernel {
   }
 }
 
+async function expectPathGoneAfterTenSeconds(kernel: Kernel): Promise<void> {
+  await kernel.later(9_900);
+  expect([...kernel.paths.there.keys()]).toEqual(['a']);
+  await kernel.later(600);
+  expect([...kernel.paths.there.keys()]).toEqual([]);
+}
+
 describe('deletes of paths', () => {
   it('wait until no service leads there, and half a second more', async () => {
     const kernel = new Kernel();
@@ -133,10 +140,7 @@ describe('deletes of paths', () => {
     kernel.services.broken.add('s');
     kernel.node('a', false);
     kernel.service('s', undefined);
-    await kernel.later(9_900);
-    expect([...kernel.paths.there.keys()]).toEqual(['a']);
-    await kernel.later(600);
-    expect([...kernel.paths.there.keys()]).toEqual([]);
+    await expectPathGoneAfterTenSeconds(kernel);
   });
 
   it('go after ten seconds where services cannot be read', async () => {
@@ -146,10 +150,7 @@ describe('deletes of paths', () => {
     await kernel.turns.settle();
     kernel.node('a', false);
     await kernel.turns.settle();
-    await kernel.later(9_900);
-    expect([...kernel.paths.there.keys()]).toEqual(['a']);
-    await kernel.later(600);
-    expect([...kernel.paths.there.keys()]).toEqual([]);
+    await expectPathGoneAfterTenSeconds(kernel);
   });
 
   it('are none of what others have changed, while they wait', async () => {
