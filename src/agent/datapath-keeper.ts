@@ -2,7 +2,7 @@ import type { DatapathDocument, DatapathStepDocument } from '../api/datapath-doc
 import type { DatapathModel } from '../api/read-model.ts';
 import type { Clock, Random, Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
-import type { HostDatapathContext, HostDatapathOptions } from '../datapath/linux/host-datapath.ts';
+import type { HostDatapathContext, HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import type { LinuxDatapath } from '../datapath/linux/linux-datapath.ts';
 import type { Logger } from './log.ts';
 import type { Step } from './start-step.ts';

@@ -1,6 +1,6 @@
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 
-import type { HostDatapathOptions } from '../datapath/linux/host-datapath.ts';
+import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 
 import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';

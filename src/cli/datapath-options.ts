@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { HostDatapathOptions } from '../datapath/linux/host-datapath.ts';
+import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 
 /** Beside the folder of Cilium, which keeps its own in `/sys/fs/bpf/tc/globals`. */
 export const DEFAULT_PIN_FOLDER = '/sys/fs/bpf/dpcache';

@@ -6,7 +6,7 @@ import { ForeignMapError } from './bpf/bpf-map.ts';
 import { unpin } from './bpf/pin.ts';
 import { cleanTable } from './clean-tables.ts';
 import { DeleteHold } from './delete-hold.ts';
-import type { HostDatapathContext, HostDatapathOptions } from './host-datapath.ts';
+import type { HostDatapathContext, HostDatapathOptions } from './host-options.ts';
 import {
   DesiredIPCache,
   type IPCacheMapOptions,
