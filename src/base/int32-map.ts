@@ -3,8 +3,8 @@ const EMPTY = 0;
 /** What a bucket of the table that is being left holds once its key has been removed: probes go on behind it. */
 const REMOVED = -1;
 const FIRST_BITS = 4;
-/** Grown when 3 of 4 buckets are taken: probes stay short, and 11 to 21 bytes an entry. */
-const FULL = 0.75;
+/** Grown when half of the buckets are taken: to find that a key is not there takes a probe or two; 16 to 32 bytes an entry. */
+const FULL = 0.5;
 /** Buckets moved with every addition while it grows: it is through long before it has to grow again. */
 const STEP = 4;
 
@@ -31,11 +31,11 @@ class Buckets {
 
   /** The bucket of a key, or the empty one where it could go. */
   find(key: number): number {
-    let at = this.home(key);
-    while (this.valueAt(at) !== EMPTY && (this.words[2 * at] !== key || this.valueAt(at) === REMOVED)) {
-      at = (at + 1) & this.mask;
+    const { words, mask } = this;
+    for (let at = this.home(key); ; at = (at + 1) & mask) {
+      const value = words[2 * at + 1] ?? EMPTY;
+      if (value === EMPTY || (words[2 * at] === key && value !== REMOVED)) return at;
     }
-    return at;
   }
 
   valueAt(at: number): number {

@@ -56,8 +56,8 @@ const MANY_WAITING = 65_536;
  * false: then there is one claim a key, and what is overruled or overwritten is forgotten.
  *
  * Synchronous and single-threaded: when a write returns, reads show it and listeners have received it, except
- * within a batch and within a callback, which they receive after it. Writes cost O(1),
- * lookups O(prefix lengths in use); none depends on the number of entries. Nothing here does I/O.
+ * within a batch and within a callback, which they receive after it. Writes and exact lookups cost O(1), longest matches
+ * a few probes, for IPv6 at most one for each eight bits; none depends on the number of entries. Nothing here does I/O.
  */
 export class IPCache extends EntryView {
   readonly #journal: ChangeJournal;
@@ -145,7 +145,7 @@ export class IPCache extends EntryView {
 
   /**
    * Withdraws every claim of a writer as one batch (I10) and says how many there were. Cost: about 2 µs a claim, half a
-   * second for 300,000, and a look through the pages of 512 entries where it may have some.
+   * second for 300,000, and a look through the pages of 1,024 entries where it may have some.
    * {@link IPCache.withdrawSteps} does not hold up others.
    */
   withdraw(by: Writer): number {
@@ -291,7 +291,7 @@ export class IPCache extends EntryView {
   }
 
   /**
-   * An immutable view of all entries as they are now. Cost: a few words for every 512 entries; for the writes after
+   * An immutable view of all entries as they are now. Cost: a few words for every 1,024 entries; for the writes after
    * it see {@link IPCacheSnapshot}. Not within a batch.
    */
   snapshot(): IPCacheSnapshot {

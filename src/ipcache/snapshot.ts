@@ -12,7 +12,7 @@ import type { IPCacheChange } from './types.ts';
  * are those of the cache and cost the same, the first ones too: nothing is built for them but, if the cache has none, the
  * lists by identity.
  *
- * It shares with the cache the pages (512 entries each) that were not written since it was taken; the cache copies a
+ * It shares with the cache the pages (1,024 entries each) that were not written since it was taken; the cache copies a
  * page before the first write to it, and that is all that a snapshot costs it. The cache does not refer to its
  * snapshots: one that is let go leaves nothing behind, one that is kept holds the pages that were written since.
  */

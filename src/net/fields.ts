@@ -1,6 +1,6 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { Family } from './address-words.ts';
-import { canonicalAddress, Prefix } from './prefix.ts';
+import { canonicalAddress, canonicalCIDR } from './prefix.ts';
 
 /** The result of decoding an input: a value of its type, every field checked, or why there is none. */
 export type Decoded<T> =
@@ -64,6 +64,7 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 }
 
 const NO_ITEMS: readonly never[] = [];
+const NO_FIELDS: object = {};
 
 /**
  * The one reader of untrusted data: the fields of an object, or the elements of a list, as `JSON.parse` or a YAML parser
@@ -201,28 +202,26 @@ export class Fields<R extends undefined> {
   cidr(name: string | number): string | undefined {
     const text = this.string(name)?.trim();
     if (text === undefined) return undefined;
-    const prefix = text.includes('/') ? Prefix.parse(text) : undefined;
-    return prefix?.toString() ?? this.reject(name, 'invalid-cidr', 'is not a valid CIDR', text);
+    return canonicalCIDR(text) ?? this.reject(name, 'invalid-cidr', 'is not a valid CIDR', text);
   }
 
   /** A nested object. */
   object(name: string | number): Fields<R> | undefined {
-    return this.value(name) === undefined ? undefined : this.item(name);
+    const value = this.value(name);
+    return value === undefined ? undefined : this.#objectOf(name, value);
   }
 
   /** A nested object that must be there, such as an element of a list. */
   item(name: string | number): Fields<R> | R {
-    const value = this.value(name);
-    if (isObject(value)) return this.#nested(name, value);
-    return this.reject(name, 'wrong-type', 'must be an object', value ?? null);
+    return this.#objectOf(name, this.value(name));
   }
 
   /** A nested object used as a map, of at most `most` names; without names when it is absent or rejected. */
   map(name: string | number, most: number = Number.POSITIVE_INFINITY): Fields<R> {
-    const map = this.object(name) ?? this.#nested(name, {});
+    const map = this.object(name) ?? this.#nested(name, NO_FIELDS);
     if (most === Number.POSITIVE_INFINITY || map.size <= most) return map; // counting makes a list of the names
     this.reject(name, 'too-many', `must have at most ${most}`, `${map.size} entries`);
-    return this.#nested(name, {});
+    return this.#nested(name, NO_FIELDS);
   }
 
   /** A nested list of at most `most` elements; empty when it is absent or rejected. */
@@ -254,6 +253,11 @@ export class Fields<R extends undefined> {
       if (value !== undefined) strings.set(key, value);
     }
     return strings;
+  }
+
+  #objectOf(name: string | number, value: unknown): Fields<R> | R {
+    if (isObject(value)) return this.#nested(name, value);
+    return this.reject(name, 'wrong-type', 'must be an object', value ?? null);
   }
 
   #nested(name: string | number, container: object): Fields<R> {

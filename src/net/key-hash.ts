@@ -22,8 +22,8 @@ const LINE_MASK: number = (1 << LINE_BITS) - 1;
 /** 2^32 divided by the golden ratio: its multiples spread consecutive numbers evenly. Odd: different ones stay different. */
 const GOLDEN = 0x9e37_79b1;
 
-// Segments lie in pages of 2: few arrays, an empty index is small, and a page that a fork shares is copied in a few µs.
-const PAGE_BITS = 1;
+// Segments lie in pages of 4: few arrays, an empty index is small, and a page that a fork shares is copied in a few µs.
+const PAGE_BITS = 2;
 const PAGE_MASK: number = (1 << PAGE_BITS) - 1;
 
 /** A segment has 2 to the power of this many buckets and is full when 4 of 5 are taken: about 20 µs to split the 819 keys. */
@@ -271,16 +271,19 @@ export class KeyHash {
     let place = tag;
     if (kind < IPV4_KINDS) {
       // A shift by 32, of the prefix of length 0, would be none: it takes two steps.
-      place = kind > 32 ? tag : (tag >>> 1) >>> (31 - kind);
+      place = kind > 31 ? tag : (tag >>> 1) >>> (31 - kind);
       stem = Math.imul((place >>> LINE_BITS) ^ this.#seed, GOLDEN);
     }
     return ((stem >>> this.#lineShift) << LINE_BITS) | ((place + (stem >>> LINE_BITS)) & LINE_MASK);
   }
 
   #holds(slot: number, words: Readonly<AddressWords>, word: number): boolean {
-    if (this.#keys.get(slot, 0) !== words.w0 || this.#keys.get(slot, 1) !== word) return false;
-    const wide = this.#wide;
-    return wide.get(slot, 0) === words.w1 && wide.get(slot, 1) === words.w2 && wide.get(slot, 2) === words.w3;
+    const keys = this.#keys.pageOf(slot);
+    const key = this.#keys.offsetOf(slot);
+    if (keys[key] !== words.w0 || keys[key + 1] !== word) return false;
+    const wide = this.#wide.pageOf(slot);
+    const rest = this.#wide.offsetOf(slot);
+    return wide[rest] === words.w1 && wide[rest + 1] === words.w2 && wide[rest + 2] === words.w3;
   }
 
   /** Where a segment begins in its page. */

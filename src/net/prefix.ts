@@ -204,6 +204,11 @@ export function canonicalAddress(text: string): string | undefined {
   return parsePrefix(text, scratch) && scratch.form === 'endpoint' ? formatKeyOf(text, scratch) : undefined;
 }
 
+/** The canonical text of a CIDR, or `undefined` when `text` is not one. Addresses are none. */
+export function canonicalCIDR(text: string): string | undefined {
+  return parsePrefix(text, scratch) && scratch.form === 'cidr' ? formatKey(scratch) : undefined;
+}
+
 /** The canonical text of a key in its own form: an address, or a prefix with its length. */
 export function formatKey(key: Readonly<PrefixRegister>): string {
   return key.form === 'endpoint' ? formatAddress(key) : formatPrefix(key, key.length);

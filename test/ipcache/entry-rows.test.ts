@@ -119,7 +119,7 @@ describe('rows of entries', () => {
     const rows = new EntryRows(new MapPrefixTable());
     const end = 3 * PAGE_ROWS;
     for (let slot = 0; slot < end; slot++) {
-      fill(rows, slot, { ...CLAIM, owner: slot % 700 === 500 ? 'a' : `${slot % 80}` });
+      fill(rows, slot, { ...CLAIM, owner: slot % 1400 === 500 ? 'a' : `${slot % 80}` });
     }
     const writer = rows.writers.find(CLAIM);
     const found: number[] = [];
@@ -129,9 +129,9 @@ describe('rows of entries', () => {
       slot = rows.findWriter(writer, slot + 1, end)
     )
       found.push(slot);
-    expect(found).toEqual([500, 1200]);
-    expect(rows.findWriter(writer, 501, 1200)).toBe(1200);
-    expect(rows.findWriter(writer, 501, 1201)).toBe(1200);
+    expect(found).toEqual([500, 1900]);
+    expect(rows.findWriter(writer, 501, 1900)).toBe(1900);
+    expect(rows.findWriter(writer, 501, 1901)).toBe(1900);
     // What was looked through in part, or in vain for one writer, is looked through again for the next.
     for (const slot of found) rows.clear(slot);
     expect(rows.findWriter(writer, 0, end)).toBe(end);

@@ -171,7 +171,8 @@ describe('a list', () => {
       rejection: { field: '[0].a', message: 'file: [0].a 1: must be a string' },
     });
     const none = decodeWith('file', () => Fields.ofList({}, rejectInput, 'script'));
-    expect(none).toMatchObject({ rejection: { message: 'file: script {}: must be a list' } });
+    const rejection = { reason: 'wrong-type', message: 'file: script {}: must be a list' };
+    expect(none).toMatchObject({ rejection });
   });
 
   it('gives its elements, and leaves out those that are rejected, by their path', () => {
@@ -253,9 +254,19 @@ describe('an input that is rejected as a whole', () => {
     });
   });
 
+  it('is none where nothing is rejected: it is what was read', () => {
+    const decoded = decodeWith('key', () => Fields.of({ a: 'x' }, rejectInput, 'value').string('a'));
+    expect(decoded).toEqual({ ok: true, value: 'x' });
+  });
+
   it.each([undefined, null, 1, 'text', [], true])('is so if it is no object: %j', (value) => {
     const decoded = decodeWith('key', () => Fields.of(value, rejectInput, 'value'));
-    expect(decoded).toMatchObject({ ok: false, rejection: { reason: 'wrong-type', field: 'value' } });
+    const rejection = {
+      reason: 'wrong-type',
+      field: 'value',
+      message: expect.stringContaining('must be an object'),
+    };
+    expect(decoded).toMatchObject({ ok: false, rejection });
   });
 
   it('lets other errors through', () => {

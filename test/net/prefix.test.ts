@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { formatAddress, formatPrefix, isCanonicalAddress } from '../../src/net/format-address.ts';
 import {
   canonicalAddress,
+  canonicalCIDR,
   canonicalKey,
   comparePrefixes,
   containsWords,
@@ -14,7 +15,9 @@ import {
   Prefix,
   parsePrefix,
   prefixRegister,
+  sameKey,
 } from '../../src/net/prefix.ts';
+import { alone, expectRefused, without } from '../base/support/wrong-arguments.ts';
 import { addressText, almostAddressText, cidrText, ipv6Groups } from './support/arbitraries.ts';
 
 function parse(text: string): Prefix {
@@ -153,6 +156,11 @@ describe('a prefix', () => {
     );
   });
 
+  it.each(['contains', 'equals'])('refuses what is none: %s', (method) => {
+    const right = { family: 4, length: 8 };
+    expectRefused(parse('10.0.0.0/8'), method, alone(without(right, 'family', 'length')));
+  });
+
   it('comes before everything it contains', () => {
     fc.assert(
       fc.property(relatedCidr.map(parse), relatedCidr.map(parse), (a, b) => {
@@ -241,13 +249,15 @@ describe('a key', () => {
         expect(formatKeyOf(text, register)).toBe(formatKey(register));
         expect(formatPrefixOf(text, register)).toBe(formatPrefix(register, register.length));
         expect(formatPrefixOf('', register)).toBe(formatPrefix(register, register.length));
+        const canonical = formatKey(register);
+        expect(formatPrefixOf(canonical, register)).toBe(formatPrefix(register, register.length));
         // The longest match of an address may be a CIDR.
         expect(formatKeyOf(text, { ...register, form: 'cidr' })).toBe(parse(text).toString());
       }),
     );
   });
 
-  it('of IPv6 is taken as it is written only where that is canonical, wherever its zeros are', () => {
+  it('is taken as it is written only where that is canonical, wherever its zeros are', () => {
     const register = prefixRegister();
     const mistaken: string[] = [];
     const check = (text: string): void => {
@@ -275,11 +285,55 @@ describe('a key', () => {
       '0fd0::',
       'fd00::a0',
       'fd00::1.2.3.4',
+      'fd00::9',
       '::',
+      '10.1.2.3',
+      '::ffff:10.1.2.3',
     ])
       check(text);
     expect(mistaken).toEqual([]);
   });
+
+  it('is the same as another exactly if both are written the same', () => {
+    const word = fc.constantFrom(0, 1);
+    const register = fc.record({
+      ...{ family: fc.constantFrom(4, 6), form: fc.constantFrom('endpoint', 'cidr'), length: word },
+      ...{ w0: word, w1: word, w2: word, w3: word },
+    });
+    const almost = fc.record({ which: fc.constantFrom('w0', 'w1', 'w2', 'w3', 'length'), value: word });
+    fc.assert(
+      fc.property(register, register, almost, (a, other, { which, value }) => {
+        for (const b of [
+          a,
+          other,
+          { ...a, [which]: value },
+          { ...a, family: other.family },
+          { ...a, form: other.form },
+        ])
+          expect(sameKey(a, b)).toBe(JSON.stringify(a) === JSON.stringify({ ...a, ...b }));
+      }),
+    );
+  });
+
+  it('is no value that is no text', () => {
+    for (const value of [undefined, null, 7, ['10.0.0.1']])
+      expect(Reflect.apply(parsePrefix, undefined, [value, prefixRegister()])).toBe(false);
+  });
+
+  it.each(['10.1.2.0/24', '10.1.2.3/32', 'fd00::/64', 'fd00::1/128'])(
+    'that is a CIDR is no address: %s',
+    (text) => {
+      expect([canonicalAddress(text), canonicalKey(text), canonicalCIDR(text)]).toEqual([
+        undefined,
+        text,
+        text,
+      ]);
+      expect(canonicalCIDR(text.replace(/\/.*/, ''))).toBeUndefined();
+      expect(canonicalCIDR('10.0.0')).toBeUndefined();
+      const register = prefixRegister();
+      expect(parsePrefix(text, register) && register.form).toBe('cidr');
+    },
+  );
 
   it('is 0.0.0.0 in a new register', () => {
     const register = prefixRegister();
