@@ -15,6 +15,22 @@ export type HandlerCall =
   | NodeStep
   | { readonly call: 'configuration'; readonly configuration: NodeConfiguration };
 
+/** A call that has not ended when it has returned. */
+interface CallUnderWay {
+  readonly ended: 'later';
+  readonly began: number;
+  readonly result: HandlerResult;
+}
+
+/** How a call has ended, if it has. */
+export type CallOutcome =
+  | CallUnderWay
+  | { readonly ended: 'succeeded' }
+  | { readonly ended: 'failed'; readonly error: unknown };
+
+/** The common case, of which one object is enough. */
+const SUCCEEDED: CallOutcome = { ended: 'succeeded' };
+
 /** A call that is made until it succeeds. */
 export interface Attempt {
   /** Failures in a row. */
@@ -39,7 +55,9 @@ export class HandlerCalls {
   readonly handler: NodeHandler;
   readonly #options: HandlerCallsOptions;
   readonly #abort = new AbortController();
+  readonly #signal = this.#abort.signal;
   readonly #durations = new DelayCounts();
+  #stopped = false;
   #running = 0;
   #faults = 0;
 
@@ -63,46 +81,38 @@ export class HandlerCalls {
   }
 
   get stopped(): boolean {
-    return this.#abort.signal.aborted;
+    return this.#stopped;
   }
 
   /** Fires the signal of the calls under way. */
   stop(): void {
+    this.#stopped = true;
     this.#abort.abort();
   }
 
-  /**
-   * Makes a call; when it has ended, calls one of the other two: before this returns where the handler is synchronous,
-   * not at all after `stop`. Returns whether the call is under way.
-   */
-  make(call: HandlerCall, succeed: () => void, fail: (error: unknown) => void): boolean {
+  /** Makes a call. Gives how it has ended, or what it waits for: that is for {@link HandlerCalls.follow}. */
+  begin(call: HandlerCall): CallOutcome {
     const began = this.#options.clock.now();
     let result: HandlerResult;
     try {
       result = this.#call(call);
     } catch (error) {
       this.#measure(began);
-      if (!this.stopped) fail(error);
-      return false;
+      return { ended: 'failed', error };
     }
-    if (result === undefined) {
-      this.#measure(began);
-      if (!this.stopped) succeed();
-      return false;
+    if (result !== undefined) return { ended: 'later', began, result };
+    this.#measure(began);
+    return SUCCEEDED;
+  }
+
+  /** Calls one of the other two when a call has ended: before this returns if it has, not at all after `stop`. */
+  follow(outcome: CallOutcome, succeed: () => void, fail: (error: unknown) => void): void {
+    if (outcome.ended === 'later') {
+      this.#await(outcome, succeed, fail);
+    } else if (!this.#stopped) {
+      if (outcome.ended === 'failed') fail(outcome.error);
+      else succeed();
     }
-    this.#running++;
-    const settled = (then: () => void): void => {
-      this.#running--;
-      this.#measure(began);
-      if (!this.stopped) then();
-      this.#options.resume();
-    };
-    // Wrapped, as a handler may return anything that only looks like a promise.
-    Promise.resolve(result).then(
-      () => settled(succeed),
-      (error: unknown) => settled(() => fail(error)),
-    );
-    return true;
   }
 
   /** Counts and reports a failure; calls `again` after the backoff, and resumes. */
@@ -139,8 +149,23 @@ export class HandlerCalls {
     }
   }
 
+  #await({ began, result }: CallUnderWay, succeed: () => void, fail: (error: unknown) => void): void {
+    this.#running++;
+    const settled = (then: () => void): void => {
+      this.#running--;
+      this.#measure(began);
+      if (!this.#stopped) then();
+      this.#options.resume();
+    };
+    // Wrapped, as a handler may return anything that only looks like a promise.
+    Promise.resolve(result).then(
+      () => settled(succeed),
+      (error: unknown) => settled(() => fail(error)),
+    );
+  }
+
   #call(call: HandlerCall): HandlerResult {
-    const { signal } = this.#abort;
+    const signal = this.#signal;
     switch (call.call) {
       case 'add':
         return this.handler.nodeAdd(call.node, signal);

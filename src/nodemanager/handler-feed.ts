@@ -1,6 +1,6 @@
 import type { DeliveryQueue } from '../base/delivery-queue.ts';
 import type { NodeConfiguration } from './address-claims.ts';
-import { type Attempt, HandlerCalls, type HandlerCallsOptions } from './handler-calls.ts';
+import { type Attempt, type CallOutcome, HandlerCalls, type HandlerCallsOptions } from './handler-calls.ts';
 import type { Node } from './node.ts';
 import type { HandlerFailure, HandlerStatus, NodeHandler, SweepOutcome } from './node-handler.ts';
 import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
@@ -180,21 +180,15 @@ export class HandlerFeed {
     return lane;
   }
 
-  /** The common case: nothing is under way for this node. Only a call that does not end at once needs a lane. */
+  /** The common case: nothing is under way for this node. Only a call that has not succeeded at once needs a lane. */
   #callDirectly(step: NodeStep, node: string, old: Node | undefined, revision: number): void {
-    let lane: NodeLane | undefined;
-    const underWay = (): NodeLane => {
-      lane = this.#addLane(node, old);
-      lane.retarget(step.call === 'delete' ? undefined : step.node, revision);
-      lane.begin(step);
-      return lane;
-    };
-    const later = this.#calls.make(
-      step,
-      () => lane && this.#succeeded(lane, step),
-      (error) => this.#failed(lane ?? underWay(), step, error),
-    );
-    if (later && !this.stopped) underWay();
+    const outcome = this.#calls.begin(step);
+    if (outcome.ended === 'succeeded') return;
+    const lane = new NodeLane(node, old);
+    if (!this.stopped) this.#lanes.set(node, lane);
+    lane.retarget(step.call === 'delete' ? undefined : step.node, revision);
+    lane.begin(step);
+    this.#follow(lane, step, outcome);
   }
 
   /** Lets a lane with a new target start without waiting for the rest of its backoff. */
@@ -230,8 +224,8 @@ export class HandlerFeed {
     const configuration = this.#configuration;
     if (configuration === undefined || this.#configuring.timer !== undefined || this.stopped) return;
     const attempt = this.#configuring;
-    this.#calls.make(
-      { call: 'configuration', configuration },
+    this.#calls.follow(
+      this.#calls.begin({ call: 'configuration', configuration }),
       () => {
         attempt.failures = 0;
         attempt.error = undefined;
@@ -248,8 +242,12 @@ export class HandlerFeed {
       return;
     }
     lane.begin(step);
-    this.#calls.make(
-      step,
+    this.#follow(lane, step, this.#calls.begin(step));
+  }
+
+  #follow(lane: NodeLane, step: NodeStep, outcome: CallOutcome): void {
+    this.#calls.follow(
+      outcome,
       () => this.#succeeded(lane, step),
       (error) => this.#failed(lane, step, error),
     );

@@ -86,14 +86,11 @@ export class HandlerFeeds {
   }
 
   change(change: NodeChange): void {
-    this.#feeds.notify(
-      (feed, { node, old, next, revision }) => feed.change(node, old, next, revision),
-      change,
-    );
+    this.#feeds.notify(deliverChange, change);
   }
 
   configure(configuration: NodeConfiguration): void {
-    this.#feeds.notify((feed, next) => feed.configure(next), configuration);
+    this.#feeds.notify(deliverConfiguration, configuration);
   }
 
   validate(announced: Node): void {
@@ -151,6 +148,14 @@ export class HandlerFeeds {
       waiter.resolve('applied');
     }
   }
+}
+
+function deliverChange(feed: HandlerFeed, { node, old, next, revision }: NodeChange): void {
+  feed.change(node, old, next, revision);
+}
+
+function deliverConfiguration(feed: HandlerFeed, configuration: NodeConfiguration): void {
+  feed.configure(configuration);
 }
 
 /** The steps of a replay of the nodes as they are now. */

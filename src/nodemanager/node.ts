@@ -24,9 +24,12 @@ export class Node implements ValueObject {
   readonly fields: NodeFields;
   #collections: Collections | undefined;
 
-  /** Trusts the fields to be canonical, and keeps them; use `parseNode` for what a source says. */
-  constructor(fields: NodeFields) {
-    this.fullName = nodeFullName(fields);
+  /**
+   * Trusts the fields to be canonical, and keeps them; use `parseNode` for what a source says. `fullName` is that of
+   * another version of the node: one string for all of them is hashed once.
+   */
+  constructor(fields: NodeFields, fullName: string = nodeFullName(fields)) {
+    this.fullName = fullName;
     this.fields = fields;
   }
 

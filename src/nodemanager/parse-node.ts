@@ -5,62 +5,68 @@ import type { NodeAddress } from '../net/cluster-node.ts';
 import { Fields, isObject, type RejectField } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { Node } from './node.ts';
-import { type NodeSpec, nodeFullName } from './node-spec.ts';
+import { type NodeFields, type NodeSpec, nodeFullName } from './node-spec.ts';
 
 const NO_STRINGS: ReadonlyMap<string, string> = new Map();
+const NO_CIDRS: readonly string[] = Object.freeze([]);
+
+type AddressField = 'ipv4HealthIP' | 'ipv6HealthIP' | 'ipv4IngressIP' | 'ipv6IngressIP';
+type CIDRField = 'ipv4AllocCIDR' | 'ipv6AllocCIDR';
 
 /**
  * Makes a node of what a source says: addresses and CIDRs in canonical form, each checked. What names the node or
  * decides how it is reached (name, cluster, source, cluster id, key) must be right, else the node is rejected as a
  * whole: `undefined`. An address or CIDR that is not valid is left out, and the rest stands. Every rejection goes to
- * `onReject` with the field's name.
+ * `onReject` with the field's name. `fullName` as for {@link Node}.
  */
-export function parseNode(spec: NodeSpec, onReject: (rejection: Rejection) => void): Node | undefined {
+export function parseNode(
+  spec: NodeSpec,
+  onReject: (rejection: Rejection) => void,
+  fullName?: string,
+): Node | undefined {
   const reject: RejectField<undefined> = (reason, field, value, why) => {
     onReject(rejection(reason, field, value, why, `node ${nodeFullName(spec)}`));
     return undefined;
   };
   const fields = Fields.of(spec, reject, 'node');
-  if (fields === undefined || !isUsable(fields)) return undefined;
-  const cidrs = (name: string): readonly string[] =>
-    fields.list(name).items((list, index) => list.cidr(index));
-  return new Node({
+  if (fields === undefined || !isUsable(spec, fields)) return undefined;
+  const canonical: NodeFields = {
     name: spec.name,
     cluster: spec.cluster,
     source: spec.source,
     clusterID: spec.clusterID ?? 0,
     addresses: addressesOf(spec, fields),
-    ipv4AllocCIDR: fields.cidr('ipv4AllocCIDR'),
-    ipv6AllocCIDR: fields.cidr('ipv6AllocCIDR'),
-    ipv4SecondaryAllocCIDRs: cidrs('ipv4SecondaryAllocCIDRs'),
-    ipv6SecondaryAllocCIDRs: cidrs('ipv6SecondaryAllocCIDRs'),
-    ipv4HealthIP: fields.address('ipv4HealthIP'),
-    ipv6HealthIP: fields.address('ipv6HealthIP'),
-    ipv4IngressIP: fields.address('ipv4IngressIP'),
-    ipv6IngressIP: fields.address('ipv6IngressIP'),
+    ipv4AllocCIDR: cidrOf(spec, fields, 'ipv4AllocCIDR'),
+    ipv6AllocCIDR: cidrOf(spec, fields, 'ipv6AllocCIDR'),
+    ipv4SecondaryAllocCIDRs: cidrsOf(spec, fields, 'ipv4SecondaryAllocCIDRs'),
+    ipv6SecondaryAllocCIDRs: cidrsOf(spec, fields, 'ipv6SecondaryAllocCIDRs'),
+    ipv4HealthIP: addressOf(spec, fields, 'ipv4HealthIP'),
+    ipv6HealthIP: addressOf(spec, fields, 'ipv6HealthIP'),
+    ipv4IngressIP: addressOf(spec, fields, 'ipv4IngressIP'),
+    ipv6IngressIP: addressOf(spec, fields, 'ipv6IngressIP'),
     encryptionKey: spec.encryptionKey ?? 0,
     labels: stringsOf(spec.labels),
     annotations: stringsOf(spec.annotations),
     nodeIdentity: spec.nodeIdentity ?? 0,
     wireguardPubKey: spec.wireguardPubKey ?? '',
     bootID: spec.bootID ?? '',
-  });
+  };
+  return new Node(canonical, fullName);
 }
 
 /** Whether the fields are valid without which there is no node; rejects those that are not. */
-function isUsable(fields: Fields<undefined>): boolean {
-  const cluster = fields.text('cluster');
-  const isNamed = fields.text('name') !== undefined && cluster !== undefined;
+function isUsable(spec: NodeSpec, fields: Fields<undefined>): boolean {
   const checks = [
-    isNamed,
-    cluster?.includes('/') !== true || rejects(fields, 'cluster', 'invalid-name', 'must not contain /'),
-    isSource(fields.value('source')) || rejects(fields, 'source', 'unknown-source', 'is not a source'),
-    isAbsentOr(fields, 'clusterID', fields.integer('clusterID', 0, MAX_CLUSTER_ID)),
-    isAbsentOr(fields, 'encryptionKey', fields.integer('encryptionKey', 0, 255)),
-    isNumericIdentity(fields.value('nodeIdentity') ?? 0) ||
+    fields.text('name') !== undefined,
+    fields.text('cluster') !== undefined &&
+      (!spec.cluster.includes('/') || rejects(fields, 'cluster', 'invalid-name', 'must not contain /')),
+    isSource(spec.source) || rejects(fields, 'source', 'unknown-source', 'is not a source'),
+    isZero(spec.clusterID) || fields.integer('clusterID', 0, MAX_CLUSTER_ID) !== undefined,
+    isZero(spec.encryptionKey) || fields.integer('encryptionKey', 0, 255) !== undefined,
+    isNumericIdentity(spec.nodeIdentity ?? 0) ||
       rejects(fields, 'nodeIdentity', 'out-of-range', 'is not an identity'),
   ];
-  return checks.every(Boolean);
+  return !checks.includes(false);
 }
 
 function rejects(fields: Fields<undefined>, name: string, reason: string, why: string): false {
@@ -68,13 +74,35 @@ function rejects(fields: Fields<undefined>, name: string, reason: string, why: s
   return false;
 }
 
-function isAbsentOr(fields: Fields<undefined>, name: string, read: unknown): boolean {
-  return read !== undefined || fields.value(name) === undefined;
+function isZero(number: number | undefined): boolean {
+  return (number ?? 0) === 0;
+}
+
+// Most nodes say little of this: what is absent is not looked up by name.
+
+function addressOf(spec: NodeSpec, fields: Fields<undefined>, name: AddressField): string | undefined {
+  return spec[name] === undefined ? undefined : fields.address(name);
+}
+
+function cidrOf(spec: NodeSpec, fields: Fields<undefined>, name: CIDRField): string | undefined {
+  return spec[name] === undefined ? undefined : fields.cidr(name);
+}
+
+/** Most nodes have none: all of these share one list. */
+function cidrsOf(
+  spec: NodeSpec,
+  fields: Fields<undefined>,
+  name: 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs',
+): readonly string[] {
+  const given = spec[name] ?? NO_CIDRS;
+  if (Array.isArray(given) && given.length === 0) return NO_CIDRS;
+  return fields.list(name).items((list, index) => list.cidr(index));
 }
 
 function isCanonical(address: unknown): boolean {
-  const { ip }: Readonly<Record<string, unknown>> = isObject(address) ? address : {};
-  return typeof ip === 'string' && canonicalAddress(ip) === ip;
+  if (!isObject(address)) return false;
+  const { type, ip } = address;
+  return typeof type === 'string' && type !== '' && typeof ip === 'string' && canonicalAddress(ip) === ip;
 }
 
 function addressesOf({ addresses }: NodeSpec, fields: Fields<undefined>): readonly NodeAddress[] {

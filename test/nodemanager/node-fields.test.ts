@@ -252,7 +252,10 @@ describe('a node that is not what it must be', () => {
     [{ addresses: [null] }, 'wrong-type addresses[0]', { addresses: [] }],
     [{ addresses: [{ type: 'InternalIP', ip: 'x' }] }, 'invalid-address addresses[0].ip', { addresses: [] }],
     [{ addresses: [{ type: 'InternalIP', ip: '' }] }, 'missing-field addresses[0].ip', { addresses: [] }],
+    [{ addresses: [{ type: 'InternalIP' }] }, 'missing-field addresses[0].ip', { addresses: [] }],
     [{ addresses: [{ type: 7, ip: 'FD00::1' }] }, 'wrong-type addresses[0].type', { addresses: [] }],
+    [{ addresses: [{ type: 7, ip: 'fd00::1' }] }, 'wrong-type addresses[0].type', { addresses: [] }],
+    [{ addresses: [{ type: '', ip: '10.0.0.1' }] }, 'missing-field addresses[0].type', { addresses: [] }],
   ])('in %j lives on without it', (fields, expected, left) => {
     const { node, rejected } = rejectionsOf(fields);
     expect(rejected.map(({ reason, field }) => `${reason} ${field}`)).toEqual([expected]);
