@@ -1,7 +1,7 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from '#immutable';
 import type { BackendZone, ClusterService } from '../net/cluster-service.ts';
 import type { PortProtocol } from '../net/port.ts';
-import { type Backend, backendComparison, createBackend, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
+import { type Backend, backendComparison, backendOf, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
 import { InStep } from './offer-difference.ts';
 
 const NONE: readonly never[] = [];
@@ -62,7 +62,16 @@ export function remoteBackends(
     const hostname = hostnames?.get(text) ?? '';
     const { zone, forZones = NONE } = zones?.get(text) ?? NO_ZONE;
     const forZoneSet = forZones.length === 0 ? NO_ZONES : ImmutableSet(forZones);
-    const backend = createBackend({ address, ports, hostname, zone, forZones: forZoneSet, cluster });
+    const backend = backendOf({
+      address,
+      ports,
+      nodeName: '',
+      zone,
+      hostname,
+      state: 'active',
+      forZones: forZoneSet,
+      cluster,
+    });
     backends.push(before !== undefined && equal(before, backend) ? before : backend);
   }
   return backends;

@@ -136,12 +136,14 @@ class Correlator {
   /** This origin offers `backend` now; `isNew` when it has not offered that address before. */
   claim(backend: Backend, isNew: boolean): void {
     const { address } = backend;
-    const current = this.#backends.get(address);
-    const claims = current && this.#contested.get(address);
+    const claims = this.#contested.get(address);
+    // The only claim, made anew, needs no look at what it was, but for the side that the service prefers.
+    const current = isNew || claims || this.#side ? this.#backends.get(address) : undefined;
     const own: BackendClaim = { origin: this.#change.origin, backend };
     if (claims !== undefined) this.#contest(address, current, (isNew ? withNew : withOther)(claims, own));
-    else if (current === undefined || !isNew) this.#setWinner(address, current, backend);
-    else this.#contest(address, current, withNew([this.#holderOf(current)], own));
+    else if (isNew && current !== undefined)
+      this.#contest(address, current, withNew([this.#holderOf(current)], own));
+    else this.#setWinner(address, current, backend);
   }
 
   /** This origin offers nothing more at that address. */
