@@ -418,7 +418,7 @@ export class KvstoreClient implements KvstoreBackend {
     const others = this.#keepers.filter((other) => other !== keeper);
     const unbind = this.#unbinding(key, others);
     const before = keeper.bindingOf(key);
-    const binding = await keeper.bind(key);
+    const binding = await keeper.bind(key, options.signal);
     const leased = request(binding.lease);
     try {
       const answer = await this.#txn(leased, options);

@@ -1,5 +1,5 @@
-import type { Supervisor } from '../base/supervisor.ts';
-import { asKvstoreError, KvstoreError } from './errors.ts';
+import { interruptible, type Supervisor } from '../base/supervisor.ts';
+import { abortedError, asKvstoreError, KvstoreError } from './errors.ts';
 import { HeldLease, type LeaseTerms, momentOf } from './held-lease.ts';
 import type { LeaseID, Transport } from './transport.ts';
 
@@ -73,13 +73,15 @@ export class LeaseKeeper {
    * Binds a key: to the lease that it has, or to one with room. Grants one if need be; rejects if that fails.
    *
    * Bind before the write, so that a key that was written is never missed when its lease is lost.
+   *
+   * @param signal ends the wait for a lease that is being granted: nothing is bound then
    */
-  bind(key: string): Promise<Binding> {
+  bind(key: string, signal?: AbortSignal): Promise<Binding> {
     return this.#held(() => {
       const id = this.#bindings.get(key)?.lease;
       const lease = id === undefined ? this.#withRoom() : this.#leases.get(id);
       return lease && this.#bindTo(lease, key);
-    });
+    }, signal);
   }
 
   /** A lease that is held, whichever; nothing is bound to it. */
@@ -154,12 +156,22 @@ export class LeaseKeeper {
   }
 
   /** What `take` gives of the leases that are held; where it gives nothing, one more is granted. */
-  async #held<T>(take: () => T | undefined): Promise<T> {
+  async #held<T>(take: () => T | undefined, signal?: AbortSignal): Promise<T> {
     for (;;) {
       this.#expire();
       const taken = take();
       if (taken !== undefined) return taken;
-      await this.#grant();
+      await this.#granted(signal);
+    }
+  }
+
+  /** Others may wait for the same one: it is granted all the same. */
+  async #granted(signal: AbortSignal | undefined): Promise<void> {
+    if (signal === undefined) return this.#grant();
+    try {
+      await interruptible(() => this.#grant(), signal);
+    } catch (error) {
+      throw signal.aborted ? abortedError() : error;
     }
   }
 

@@ -151,7 +151,7 @@ export class LockKeeper {
 
   /** Takes a place in the queue: a key under our lease. */
   async #enter(path: string, signal: AbortSignal): Promise<Place> {
-    const { lease } = await this.#leases.bind(path);
+    const { lease } = await this.#leases.bind(path, signal);
     const key = `${path}/${leaseHex(lease)}`;
     // A delete of the place before would else delete this one, which has the same key.
     const leaving = this.#leaving.get(path);
@@ -187,9 +187,7 @@ export class LockKeeper {
       const { header, kvs: below } = await this.#options.transport.range(prefixRange(`${path}/`), { signal });
       // Go also waits for the locks of paths below this one; both ways exclude each other.
       const kvs = below.filter(({ key }) => !key.includes('/', path.length + 1));
-      if (!kvs.some(({ key, createRevision }) => key === place.key && createRevision === place.revision)) {
-        return false;
-      }
+      if (!kvs.some(({ createRevision }) => createRevision === place.revision)) return false;
       const ahead = lastBefore(kvs, place.revision);
       if (ahead === undefined) return true;
       await this.#untilGone(ahead.key, header.revision + 1, signal);

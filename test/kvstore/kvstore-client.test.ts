@@ -454,6 +454,20 @@ describe('a fenced write', () => {
     await expect(write).rejects.toMatchObject({ code: 'aborted' });
   });
 
+  it('whose caller gives up while its lease is granted ends at once (regression: with the deadline of the grant)', async () => {
+    backend.link.blackHole();
+    const controller = new AbortController();
+    const write = backend.update('k', bytesOfText('1'), { leased: true, signal: controller.signal });
+    await settle();
+    controller.abort();
+    let failure: unknown;
+    const told = write.catch((error: unknown) => {
+      failure = error;
+    });
+    await Promise.race([told, settle()]);
+    expect(failure).toMatchObject({ code: 'aborted' });
+  });
+
   it('many at once share one fence, which costs one key', async () => {
     const revision = backend.server.header.revision;
     const writes = Array.from({ length: 50 }, (_, i) =>

@@ -160,6 +160,85 @@ describe('the locks of one client', () => {
     await (await backend.lock(PATH)).release();
   });
 
+  it('a place is an empty key, as that of a Go program', async () => {
+    const lock = await backend.lock(PATH);
+    expect(backend.server.range(keyRange(lock.key)).kvs).toMatchObject([{ value: new Uint8Array(0) }]);
+    await lock.release();
+  });
+
+  it('closing gives up what is held, at once', async () => {
+    const other = new FaultyMemory({ clock, server: backend.server });
+    const lock = await backend.lock(PATH);
+    await backend.close();
+    expect([lock.lost.aborted, backend.server.leases]).toEqual([true, []]);
+    await (await other.lock(PATH)).release();
+    await other.close();
+  });
+
+  it('who has given up before it asks does not wait for those ahead', async () => {
+    const lock = await backend.lock(PATH);
+    const signal = AbortSignal.abort();
+    await expect(backend.lock(PATH, { signal })).rejects.toMatchObject({ code: 'aborted' });
+    await lock.release();
+  });
+
+  it.each(['grantLease', 'txn', 'range'] as const)(
+    'who gives up while the server does not answer waits for no deadline: %s (regression: it did for its lease)',
+    async (call) => {
+      if (call !== 'grantLease') await (await backend.lock(PATH)).release();
+      const { link } = backend;
+      const made = link[call].bind(link) as (...given: readonly unknown[]) => Promise<never>;
+      const controller = new AbortController();
+      vi.spyOn(link, call).mockImplementationOnce((...given: readonly unknown[]) => {
+        link.blackHole();
+        return made(...given);
+      });
+      const failure = backend.lock(PATH, { signal: controller.signal }).catch((error: unknown) => error);
+      await settle(4);
+      controller.abort();
+      await settle(4);
+      link.up();
+      expect(await Promise.race([failure, settle(4)])).toMatchObject({ code: 'aborted' });
+      await advance(clock, 20_000);
+      expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(0);
+    },
+  );
+
+  it('a place of before that goes while it is looked at is taken anew', async () => {
+    const held = await backend.lock(PATH);
+    const { link, server } = backend;
+    failNextDelete();
+    await held.release(); // its key is left
+    let isLooked = false;
+    link.onRead = ({ start }) => {
+      if (isLooked || start !== held.key) return;
+      isLooked = true;
+      server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(held.key) }] });
+    };
+    const lock = await backend.lock(PATH);
+    expect([isLooked, lock.revision > held.revision, lock.lost.aborted]).toEqual([true, true, false]);
+    expect(server.range(keyRange(lock.key)).kvs).toMatchObject([{ createRevision: lock.revision }]);
+    await lock.release();
+  });
+
+  it('a place that cannot be given up is tried again, and said to be, until its lease is gone', async () => {
+    const tasks = (): readonly string[] =>
+      backend
+        .status()
+        .background.tasks.map(({ name }) => name)
+        .filter((name) => name.includes('leaving'));
+    const held = await backend.lock(PATH);
+    expect(backend.status().background.tasks.map(({ name }) => name)).toContain('locks');
+    backend.link.down();
+    await held.release();
+    await advance(clock, 10_000);
+    expect(tasks()).toEqual([`locks: leaving ${PATH}`]);
+    await advance(clock, 60_000);
+    expect([tasks(), backend.server.leases]).toEqual([[], []]);
+    backend.link.up();
+    await (await backend.lock(PATH)).release();
+  });
+
   it('a place whose answer was lost is given up, too', async () => {
     await (await backend.lock(PATH)).release();
     backend.link.loseAnswers(1);
@@ -206,6 +285,17 @@ describe('the locks of one client', () => {
       const below = await other.lock(`${PATH}/below`);
       await (await backend.lock(PATH)).release();
       await below.release();
+    });
+
+    it('it sees the place before its own go together with others', async () => {
+      const held = await other.lock(PATH);
+      const waiting = backend.lock(PATH);
+      await settle(4);
+      await other.update(`${held.key}/x`, bytesOfText('1'));
+      await other.deletePrefix(held.key);
+      await settle(6);
+      expect(await Promise.race([waiting, settle(4)])).toBeDefined(); // and not when it looks again by itself
+      await (await waiting).release();
     });
 
     it('it waits for the place right before its own, and for nothing else', async () => {

@@ -66,6 +66,22 @@ class NaiveStore {
     return deleted;
   }
 
+  /** When a key was written, as far as that can still be read: since the compaction, and what it was then. */
+  kept(key: string): readonly number[] {
+    const writes = this.states.flatMap((state, at) => {
+      const isPut = state.get(key)?.mod === at;
+      const isGone = !state.has(key) && this.states[at - 1]?.has(key) === true;
+      return isPut || isGone ? [at] : [];
+    });
+    const then = this.states[this.compacted]?.get(key)?.mod;
+    return writes.filter((at) => at > this.compacted || at === then);
+  }
+
+  get keptKeys(): number {
+    const all = new Set(this.states.flatMap((state) => [...state.keys()]));
+    return [...all].filter((key) => this.kept(key).length > 0).length;
+  }
+
   /** What happened at a revision: `key=value`, or `-key`; in the order of keys. */
   eventsAt(revision: number): readonly string[] {
     const [before, after] = [this.states[revision - 1], this.states[revision]];
@@ -111,7 +127,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 9,
     arbitrary: fc.record({
       do: fc.constant('txn' as const),
-      compare: fc.array(compare, { maxLength: 2, size: 'small' }),
+      compare: fc.oneof(fc.constant<Compare[]>([]), fc.array(compare, { maxLength: 2, size: 'small' })),
       writes,
       otherwise: fc.boolean(),
     }),
@@ -193,8 +209,9 @@ function checkEvents({ store, model }: Pair, from: number): void {
 
 describe('the store of a server in this process', () => {
   it('shows what the naive model shows: now, as of each revision, as events, and after a restore', () => {
-    const questions = fc.tuple(fc.nat(10), fc.nat(3), fc.nat(6));
-    const steps = fc.array(fc.tuple(step, questions), { maxLength: 14, size: 'max' });
+    const at = fc.oneof(fc.constant(0), fc.nat(10)); // now, or a revision
+    const questions = fc.tuple(at, fc.nat(3), fc.oneof(fc.constant(0), fc.nat(6)));
+    const steps = fc.array(fc.tuple(step, questions), { minLength: 6, maxLength: 16, size: 'max' });
     fc.assert(
       fc.property(steps, (script) => {
         const pair = newPair();
@@ -229,6 +246,9 @@ describe('the store of a server in this process', () => {
           }
           checkRange(pair, at, limit, least);
           checkEvents(pair, at);
+          expect(store.snapshot().versions.size).toBe(model.keptKeys);
+          for (const [name, versions] of store.snapshot().versions)
+            expect([name, versions.map((one) => one.modRevision)]).toEqual([name, model.kept(name)]);
           for (const [name, { lease: of }] of model.now) expect(bound.get(name)).toBe(of);
           expect([store.revision, store.compactRevision]).toEqual([model.revision, model.compacted]);
         }

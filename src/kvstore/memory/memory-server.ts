@@ -184,7 +184,7 @@ export class MemoryServer {
   }
 
   #moveKey(key: string, from: LeaseID, to: LeaseID): void {
-    if (from !== to) this.#leases.get(from)?.keys.delete(key);
+    this.#leases.get(from)?.keys.delete(key);
     this.#leases.get(to)?.keys.add(key);
   }
 

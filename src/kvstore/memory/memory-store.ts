@@ -73,15 +73,8 @@ export class MemoryStore {
 
   /** The version of the key as of a revision, if the key existed then. */
   #at(key: string, revision: number): Version | undefined {
-    const versions = this.#versions.get(key);
-    if (versions === undefined) return undefined;
-    for (let i = versions.length - 1; i >= 0; i--) {
-      const version = versions[i];
-      if (version !== undefined && version.modRevision <= revision) {
-        return version.value === undefined ? undefined : version;
-      }
-    }
-    return undefined;
+    const version = this.#versions.get(key)?.findLast(({ modRevision }) => modRevision <= revision);
+    return version?.value === undefined ? undefined : version;
   }
 
   #checkKept(revision: number): void {

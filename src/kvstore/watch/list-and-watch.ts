@@ -14,7 +14,7 @@ import { Cursor } from './cursor.ts';
 import { PageSize } from './page-size.ts';
 import { ReaderQueue } from './reader-queue.ts';
 import type { Reconnects } from './reconnects.ts';
-import { proveHistory, type SyncOptions, sync } from './sync.ts';
+import { inSlices, proveHistory, type SyncOptions, sync } from './sync.ts';
 import { WATCH_LIMITS, type WatchLimits } from './watch-limits.ts';
 import { WatchSession } from './watch-session.ts';
 
@@ -174,8 +174,8 @@ export class ListAndWatch implements Watch {
     }
   }
 
+  /** Idempotent. */
   #end(state: 'ended' | 'diverged'): void {
-    if (this.#ended.signal.aborted) return;
     this.#enter(state);
     this.#ended.abort();
     this.#options.reconnects?.leave(this);
@@ -225,7 +225,7 @@ export class ListAndWatch implements Watch {
         isFull: () => this.#queue.isFull,
         room: () => this.#queue.room(),
       });
-      this.#compareAt = Math.min(this.#compareAt, clock.now());
+      this.#compareAt = clock.now(); // its time is over
     } finally {
       if (this.#following !== undefined) this.#followedUntil = clock.now();
       this.#following = undefined;
@@ -244,9 +244,7 @@ export class ListAndWatch implements Watch {
     if (endOnDivergence === true) return this.#end('diverged');
     this.#followedUntil = clock.now();
     this.#seen = 0;
-    let steps = 0;
-    for (const _step of this.#cursor.diverge())
-      if (++steps % this.#limits.sliceKeys === 0) await this.#turn();
+    await inSlices(this.#cursor.diverge(), { limits: this.#limits, turn: () => this.#turn() });
   }
 
   async #failed(error: KvstoreError): Promise<void> {

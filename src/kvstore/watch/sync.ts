@@ -38,6 +38,15 @@ export class CannotResumeError extends KvstoreError {
   }
 }
 
+/** Many small steps, a slice in a turn. */
+export async function inSlices(
+  steps: Iterable<void>,
+  { limits, turn }: Pick<SyncOptions, 'limits' | 'turn'>,
+): Promise<void> {
+  let taken = 0;
+  for (const _step of steps) if (++taken % limits.sliceKeys === 0) await turn();
+}
+
 /**
  * Proves, by quorum reads **as of the cursor**, that the server has the history that was followed up to the last event:
  * after a restore from a backup nothing but its history tells a store from the one before, and once it has grown past
@@ -117,7 +126,7 @@ class Sync {
     const trusted = await this.#trusted();
     const isUpToDate = !cursor.isEmpty && trusted > 0 && (await this.#update(trusted, comparison));
     if (isUpToDate) cursor.cover(cursor.covered.end, this.#revision);
-    else if (!cursor.isEmpty) await this.#steps(cursor.beginListing());
+    else if (!cursor.isEmpty) await inSlices(cursor.beginListing(), this.#options);
     if (!cursor.isComplete) await this.#list(comparison === 'values' ? 0 : trusted);
     cursor.known.lastDeletes.restart(this.#revision); // what was deleted unseen before is not known
     return this.#revision;
@@ -227,13 +236,6 @@ class Sync {
         yield;
       }
     }
-    await this.#steps(drops());
-  }
-
-  /** Many small steps, a slice in a turn. */
-  async #steps(steps: Iterable<void>): Promise<void> {
-    const { limits, turn } = this.#options;
-    let taken = 0;
-    for (const _step of steps) if (++taken % limits.sliceKeys === 0) await turn();
+    await inSlices(drops(), this.#options);
   }
 }
