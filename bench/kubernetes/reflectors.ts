@@ -1,9 +1,14 @@
-import type { FollowedResource, ResourceKind, ResourceSink } from '../../src/k8s/resource.ts';
+import type { FollowedResource, FollowOptions, ResourceKind, ResourceSink } from '../../src/k8s/resource.ts';
 import { clientOf } from './access.ts';
 import { type Follow, KINDS } from './following.ts';
 import { ipOfEndpoint } from './ip-of-endpoint.ts';
 
-/** The reflectors alone, which keep all of every object. */
+/** What the follower in Go decodes of a CiliumEndpoint. */
+const ENDPOINT: FollowOptions = {
+  fields: ['metadata', 'status.identity', 'status.networking', 'status.encryption', 'status.named-ports'],
+};
+
+/** The reflectors alone, which keep all that they hand out. */
 export const follow: Follow = (task) => {
   const client = clientOf(task);
   let followed: readonly FollowedResource[] = [];
@@ -15,10 +20,13 @@ export const follow: Follow = (task) => {
         },
         onListed: () => {},
       });
-      const begin = (kind: ResourceKind, onObject: (object: unknown) => void): FollowedResource =>
-        client.follow(kind, sink(onObject));
+      const begin = (
+        kind: ResourceKind,
+        onObject: (object: unknown) => void,
+        options?: FollowOptions,
+      ): FollowedResource => client.follow(kind, sink(onObject), options);
       followed = [
-        begin(KINDS.endpoints, (object) => onIP(ipOfEndpoint(object))),
+        begin(KINDS.endpoints, (object) => onIP(ipOfEndpoint(object)), ENDPOINT),
         begin(KINDS.services, () => {}),
         begin(KINDS.slices, () => {}),
       ];

@@ -60,6 +60,9 @@ export function sameAddresses(a: EndpointAddresses, b: EndpointAddresses): boole
   );
 }
 
+/** What {@link readRank} looks at, but for the uid, which is always there. */
+export const RANK_FIELDS: readonly string[] = ['metadata.creationTimestamp', 'metadata.deletionTimestamp'];
+
 /** The rank of an object, by its metadata. */
 export function readRank(fields: ObjectFields): EndpointRank {
   const metadata = fields.map('metadata');

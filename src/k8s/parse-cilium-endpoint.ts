@@ -4,6 +4,7 @@ import {
   type EndpointRank,
   endpointClaim,
   MOST_ADDRESSES,
+  RANK_FIELDS,
   readListedIPs,
   readPortsByName,
   readRank,
@@ -43,6 +44,12 @@ function readEndpoint(
   return { ips, claim: endpointClaim('custom-resource', id, said, shared), rank };
 }
 
+/** What {@link readCiliumEndpoint} looks at. */
+export const CILIUM_ENDPOINT_FIELDS: readonly string[] = [
+  ...RANK_FIELDS,
+  ...['status.identity.id', 'status.networking', 'status.encryption', 'status.named-ports'],
+];
+
 /** What a `cilium.io/v2` `CiliumEndpoint` claims (K 30, 31); `undefined`: nothing. */
 export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): EndpointAddresses | undefined {
   const id = readID(fields);
@@ -53,6 +60,13 @@ export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): E
   if (isSpoilt(said, 'id', identity)) return undefined;
   return readEndpoint(status, id, readRank(fields), identity, shared);
 }
+
+/** What {@link readCiliumEndpointSlice} looks at. */
+export const CILIUM_ENDPOINT_SLICE_FIELDS: readonly string[] = [
+  ...RANK_FIELDS,
+  ...['namespace', 'endpoints.name', 'endpoints.id'],
+  ...['endpoints.networking', 'endpoints.encryption', 'endpoints.named-ports'],
+];
 
 /** What a CiliumEndpointSlice says of endpoints (K 35). */
 export interface EndpointSliceSays {

@@ -28,6 +28,13 @@ function readLabel(labels: ObjectFields, name: string): Label | undefined {
   return undefined;
 }
 
+/** What {@link readCiliumIdentity} looks at. */
+export const CILIUM_IDENTITY_FIELDS: readonly string[] = [
+  'metadata.annotations',
+  'metadata.creationTimestamp',
+  'security-labels',
+];
+
 /**
  * What a `cilium.io/v2` `CiliumIdentity` says: its name is the number, `security-labels` are the labels. One whose labels
  * are not all valid says nothing: some of them would be another identity.

@@ -85,6 +85,13 @@ function readSliceBackends(fields: ObjectFields): SliceBackends {
   return { backends: ImmutableMap(backends), notReady: ImmutableMap(notReady) };
 }
 
+/** What {@link readEndpointSlice} looks at. */
+export const ENDPOINT_SLICE_FIELDS: readonly string[] = [
+  ...['metadata.labels', 'addressType', 'ports', 'endpoints.addresses', 'endpoints.conditions'],
+  ...['endpoints.hostname', 'endpoints.nodeName', 'endpoints.zone', 'endpoints.hints'],
+  ...['endpoints.topology', 'endpoints.deprecatedTopology'],
+];
+
 /** What an object says; see the parser below. */
 export function readEndpointSlice(fields: ObjectFields): EndpointSlice | undefined {
   const id = readSliceID(fields);

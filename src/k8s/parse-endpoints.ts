@@ -52,6 +52,9 @@ function readAddressList(
   return backends;
 }
 
+/** What {@link readEndpoints} looks at. */
+export const ENDPOINTS_FIELDS: readonly string[] = ['subsets'];
+
 /** What an object says; see the parser below. */
 export function readEndpoints(fields: ObjectFields): EndpointSlice | undefined {
   const service = readID(fields);

@@ -51,6 +51,12 @@ function annotation(annotations: ReadonlyMap<string, string>, name: string): str
   return annotations.get(`network.cilium.io/${name}`) ?? annotations.get(`io.cilium.network.${name}`);
 }
 
+/** What {@link readCiliumNode} looks at. */
+export const CILIUM_NODE_FIELDS: readonly string[] = [
+  ...['metadata.labels', 'metadata.annotations', 'spec.addresses', 'spec.ipam.podCIDRs', 'spec.ipam.pools'],
+  ...['spec.health', 'spec.ingress', 'spec.encryption', 'spec.nodeidentity', 'spec.bootid'],
+];
+
 /**
  * A `cilium.io/v2` `CiliumNode` as a node of the own cluster (K 36). An address or CIDR that is not valid is left out; a
  * key or identity that is not rejects the node.
@@ -159,6 +165,11 @@ function firstOfEach(addresses: readonly NodeAddress[]): readonly NodeAddress[] 
 function oneOfEach(cidrs: readonly string[]): readonly string[] {
   return [false, true].flatMap((six) => cidrs.find((cidr) => cidr.includes(':') === six) ?? []);
 }
+
+/** What {@link readNode} looks at. */
+export const NODE_FIELDS: readonly string[] = [
+  ...['metadata.labels', 'metadata.annotations', 'spec.podCIDR', 'spec.podCIDRs', 'status.addresses'],
+];
 
 /** A v1 `Node` as the own node (K 39). What annotations say counts only where they are asked for (K 40). */
 export function readNode(

@@ -2,6 +2,7 @@ import {
   type EndpointAddresses,
   endpointClaim,
   MOST_ADDRESSES,
+  RANK_FIELDS,
   readListedIPs,
   readPortsByName,
   readRank,
@@ -47,6 +48,14 @@ function readAddresses(
   const said = { identity: undefined, hostIP, encryptKey, namedPorts };
   return { ips, claim: endpointClaim('k8s', id, said, shared), rank: readRank(fields) };
 }
+
+/** What {@link readPod} looks at. */
+export const POD_FIELDS: readonly string[] = [
+  ...RANK_FIELDS,
+  'metadata.labels',
+  ...['spec.nodeName', 'spec.serviceAccountName', 'spec.hostNetwork', 'spec.containers.ports'],
+  ...['status.phase', 'status.podIP', 'status.podIPs', 'status.hostIP'],
+];
 
 /**
  * What a v1 `Pod` says. `undefined` for one that is on the host's network or has ended: it counts as deleted (K 17).

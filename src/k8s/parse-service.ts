@@ -129,6 +129,14 @@ function readFlags(annotations: Annotations): Pick<Service, 'global' | 'shared' 
   };
 }
 
+/** What {@link readService} looks at. */
+export const SERVICE_FIELDS: readonly string[] = [
+  'metadata.annotations',
+  'metadata.labels',
+  'spec',
+  'status.loadBalancer',
+];
+
 /** What an object says; see the parser below. */
 export function readService(fields: ObjectFields): Service | undefined {
   const id = readID(fields);

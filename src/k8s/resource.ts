@@ -114,6 +114,12 @@ export interface FollowOptions {
    * before that. Its name, namespace, uid and resourceVersion must stay. Default: everything; see {@link identified}.
    */
   readonly keep?: ((object: KubernetesObject) => KubernetesObject) | undefined;
+  /**
+   * The fields that the sink reads, as paths: `status.networking`, with all that is in it; those of a list's elements
+   * without a number: `spec.ports.port`. Others may be left out of objects, which saves their decoding. What
+   * {@link KubernetesObject} names is always there. Default: all.
+   */
+  readonly fields?: readonly string[] | undefined;
   readonly onState?: ((state: ResourceState) => void) | undefined;
 }
 

@@ -1,9 +1,10 @@
 import type { Socket } from 'node:net';
-import type { Readable } from 'node:stream';
+import { pipeline, Readable } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import { createGunzip } from 'node:zlib';
-import { buildConnector, Pool } from 'undici';
+import { buildConnector, type Dispatcher, Pool } from 'undici';
 import { messageOf } from '../../base/failure.ts';
+import { AnswerBody, type Flow } from './answer-body.ts';
 import { ApiError, retryAfter } from './api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
 import { type ClusterAccess, type Pem, readPem } from './cluster-access.ts';
@@ -22,6 +23,8 @@ const CONNECTED: ReadonlySet<unknown> = new Set(['UND_ERR_SOCKET', 'ECONNRESET',
 export class HttpTransport implements ApiTransport {
   readonly #access: ClusterAccess;
   readonly #base: string;
+  /** What answers come from whose end has not come. */
+  readonly #flows = new Set<Flow>();
   #pool: Pool;
 
   constructor(access: ClusterAccess) {
@@ -43,17 +46,14 @@ export class HttpTransport implements ApiTransport {
       path: `${this.#base}${path}`,
       headers,
       body: text,
-      signal,
       headersTimeout: 0,
       bodyTimeout: 0,
     };
-    const answer = await this.#pool.request(options).catch((error: unknown) => {
-      throw asTransportError(error);
-    });
-    if (answer.statusCode === 401) credentials.refused();
+    const answer = await exchanged({ pool: this.#pool, flows: this.#flows, options, signal });
+    if (answer.status === 401) credentials.refused();
     const isZipped = answer.headers['content-encoding'] === 'gzip';
     return {
-      status: answer.statusCode,
+      status: answer.status,
       retryAfterMs: retryAfter(answer.headers['retry-after']),
       body: isZipped ? unzipped(answer.body) : answer.body,
     };
@@ -96,9 +96,85 @@ export class HttpTransport implements ApiTransport {
     const named = serverName === undefined ? options : { ...options, servername: serverName };
     return new Promise((resolve, reject) => {
       // Where there is an error, the socket is null or undefined.
-      connector(named, (...[error, socket]) => (error === null ? resolve(socket) : reject(error)));
+      connector(named, (...[error, socket]) =>
+        error === null ? resolve(this.#kept(socket)) : reject(error),
+      );
     });
   }
+
+  /**
+   * undici 7 ends the process where a connection ends while its answer is held up (nodejs/undici#5360). Our listeners
+   * come before its own: at the end nothing is held up, and for a reset it looks for no end of the answer.
+   */
+  #kept<T extends Socket>(socket: T): T {
+    socket.on('end', () => {
+      for (const flow of this.#flows) flow.resume();
+    });
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ECONNRESET') error.code = 'EPIPE';
+    });
+    return socket;
+  }
+}
+
+interface Exchanged {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: AnswerBody;
+}
+
+interface Sending {
+  readonly pool: Pool;
+  /** Has that of the answer until the answer ends. */
+  readonly flows: Set<Flow>;
+  readonly options: Dispatcher.DispatchOptions;
+  readonly signal: AbortSignal;
+}
+
+/** Resolves with the head of the answer. */
+function exchanged({ pool, flows, options, signal }: Sending): Promise<Exchanged> {
+  return new Promise((resolve, reject) => {
+    let body: AnswerBody | undefined;
+    let connection: Dispatcher.DispatchController | undefined;
+    const over = (): void => {
+      signal.removeEventListener('abort', giveUp);
+      if (connection !== undefined) flows.delete(connection);
+    };
+    const fail = (error: Error): void => {
+      over();
+      if (body === undefined) reject(asTransportError(error));
+      else body.end(error);
+    };
+    const giveUp = (): void => {
+      const reason = asError(signal.reason);
+      fail(reason);
+      connection?.abort(reason);
+    };
+    if (signal.aborted) return giveUp();
+    signal.addEventListener('abort', giveUp);
+    pool.dispatch(options, {
+      onRequestStart: (controller) => {
+        connection = controller;
+        if (signal.aborted) controller.abort(asError(signal.reason));
+      },
+      onResponseStart: (controller, status, headers) => {
+        if (status < 200) return; // another one follows
+        flows.add(controller);
+        body = new AnswerBody(controller);
+        resolve({ status, headers, body });
+      },
+      onResponseData: (_controller, bytes) => body?.push(bytes),
+      onResponseEnd: () => {
+        over();
+        body?.end(null);
+      },
+      onResponseError: (_controller, error) => fail(error),
+    });
+  });
+}
+
+function asError(reason: unknown): Error {
+  return reason instanceof Error ? reason : new ApiError('broken', messageOf(reason));
 }
 
 async function pemText(pem: Pem): Promise<string> {
@@ -112,10 +188,8 @@ function asTransportError(error: unknown): ApiError {
 }
 
 /** Errors of either end both. */
-function unzipped(body: Readable): AsyncIterable<Uint8Array> {
+function unzipped(body: AnswerBody): AsyncIterable<Uint8Array> {
   const gunzip = createGunzip({ chunkSize: UNZIPPED_PIECE });
-  gunzip.on('error', () => {}); // who reads it learns of it; no one does where the answer was given up
-  body.on('error', (error) => gunzip.destroy(error));
-  gunzip.on('close', () => body.destroy());
-  return body.pipe(gunzip);
+  // Who reads it learns of an error; no one does where the answer was given up.
+  return pipeline(Readable.from(body), gunzip, () => {});
 }

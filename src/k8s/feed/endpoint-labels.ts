@@ -63,13 +63,6 @@ export class EndpointLabels {
     this.#options = options;
   }
 
-  /** Pods whose namespace is not known yet. */
-  get waiting(): number {
-    let waiting = 0;
-    for (const { pod } of this.#pods.values()) if (!this.#namespaces.has(pod.namespace)) waiting++;
-    return waiting;
-  }
-
   /** Ends attempts to apply what has failed. */
   stop(): void {
     this.#retry?.cancel();
@@ -96,6 +89,7 @@ export class EndpointLabels {
   namespaceReader(): ObjectReader<NamespaceSays> {
     return {
       kind: 'Namespace',
+      fields: ['metadata.labels'],
       read: readNamespace,
       change: (now, before) => {
         const name = (now ?? before)?.name ?? '';

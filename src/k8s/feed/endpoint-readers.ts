@@ -1,5 +1,7 @@
 import { type EndpointAddresses, SharedParts, sameAddresses } from '../endpoint-addresses.ts';
 import {
+  CILIUM_ENDPOINT_FIELDS,
+  CILIUM_ENDPOINT_SLICE_FIELDS,
   type EndpointSliceSays,
   readCiliumEndpoint,
   readCiliumEndpointSlice,
@@ -18,6 +20,7 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Obje
   const shared = new SharedParts();
   return {
     kind: 'CiliumEndpoint',
+    fields: CILIUM_ENDPOINT_FIELDS,
     read: (fields) => readCiliumEndpoint(fields, shared),
     same: sameAddresses,
     change: (now, before) => holders.change(now, before),
@@ -60,6 +63,7 @@ function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | u
  */
 export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
   readonly kind = 'CiliumEndpointSlice';
+  readonly fields: readonly string[] = CILIUM_ENDPOINT_SLICE_FIELDS;
   readonly #engine: EndpointEngine;
   readonly #shared = new SharedParts();
   readonly #endpoints = new Map<string, SlicedEndpoint>();
@@ -90,8 +94,9 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
   change(now: EndpointSliceSays | undefined, before: EndpointSliceSays | undefined): void {
     if (!this.#listing) this.#at++;
     if (now !== undefined) for (const [id, said] of now.endpoints) this.#list(id, now, said);
-    for (const id of before?.endpoints.keys() ?? [])
-      if (before !== undefined && now?.endpoints.has(id) !== true) this.#leave(id, before.name);
+    if (before === undefined) return;
+    for (const id of before.endpoints.keys())
+      if (now?.endpoints.has(id) !== true) this.#leave(id, before.name);
   }
 
   #list(id: string, slice: EndpointSliceSays, said: EndpointAddresses | undefined): void {

@@ -121,7 +121,8 @@ export class FollowedKind {
       if (!signal.aborted) this.#change(state);
     };
     // What an object said is known here: of one that goes its name is enough.
-    this.#resource = source.follow(kind, observed, { signal, keep: identified, onState });
+    const { fields } = this.#feed;
+    this.#resource = source.follow(kind, observed, { signal, keep: identified, fields, onState });
     onChange();
   }
 

@@ -1,5 +1,9 @@
 import { RemoteIdentityCache } from '../../identity/remote-identity-cache.ts';
-import { type CiliumIdentitySays, readCiliumIdentity } from '../parse-cilium-identity.ts';
+import {
+  CILIUM_IDENTITY_FIELDS,
+  type CiliumIdentitySays,
+  readCiliumIdentity,
+} from '../parse-cilium-identity.ts';
 import type { ObjectReader } from './object-feed.ts';
 
 /**
@@ -21,6 +25,7 @@ export class KubernetesIdentities {
   reader(): ObjectReader<CiliumIdentitySays> {
     return {
       kind: 'CiliumIdentity',
+      fields: CILIUM_IDENTITY_FIELDS,
       read: readCiliumIdentity,
       change: (now, before) => {
         // Of another age it has another place, with the same labels.

@@ -1,6 +1,12 @@
 import type { NodeManager } from '../../nodemanager/node-manager.ts';
 import type { NodeSpec } from '../../nodemanager/node-spec.ts';
-import { type NodeCluster, readCiliumNode, readNode } from '../parse-nodes.ts';
+import {
+  CILIUM_NODE_FIELDS,
+  NODE_FIELDS,
+  type NodeCluster,
+  readCiliumNode,
+  readNode,
+} from '../parse-nodes.ts';
 import type { ObjectFields } from '../parse-object.ts';
 import type { ObjectReader } from './object-feed.ts';
 
@@ -16,11 +22,13 @@ export interface NodeEngine extends NodeCluster {
 /** Compares nothing itself: the node manager compares what it holds with what comes, labels among it (K 38). */
 function nodeReader(
   kind: string,
+  fields: readonly string[],
   { nodes }: NodeEngine,
   read: (fields: ObjectFields) => NodeSpec | undefined,
 ): ObjectReader<NodeSpec> {
   return {
     kind,
+    fields,
     read,
     change: (now, before) => {
       if (now !== undefined) nodes.nodeUpdated(now);
@@ -39,7 +47,7 @@ export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): Obje
     return node?.name === engine.nodeName ? undefined : node;
   };
   return {
-    ...nodeReader('CiliumNode', engine, read),
+    ...nodeReader('CiliumNode', CILIUM_NODE_FIELDS, engine, read),
     listed: () => {
       if (!keepRestored) engine.nodes.withdraw({ source: 'restored', cluster: engine.clusterName });
     },
@@ -59,7 +67,7 @@ export function ownNodeReader(
   engine: NodeEngine,
   { annotations, onLabels }: OwnNodeOptions,
 ): ObjectReader<NodeSpec> {
-  const reader = nodeReader('Node', engine, (fields) => {
+  const reader = nodeReader('Node', NODE_FIELDS, engine, (fields) => {
     const node = readNode(fields, engine, annotations);
     return node?.name === engine.nodeName ? node : undefined;
   });

@@ -11,6 +11,8 @@ const OBJECTS_PER_STEP = 256;
 export interface ObjectReader<T> {
   /** As rejections name it: `CiliumEndpoint`. */
   readonly kind: string;
+  /** The fields that {@link ObjectReader.read} looks at, as of `FollowOptions`. Default: all. */
+  readonly fields?: readonly string[];
   /** What an object says; `undefined`: nothing. */
   read(fields: ObjectFields): T | undefined;
   /** Whether an object says the same again: then what it said is kept, and nothing changes. Default: it never does. */
@@ -37,6 +39,8 @@ export interface AnyFeed {
   readonly size: number;
   readonly rejected: number;
   readonly complete: boolean;
+  /** `undefined`: all. */
+  readonly fields: readonly string[] | undefined;
   begin(onComplete?: () => void): ResourceSink;
   withdrawSteps(): Iterable<unknown>;
 }
@@ -65,6 +69,10 @@ export class ObjectFeed<T> implements AnyFeed {
   constructor(reader: ObjectReader<T>, options: ObjectFeedOptions) {
     this.#reader = reader;
     this.#options = options;
+  }
+
+  get fields(): readonly string[] | undefined {
+    return this.#reader.fields;
   }
 
   /** Objects that say something. */

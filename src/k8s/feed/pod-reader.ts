@@ -1,5 +1,5 @@
 import { SharedParts, sameAddresses } from '../endpoint-addresses.ts';
-import { type PodSays, readPod } from '../parse-pod.ts';
+import { POD_FIELDS, type PodSays, readPod } from '../parse-pod.ts';
 import type { AddressSink, FedIPCache } from './address-holders.ts';
 import type { EndpointLabels } from './endpoint-labels.ts';
 import type { ObjectReader } from './object-feed.ts';
@@ -47,6 +47,7 @@ export function podReader({
   const shared = new SharedParts();
   return {
     kind: 'Pod',
+    fields: POD_FIELDS,
     read: (fields) => readPod(fields, encryptKey, shared),
     same: samePod,
     change: (now, before) => {

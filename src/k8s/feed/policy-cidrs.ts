@@ -65,6 +65,7 @@ export class PolicyCIDRTable {
   groups(): ObjectReader<CIDRGroupSays> {
     return {
       kind: 'CiliumCIDRGroup',
+      fields: ['spec'],
       read: readCIDRGroup,
       change: (now, before) => {
         const name = (now ?? before)?.name ?? '';
@@ -83,7 +84,12 @@ export class PolicyCIDRTable {
     prefix: string,
     read: (fields: ObjectFields) => PolicyCIDRs | undefined,
   ): ObjectReader<PolicyCIDRs> {
-    return { kind, read, change: (now, before) => this.#change(kind, prefix, now, before) };
+    return {
+      kind,
+      fields: ['spec', 'specs'],
+      read,
+      change: (now, before) => this.#change(kind, prefix, now, before),
+    };
   }
 
   #change(kind: string, prefix: string, now: PolicyCIDRs | undefined, before: PolicyCIDRs | undefined): void {

@@ -1,9 +1,9 @@
 import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { Service } from '../../servicecache/service.ts';
 import type { ServiceCache } from '../../servicecache/service-cache.ts';
-import { readEndpointSlice } from '../parse-endpoint-slice.ts';
-import { readEndpoints } from '../parse-endpoints.ts';
-import { readService } from '../parse-service.ts';
+import { ENDPOINT_SLICE_FIELDS, readEndpointSlice } from '../parse-endpoint-slice.ts';
+import { ENDPOINTS_FIELDS, readEndpoints } from '../parse-endpoints.ts';
+import { readService, SERVICE_FIELDS } from '../parse-service.ts';
 import type { ObjectReader } from './object-feed.ts';
 
 /** What the feed needs of a `ServiceCache`. */
@@ -16,6 +16,7 @@ export type FedServices = Pick<
 export function serviceReader(services: FedServices): ObjectReader<Service> {
   return {
     kind: 'Service',
+    fields: SERVICE_FIELDS,
     read: readService,
     change: (now, before) => {
       if (now !== undefined) services.updateService(now);
@@ -27,13 +28,11 @@ export function serviceReader(services: FedServices): ObjectReader<Service> {
 
 /** Slices into the service cache. One whose label names another service than before is taken from that (K 10). */
 function sliceReader(
-  kind: string,
-  read: ObjectReader<EndpointSlice>['read'],
+  object: Pick<ObjectReader<EndpointSlice>, 'kind' | 'fields' | 'read'>,
   services: FedServices,
 ): ObjectReader<EndpointSlice> {
   return {
-    kind,
-    read,
+    ...object,
     change: (now, before) => {
       if (now !== undefined) services.updateEndpoints(now);
       if (before === undefined || (now !== undefined && now.service.name === before.service.name)) return;
@@ -45,10 +44,12 @@ function sliceReader(
 
 /** EndpointSlices, v1 or v1beta1, into the service cache. */
 export function endpointSliceReader(services: FedServices): ObjectReader<EndpointSlice> {
-  return sliceReader('EndpointSlice', readEndpointSlice, services);
+  const object = { kind: 'EndpointSlice', fields: ENDPOINT_SLICE_FIELDS, read: readEndpointSlice };
+  return sliceReader(object, services);
 }
 
 /** Endpoints into the service cache: never beside slices (K 13). */
 export function endpointsReader(services: FedServices): ObjectReader<EndpointSlice> {
-  return sliceReader('Endpoints', readEndpoints, services);
+  const object = { kind: 'Endpoints', fields: ENDPOINTS_FIELDS, read: readEndpoints };
+  return sliceReader(object, services);
 }

@@ -1,14 +1,14 @@
 import { Buffer } from 'node:buffer';
 
-/** A view, not a copy. */
-function part(bytes: Uint8Array, from: number, to: number): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from);
-}
+/** Room at first; more is kept from one text to the next up to {@link MOST_KEPT}. */
+const ROOM = 4096;
+const MOST_KEPT = 1024 * 1024;
 
-/** Texts that arrive in several pieces, one after the other. One that is too large is dropped while it arrives. */
+/** Texts that arrive in several runs, one after the other. One that is too large is dropped while it arrives. */
 export class ByteRuns {
   readonly #largest: number;
-  #pieces: Buffer[] = [];
+  /** What has arrived of the text, its first {@link ByteRuns.#size} bytes. */
+  #kept = Buffer.allocUnsafeSlow(ROOM);
   #size = 0;
   #tooLarge = 0;
 
@@ -25,24 +25,37 @@ export class ByteRuns {
     return this.#tooLarge;
   }
 
-  /** A piece of a text that goes on. Its bytes are copied. */
+  /** A run of a text that goes on. Its bytes are copied. */
   keep(bytes: Uint8Array, from: number, to: number): void {
-    this.#size += to - from;
-    if (this.#size <= this.#largest) this.#pieces.push(Buffer.from(part(bytes, from, to)));
-    else this.#pieces = [];
+    const size = this.#size + to - from;
+    if (size <= this.#largest) {
+      if (size > this.#kept.length) this.#grow(size);
+      const kept = this.#kept;
+      // Written out: most runs are short, and views of them cost more.
+      for (let i = from, at = this.#size; i < to; i++, at++) kept[at] = bytes[i] ?? 0;
+    }
+    this.#size = size;
   }
 
-  /** The text that ends with this piece; `undefined` if it is too large. */
+  /** The text that ends with this run; `undefined` if it is too large. */
   end(bytes: Uint8Array, from: number, to: number): string | undefined {
-    const size = this.#size + to - from;
-    const last = part(bytes, from, to);
-    const pieces = this.#pieces;
-    this.#pieces = [];
+    const isWhole = this.#size === 0 && to - from <= this.#largest;
+    if (isWhole) return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
+    this.keep(bytes, from, to);
+    const size = this.#size;
     this.#size = 0;
     if (size > this.#largest) {
       this.#tooLarge++;
       return undefined;
     }
-    return (pieces.length === 0 ? last : Buffer.concat([...pieces, last])).toString('utf8');
+    const text = this.#kept.toString('utf8', 0, size);
+    if (this.#kept.length > MOST_KEPT) this.#kept = Buffer.allocUnsafeSlow(ROOM);
+    return text;
+  }
+
+  #grow(size: number): void {
+    const kept = Buffer.allocUnsafeSlow(Math.max(size, 2 * this.#kept.length));
+    kept.set(this.#kept.subarray(0, this.#size));
+    this.#kept = kept;
   }
 }

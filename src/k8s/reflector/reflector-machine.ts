@@ -83,7 +83,7 @@ const FIRST: ReflectorState = {
 
 /** How a reflector begins. */
 export function beginReflector(): ReflectorStep {
-  return list(FIRST, FIRST.preferred);
+  return { state: FIRST, effect: { do: 'list', from: FIRST.from } };
 }
 
 function list(state: ReflectorState, from: ListSource): ReflectorStep {
@@ -100,7 +100,7 @@ function ignore(state: ReflectorState): ReflectorStep {
 
 /** Whether nothing has failed for long enough to forget what did. */
 function isGood({ goodSince }: ReflectorState, now: number): boolean {
-  return goodSince !== undefined && now - goodSince >= GOOD_MS;
+  return now - (goodSince ?? now) >= GOOD_MS;
 }
 
 function wait(
@@ -162,7 +162,7 @@ function isOverdue(state: ReflectorState, code: ApiErrorCode, now: number): bool
 
 function failed(state: ReflectorState, input: ReflectorInput & { readonly type: 'failed' }): ReflectorStep {
   const { code, retryAfterMs, now } = input;
-  if (isOverdue(state, code, now)) return list({ ...state, waited: false }, state.preferred);
+  if (isOverdue(state, code, now)) return list(state, state.preferred);
   const shown = SHOWN[code] ?? 'waiting';
   if (state.phase !== 'listing') {
     const next = afterFailure(state, code, now);
@@ -213,7 +213,12 @@ export function stepReflector(state: ReflectorState, input: ReflectorInput): Ref
 }
 
 function waited(state: ReflectorState): ReflectorStep {
-  if (state.next === 'list') return list(state, state.from);
-  if (state.next === 'watch') return watch(state);
-  return { state: { ...state, phase: 'proving' }, effect: { do: 'prove' } };
+  switch (state.next) {
+    case 'list':
+      return list(state, state.from);
+    case 'watch':
+      return watch(state);
+    case 'prove':
+      return { state: { ...state, phase: 'proving' }, effect: { do: 'prove' } };
+  }
 }

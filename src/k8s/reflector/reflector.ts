@@ -17,6 +17,7 @@ import type {
   ResourceSink,
   ResourceStatus,
 } from '../resource.ts';
+import { FieldTree } from './field-tree.ts';
 import { isKubernetesObject, KnownObjects } from './known-objects.ts';
 import { LineScanner } from './line-scanner.ts';
 import {
@@ -38,7 +39,7 @@ import {
   type ReflectorState,
   stepReflector,
 } from './reflector-machine.ts';
-import { readWatchLine } from './watch-line.ts';
+import { LINE_FIELDS, readWatchLine } from './watch-line.ts';
 
 /** What a {@link Reflector} takes from its client, which shares it between all of its reflectors. */
 export interface ReflectorContext {
@@ -69,6 +70,9 @@ const WATCH_SILENCE_MS = 3 * 60_000;
 
 type Answer = ReflectorInput extends infer I ? (I extends { now: number } ? Omit<I, 'now'> : never) : never;
 
+/** What {@link KubernetesObject} promises of an object. */
+const IDENTIFYING = ['name', 'namespace', 'uid', 'resourceVersion'].map((name) => `metadata.${name}`);
+
 const STOP: Answer = { type: 'stop' };
 
 /**
@@ -83,6 +87,9 @@ export class Reflector implements FollowedResource {
   readonly #context: ReflectorContext;
   readonly #options: FollowOptions;
   readonly #known: KnownObjects;
+  /** What is read of objects, and of the lines of a stream; `undefined`: all. */
+  readonly #fields: FieldTree | undefined;
+  readonly #lineFields: FieldTree | undefined;
   readonly #guard: CallbackGuard;
   readonly #ended = new AbortController();
   readonly #waiting = new Set<() => void>();
@@ -104,6 +111,9 @@ export class Reflector implements FollowedResource {
     this.#context = context;
     this.#options = options;
     this.#guard = new CallbackGuard(context.onFault);
+    const fields = options.fields && [...IDENTIFYING, ...options.fields];
+    this.#fields = fields && FieldTree.of(fields);
+    this.#lineFields = fields && FieldTree.of([...LINE_FIELDS, ...fields.map((field) => `object.${field}`)]);
     this.#known = new KnownObjects((object) => this.#keep(object));
     const { state, effect } = beginReflector();
     this.#state = state;
@@ -290,7 +300,10 @@ export class Reflector implements FollowedResource {
   #stream(): Promise<string> {
     const { gate } = this.#context;
     return this.#exchange(async (exchange) => {
-      const scanner = new LineScanner(LARGEST_OBJECT);
+      const scanner =
+        this.#lineFields === undefined
+          ? new LineScanner(LARGEST_OBJECT)
+          : new ListScanner(LARGEST_OBJECT, this.#lineFields, 'lines');
       exchange.allowSilence(LIST_SILENCE_MS);
       const path = streamPath(this.#kind, this.#known.version, WATCH_SECONDS.max);
       const answer = await exchange.open({ path });
@@ -333,7 +346,7 @@ export class Reflector implements FollowedResource {
   ): Promise<{ readonly version: string; readonly token: string | undefined }> {
     const { signal } = this.#ended;
     return this.#exchange(async (exchange) => {
-      const scanner = new ListScanner(LARGEST_OBJECT);
+      const scanner = new ListScanner(LARGEST_OBJECT, this.#fields);
       exchange.allowSilence(LIST_SILENCE_MS);
       const path = listPath(this.#kind, from, this.#known.version, token);
       const answer = await exchange.open({ path, gzip: true });

@@ -11,6 +11,12 @@ export type WatchLine =
   /** Of no use: an object without a name, a type that is not known. The others go on. */
   | { readonly type: 'refused' };
 
+/** What {@link readWatchLine} looks at, but for what identifies the object. */
+export const LINE_FIELDS: readonly string[] = [
+  ...['type', 'code', 'message', 'details'],
+  ...['object.code', 'object.message', 'object.details', 'object.metadata.annotations'],
+];
+
 const REFUSED: WatchLine = { type: 'refused' };
 
 const TYPES: ReadonlyMap<unknown, 'put' | 'delete'> = new Map([
@@ -28,15 +34,23 @@ function bookmark(object: unknown): WatchLine {
   return { type: 'bookmark', version, isListed };
 }
 
+function isStatus({ code, message }: Readonly<Record<string, unknown>>): boolean {
+  return code !== undefined || message !== undefined;
+}
+
+function noEvent(): ApiError {
+  return new ApiError('garbled', 'the line of a watch is no event');
+}
+
 /**
  * Reads a decoded line. Throws the ApiError that it says: an `ERROR` event, or a Status instead of an event, as a server
  * that is starting sends.
  */
 export function readWatchLine(line: unknown): WatchLine {
-  if (!isObject(line)) throw new ApiError('garbled', 'the line of a watch is no event');
+  if (!isObject(line)) throw noEvent();
   const { type, object } = line;
   if (type === 'ERROR') throw errorOfStatus(object, 500);
-  if (type === undefined) throw errorOfStatus(line, 500);
+  if (type === undefined) throw isStatus(line) ? errorOfStatus(line, 500) : noEvent();
   if (type === 'BOOKMARK') return bookmark(object);
   const known = TYPES.get(type);
   return known === undefined || !isKubernetesObject(object) ? REFUSED : { type: known, object };

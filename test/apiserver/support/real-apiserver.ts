@@ -46,6 +46,7 @@ async function freePorts(): Promise<number> {
 
 /** A kube-apiserver with an etcd of its own. */
 export class RealApiServer implements ApiHarness {
+  readonly until: ApiHarness['until'] = until;
   readonly transport: HttpTransport;
   readonly access: ClusterAccess;
   readonly powerless: ClusterAccess;

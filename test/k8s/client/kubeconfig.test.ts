@@ -15,6 +15,8 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
+const EXEC = { apiVersion: 'client.authentication.k8s.io/v1', command: './plugin' };
+
 interface Parts {
   readonly cluster?: object;
   readonly user?: object;
@@ -33,7 +35,10 @@ function text({ cluster = {}, user = {}, context = {} }: Parts = {}): string {
   });
 }
 
-function parse(parts: Parts, clock: ManualClock = new ManualClock()): ReturnType<typeof parseKubeconfig> {
+function parse(
+  parts: Parts = {},
+  clock: ManualClock = new ManualClock(),
+): ReturnType<typeof parseKubeconfig> {
   return parseKubeconfig(text(parts), join(folder, 'config'), { clock });
 }
 
@@ -68,6 +73,16 @@ describe('a kubeconfig', () => {
     expect(read.ca).toEqual({ data: Buffer.from(PEM) });
   });
 
+  it('may leave out what is usual: the scheme, the namespace, an authority', () => {
+    const serverOf = (server: string): string => parse({ cluster: { server } }).server;
+    expect(serverOf('api:6443')).toBe('https://api:6443/');
+    expect(serverOf('http://localhost:8001')).toBe('http://localhost:8001/');
+    const { ca, serverName, insecureSkipVerify, namespace } = parse();
+    expect({ ca, serverName, insecureSkipVerify, namespace }).toEqual({
+      ...{ ca: undefined, serverName: undefined, insecureSkipVerify: false, namespace: 'default' },
+    });
+  });
+
   it('is read from a file, relative paths from its folder, and another context by name', async () => {
     const path = join(folder, 'config');
     writeFileSync(path, text({ cluster: { 'certificate-authority': 'pki/ca.crt' } }));
@@ -92,6 +107,12 @@ describe('a kubeconfig', () => {
       'a certificate alone',
       { user: { 'client-certificate': 'c' } },
       ['users[0].user.client-key: missing-field'],
+    ],
+    ['a key alone', { user: { 'client-key': 'k' } }, ['users[0].user.client-certificate: missing-field']],
+    [
+      'a plugin that asks a person',
+      { user: { exec: { ...EXEC, interactiveMode: 'Always' } } },
+      ['users[0].user.exec.interactiveMode: unsupported'],
     ],
     [
       'what is no PEM',
@@ -139,6 +160,23 @@ describe('credentials', () => {
     expect(await parse({}).credentials.authorization()).toBeUndefined();
   });
 
+  it('may be a certificate and its key, as files or as they are, beside a token or alone', async () => {
+    const files = { 'client-certificate': 'client.crt', 'client-key': 'client.key' };
+    const shown = {
+      certificate: { file: join(folder, 'client.crt') },
+      key: { file: join(folder, 'client.key') },
+    };
+    for (const user of [files, { ...files, token: 't' }, { ...files, tokenFile: 'token' }])
+      expect(await parse({ user }).credentials.certificate()).toEqual(shown);
+    const data = { 'client-certificate-data': ENCODED, 'client-key-data': ENCODED };
+    const pem = { data: Buffer.from(PEM) };
+    expect(await parse({ user: { ...files, ...data } }).credentials.certificate()).toEqual({
+      certificate: pem,
+      key: pem,
+    });
+    expect(await parse({ user: { token: 't' } }).credentials.certificate()).toBeUndefined();
+  });
+
   it('follow a token file that is renewed, and survive it being empty or gone for a moment', async () => {
     const clock = new ManualClock();
     const file = join(folder, 'token');
@@ -164,15 +202,14 @@ describe('credentials', () => {
     writeFileSync(join(folder, 'plugin'), `#!/bin/sh\n${script}\n`);
     chmodSync(join(folder, 'plugin'), 0o755);
   }
-  const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: './plugin' };
   const says = (status: object): string =>
-    `echo run >>runs; echo '${JSON.stringify({ kind: 'ExecCredential', apiVersion: exec.apiVersion, status })}'`;
+    `echo run >>runs; echo '${JSON.stringify({ kind: 'ExecCredential', apiVersion: EXEC.apiVersion, status })}'`;
 
   it('come from a plugin, which is asked again when they expire or are refused', async () => {
     const clock = new ManualClock();
     const status = { token: 'tN', expirationTimestamp: '1970-01-01T00:01:00Z' };
     plugin(`${says(status)} | sed "s/tN/t$(wc -l <runs | tr -d ' ')/"`);
-    const { credentials } = parse({ user: { exec } }, clock);
+    const { credentials } = parse({ user: { exec: EXEC } }, clock);
     expect(await Promise.all([credentials.authorization(), credentials.authorization()])).toEqual([
       'Bearer t1',
       'Bearer t1',
@@ -190,7 +227,7 @@ describe('credentials', () => {
         '\\\\n',
       ),
     );
-    const { credentials } = parse({ user: { exec: { ...exec, provideClusterInfo: true } } });
+    const { credentials } = parse({ user: { exec: { ...EXEC, provideClusterInfo: true } } });
     expect(await credentials.certificate()).toEqual({
       certificate: { data: Buffer.from(PEM) },
       key: { data: Buffer.from(PEM) },
@@ -198,6 +235,14 @@ describe('credentials', () => {
     expect(await credentials.authorization()).toBeUndefined();
     const told = JSON.parse(readFileSync(join(folder, 'info'), 'utf8'));
     expect(told.spec).toEqual({ interactive: false, cluster: { server: 'https://api:6443' } });
+  });
+
+  it('of a plugin may depend on its arguments and environment', async () => {
+    plugin(`TOKEN="$1-$2-$ONE-$TWO"; ${says({ token: 'TOKEN' })} | sed "s/TOKEN/$TOKEN/"`);
+    const env = [{ name: 'ONE', value: '1' }, { name: 'TWO', value: '' }, { value: 'x' }, { name: 'y' }];
+    const user = { exec: { ...EXEC, args: ['a', 'b'], env: env.slice(0, 2) } };
+    expect(await parse({ user }).credentials.authorization()).toBe('Bearer a-b-1-');
+    expect(mistakes({ user: { exec: { ...EXEC, env } } })).not.toEqual([]);
   });
 
   it.each([
@@ -213,11 +258,11 @@ describe('credentials', () => {
     ['gives a time that is none', says({ token: 't', expirationTimestamp: 'soon' }), /no time/],
   ])('of a plugin that %s are refused clearly', async (_, script, message) => {
     plugin(script);
-    await expect(parse({ user: { exec } }).credentials.authorization()).rejects.toThrow(message);
+    await expect(parse({ user: { exec: EXEC } }).credentials.authorization()).rejects.toThrow(message);
   });
 
   it('of a plugin that is not installed come with its hint', async () => {
-    const user = { exec: { ...exec, command: 'no-such-plugin', installHint: 'get it' } };
+    const user = { exec: { ...EXEC, command: 'no-such-plugin', installHint: 'get it' } };
     await expect(parse({ user }).credentials.authorization()).rejects.toThrow(/ENOENT.*get it/);
   });
 });

@@ -102,6 +102,11 @@ describe('an address that several pods list', () => {
     const world = await new FeedWorld().started();
     world.cluster.put('pods', pod('old', { createdAt: 1 }));
     world.cluster.put('pods', pod('new', { createdAt: 2 }));
+    for (const name of ['a', 'b', 'c']) world.cluster.put('ciliumendpoints', ciliumEndpoint(name));
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('d', { ips: ['10.1.0.11'] }));
+    expect(world.feed.status().contested).toBe(2);
+    for (const name of ['a', 'b', 'c']) world.cluster.delete('ciliumendpoints', name, 'shop');
+    expect(world.feed.status().contested).toBe(1);
     world.cluster.delete('pods', 'new', 'shop');
     expect(world.at(IP)).toContain('shop/old');
     world.cluster.delete('pods', 'old', 'shop');
@@ -242,17 +247,50 @@ describe('CiliumEndpointSlices', () => {
     expect(world.at(IP)).toContain('2002 ');
   });
 
-  it('of one list, the slice that was created last counts, then the greater name (K 35)', async () => {
-    const world = new FeedWorld(BY_SLICES);
-    const put = (slice: string, identity: number, createdAt: number): void =>
-      world.cluster.put(
-        'ciliumendpointslices',
-        ciliumEndpointSlice(slice, [sliced('web', { identity })], { createdAt }),
-      );
-    put('s3', 3, 5);
-    put('s2', 2, 5);
-    put('s9', 9, 1);
-    await world.started();
-    expect(world.at(IP)).toContain('3 shop/web');
+  it('what an endpoint said in a slice before the last change of that does not count any more (K 35)', async () => {
+    const world = await new FeedWorld(BY_SLICES).started();
+    const put = (slice: string, identity: number): void =>
+      world.cluster.put('ciliumendpointslices', ciliumEndpointSlice(slice, [sliced('web', { identity })]));
+    put('s1', 1000);
+    put('s2', 2000);
+    put('s1', 1001);
+    put('s1', 1000);
+    expect(world.at(IP)).toContain('1000 ');
   });
+
+  it('an endpoint without address claims nothing where it counts, and that it still has none is no change', async () => {
+    const world = await new FeedWorld(BY_SLICES).started();
+    const put = (slice: string, ips: readonly string[]): void =>
+      world.cluster.put('ciliumendpointslices', ciliumEndpointSlice(slice, [sliced('web', { ips })]));
+    put('s1', [IP]);
+    put('s2', []);
+    expect(world.at(IP)).toBeUndefined();
+    put('s1', [IP, 'fd00::10']);
+    put('s2', []);
+    expect(world.at(IP)).toContain('shop/web');
+    put('s2', [IP]);
+    put('s2', []);
+    expect(world.at(IP)).toBeUndefined();
+  });
+
+  it.each([
+    ['s3', 's2', 's9'],
+    ['s9', 's3', 's2'],
+    ['s2', 's9', 's3'],
+  ])(
+    'of one list, the slice that was created last counts, then the greater name: %s, %s, %s (K 35)',
+    async (...order) => {
+      const world = new FeedWorld(BY_SLICES);
+      const createdAt: Readonly<Record<string, number>> = { s2: 5, s3: 5, s9: 1 };
+      for (const slice of order) {
+        const endpoint = sliced('web', { identity: Number(slice.slice(1)) });
+        world.cluster.put(
+          'ciliumendpointslices',
+          ciliumEndpointSlice(slice, [endpoint], { createdAt: createdAt[slice] ?? 0 }),
+        );
+      }
+      await world.started();
+      expect(world.at(IP)).toContain('3 shop/web');
+    },
+  );
 });

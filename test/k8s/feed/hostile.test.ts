@@ -74,6 +74,27 @@ function knows({ ipcache, nodes, services, feed }: FeedWorld): string {
 }
 
 describe('hostile objects', () => {
+  it.each([
+    ['pods', 'Pod shop/good', { status: 7 }],
+    ['ciliumendpoints', 'CiliumEndpoint shop/good', { status: 7 }],
+    ['ciliumendpointslices', 'CiliumEndpointSlice good', { namespace: 7 }],
+    ['ciliumnodes', 'CiliumNode good', { spec: 7 }],
+    ['nodes', 'Node n1', { spec: 7 }],
+    ['namespaces', 'Namespace shop', { metadata: { name: 'shop', labels: 7 } }],
+    ['services', 'Service shop/good', { spec: 7 }],
+    ['endpointslices', 'EndpointSlice shop/good', { endpoints: 7 }],
+    ['ciliumidentities', 'CiliumIdentity 1001', { 'security-labels': { ':': '' } }],
+    ['networkpolicies', 'NetworkPolicy shop/good', { spec: 7 }],
+    ['ciliumnetworkpolicies', 'CiliumNetworkPolicy shop/good', { spec: 7 }],
+    ['ciliumcidrgroups', 'CiliumCIDRGroup good', { spec: 7 }],
+  ])('of %s are refused as %s', async (plural, place, spoilt) => {
+    const { cluster, rejected } = await world(plural === 'ciliumendpointslices');
+    const good = GOOD[plural];
+    if (good === undefined) throw new Error(`no object of ${plural}`);
+    cluster.put(plural, { ...good, ...spoilt });
+    expect([...new Set(rejected.map((one) => one.at))]).toEqual([place]);
+  });
+
   it.each(Object.keys(GOOD))(
     '%s that were spoilt in any place are refused by field, and the others go on',
     async (plural) => {

@@ -64,6 +64,10 @@ describe('CiliumIdentities', () => {
     expect(world.feed.isIdentityMarked(1001)).toBe(true);
     put(world, '1001', { 'k8s:app': 'web' });
     expect(world.feed.isIdentityMarked(1001)).toBe(false);
+    put(world, '1001', { 'k8s:app': 'web' }, 0, { 'io.cilium.heartbeat': 'x' });
+    world.cluster.delete('ciliumidentities', '1001');
+    expect(world.feed.isIdentityMarked(1001)).toBe(false);
+    expect(world.feed.isIdentityMarked(1002)).toBe(false);
   });
 });
 
@@ -163,6 +167,70 @@ describe('identity labels', () => {
     failing = false;
     world.clock.advance(2_000);
     expect(said).toEqual(['web 2']);
+    await world.feed.stop();
+    expect(world.clock.pending).toBe(0);
+  });
+
+  it.each<[string, Parameters<typeof pod>[1]]>([
+    ['the value of a label', { labels: { app: 'db' } }],
+    ['one label more', { labels: { app: 'web', tier: 'front' } }],
+    ['one label fewer', { labels: {} }],
+    ['a label in the place of another', { labels: { name: 'web' } }],
+    ['the account', { serviceAccount: 'sa' }],
+    ['the uid', { uid: 'second' }],
+    ['the node', { nodeName: 'n2' }],
+  ])('are others where nothing but %s is (K 27)', async (_, said) => {
+    const { world, applied } = await labelWorld({ endpoints: 'pods' });
+    namespace(world);
+    const before = { labels: { app: 'web' } };
+    for (const ips of [['10.1.0.10'], []]) {
+      world.cluster.put('pods', pod('web', { ips, ...before }));
+      const labels = applied.get('web');
+      world.cluster.put('pods', pod('web', { ips, ...before, ...said }));
+      expect(applied.get('web')).not.toBe(labels);
+    }
+  });
+
+  it('are those of a pod by its name and namespace', async () => {
+    const calls: string[] = [];
+    const onLabels = (to: LabelledPod, labels: Labels | undefined): void =>
+      void calls.push(`${to.namespace}/${to.name} ${labels === undefined ? 'gone' : 'labelled'}`);
+    const { world } = await labelWorld({ onLabels });
+    namespace(world);
+    world.cluster.put('namespaces', { metadata: { name: 'bank' } });
+    world.cluster.put('pods', pod('web'));
+    world.cluster.put('pods', pod('web', { namespace: 'bank', ips: ['10.1.0.11'] }));
+    world.cluster.delete('pods', 'web', 'shop');
+    expect(calls).toEqual(['shop/web labelled', 'bank/web labelled', 'shop/web gone']);
+  });
+
+  it('are said again after 1 s, then twice as long, and anew once all of them were applied', async () => {
+    const tried: string[] = [];
+    let failing = true;
+    const onLabels = ({ name }: LabelledPod, labels: Labels | undefined): void => {
+      tried.push(`${name} ${labels === undefined ? 'gone' : 'labelled'} at ${world.clock.now()}`);
+      if (failing) throw new Error('no identity');
+    };
+    const { world } = await labelWorld({ onLabels, random: () => 1 });
+    namespace(world);
+    world.cluster.put('pods', pod('web'));
+    world.cluster.put('pods', pod('db', { ips: ['10.1.0.11'] }));
+    const first = 1_000;
+    expect(world.clock.nextAt).toBe(first);
+    expect(tried.splice(0)).toEqual(['web labelled at 0', 'db labelled at 0']);
+    expect(world.clock.pending).toBe(1);
+    world.clock.advance(first);
+    expect(tried.splice(0)).toEqual([`web labelled at ${first}`, `db labelled at ${first}`]);
+    expect((world.clock.nextAt ?? 0) - world.clock.now()).toBe(2 * first);
+    failing = false;
+    world.clock.advance(2 * first);
+    expect(tried.splice(0)).toEqual([`web labelled at ${3 * first}`, `db labelled at ${3 * first}`]);
+    expect(world.clock.pending).toBe(0);
+    failing = true;
+    world.cluster.delete('pods', 'db', 'shop');
+    expect((world.clock.nextAt ?? 0) - world.clock.now()).toBe(first);
+    world.clock.advance(first);
+    expect(tried.splice(0)).toEqual([`db gone at ${3 * first}`, `db gone at ${4 * first}`]);
     await world.feed.stop();
     expect(world.clock.pending).toBe(0);
   });

@@ -1,7 +1,16 @@
 import { describe, expect, it } from 'vitest';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import type { FedIPCache } from '../../../src/k8s/feed/address-holders.ts';
 import { FakeCluster } from './support/fake-cluster.ts';
 import { FeedWorld } from './support/feed-world.ts';
-import { ciliumEndpoint, endpointSlice, service } from './support/objects.ts';
+import {
+  ciliumEndpoint,
+  ciliumEndpointSlice,
+  endpointSlice,
+  pod,
+  service,
+  sliced,
+} from './support/objects.ts';
 import { RecordingMetadata } from './support/recording-metadata.ts';
 
 function selectors(world: FeedWorld): readonly string[] {
@@ -74,7 +83,12 @@ describe('a feed of Kubernetes', () => {
     expect(world.feed.synced).toBe(true);
     expect(new Set(seen)).toEqual(new Set(before));
     off();
+    const heard = seen.length;
+    world.cluster.followers.find(({ kind }) => kind.plural === 'pods')?.say('waiting');
+    expect(seen).toHaveLength(heard);
     expect(world.feed.progressOf('nodes')).toBeUndefined();
+    expect(world.feed.progressOf('nothing')).toBeUndefined();
+    expect(world.feed.progressOf('pods')).toMatchObject({ synced: true, settled: false });
   });
 
   it('does not wait for what the API server does not serve, and says so', async () => {
@@ -85,6 +99,46 @@ describe('a feed of Kubernetes', () => {
     expect(world.feed.progressOf('ciliumnodes')).toMatchObject({ synced: false, settled: true });
     const kind = world.feed.status().kinds.find(({ name }) => name === 'ciliumnodes');
     expect(kind).toMatchObject({ state: 'missing', complete: false, objects: 0 });
+  });
+
+  it('is started once', async () => {
+    const world = await new FeedWorld().started();
+    const before = world.cluster.followers.length;
+    await world.started();
+    expect(world.cluster.followers).toHaveLength(before);
+  });
+
+  it('writes nothing where objects say the same again, under another version (K 10)', async () => {
+    const cache = new IPCache();
+    const written: unknown[] = [];
+    const ipcache: FedIPCache = {
+      upsert: (...what) => {
+        written.push(what[0]);
+        return cache.upsert(...what);
+      },
+      delete: (...what) => {
+        written.push(what[0]);
+        return cache.delete(...what);
+      },
+      batch: (changes) => cache.batch(changes),
+    };
+    for (const endpoints of ['ciliumendpoints', 'ciliumendpointslices'] as const) {
+      const world = await new FeedWorld({ ipcache, endpoints, nodes: undefined }).started();
+      const put = (): void => {
+        world.cluster.put('pods', pod('web', { labels: { app: 'web' } }));
+        world.cluster.put('pods', pod('done', { phase: 'Succeeded' }));
+        world.cluster.put('ciliumendpoints', ciliumEndpoint('web', { ips: ['10.1.0.11'] }));
+        world.cluster.put(
+          'ciliumendpointslices',
+          ciliumEndpointSlice('s', [sliced('web', { ips: ['10.1.0.12'] })]),
+        );
+      };
+      put();
+      const other = endpoints === 'ciliumendpoints' ? '10.1.0.11' : '10.1.0.12';
+      expect(written.splice(0)).toEqual(['10.1.0.10', other]);
+      put();
+      expect(written.splice(0)).toEqual([]);
+    }
   });
 
   it('goes by progress: each batch counts (K 55)', async () => {

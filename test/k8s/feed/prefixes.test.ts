@@ -76,6 +76,19 @@ describe('the CIDRs of policies', () => {
     expect(metadata.said).toEqual([]);
   });
 
+  it('of a group change for each policy that still names it (K 48)', async () => {
+    const { world, metadata } = await policyWorld();
+    const fromCIDRSet = [{ cidrGroupRef: 'office' }];
+    for (const name of ['p', 'q', 'r'])
+      world.cluster.put('ciliumnetworkpolicies', policy(name, { ingress: [{ fromCIDRSet }] }));
+    world.cluster.put('ciliumnetworkpolicies', policy('q', {}));
+    world.cluster.delete('ciliumnetworkpolicies', 'r', 'shop');
+    const externalCIDRs = ['10.0.0.0/24'];
+    world.cluster.put('ciliumcidrgroups', { metadata: { name: 'office' }, spec: { externalCIDRs } });
+    expect(metadata.said).toEqual(['10.0.0.0/24 cnp/shop/p']);
+    expect(metadata.idle).toBe(0);
+  });
+
   it('with an exception that is none are left out: without it more would be let in', async () => {
     const { world, metadata } = await policyWorld();
     const except = ['10.0.0.1/32', 'bad'];
@@ -134,6 +147,7 @@ describe('the addresses of the API server', () => {
     const { world, metadata } = await policyWorld();
     put(world, '192.0.2.10', '198.51.100.7');
     world.cluster.put('endpointslices', endpointSlice('other', 'kubernetes', ['10.1.1.1']));
+    world.cluster.put('endpointslices', endpointSlice('another', 'dns', ['10.1.1.2'], 'default'));
     const resource = 'endpointslice/default/kubernetes';
     expect(metadata.said).toEqual([`192.0.2.10/32 ${resource}`, `198.51.100.7/32 ${resource}`]);
     expect(metadata.labels('192.0.2.10/32', resource)).toBe('kube-apiserver reserved:kube-apiserver=;');
@@ -153,6 +167,16 @@ describe('the addresses of the API server', () => {
     world.cluster.delete('endpointslices', 'kubernetes', 'default');
     world.clock.advance(30_000);
     expect(metadata.said).toEqual([]);
+  });
+
+  it('stay for good when the feed is stopped meanwhile, and need no time', async () => {
+    const { world, metadata } = await policyWorld();
+    put(world, '192.0.2.10');
+    world.cluster.put('endpointslices', endpointSlice('other', 'kubernetes', ['192.0.2.11'], 'default'));
+    world.cluster.delete('endpointslices', 'kubernetes', 'default');
+    await world.feed.stop();
+    expect(world.clock.pending).toBe(0);
+    expect(metadata.said).toHaveLength(2);
   });
 });
 

@@ -1,38 +1,242 @@
-import { expect, it } from 'vitest';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { ApiErrorCode } from '../../../src/k8s/client/api-error.ts';
 import {
   beginReflector,
   type ReflectorEffect,
   type ReflectorInput,
+  type ReflectorStep,
   stepReflector,
 } from '../../../src/k8s/reflector/reflector-machine.ts';
 
 type Answer = ReflectorInput extends infer I ? (I extends { now: number } ? Omit<I, 'now'> : never) : never;
+
+/** A reflector that is given one answer after the other. */
+class Driven {
+  now = 1_000_000;
+  #step: ReflectorStep = beginReflector();
+
+  constructor(...answers: readonly Answer[]) {
+    this.answer(...answers);
+  }
+
+  get effect(): ReflectorEffect | undefined {
+    return this.#step.effect;
+  }
+
+  get shown(): string {
+    return this.#step.state.shown;
+  }
+
+  /** Gives what is done after the last of the answers, which all come at once. */
+  answer(...answers: readonly Answer[]): ReflectorEffect | undefined {
+    for (const one of answers) this.#step = stepReflector(this.#step.state, { ...one, now: this.now });
+    return this.effect;
+  }
+
+  /** Gives what is done after an answer that comes so much later. */
+  later(ms: number, answer: Answer): ReflectorEffect | undefined {
+    this.now += ms;
+    return this.answer(answer);
+  }
+}
+
+const failure = (code: ApiErrorCode, retryAfterMs = 0): Answer => ({ type: 'failed', code, retryAfterMs });
+
+const LISTED: Answer = { type: 'listed' };
+const OPENED: Answer = { type: 'opened' };
+const WAITED: Answer = { type: 'waited' };
+const SAME: Answer = { type: 'proven', same: true };
+const EXPIRED: Answer = failure('expired');
+const BROKEN: Answer = failure('broken');
+const INTERNAL: Answer = failure('internal');
+
+const WATCHING = [LISTED, OPENED] as const;
+const PROVING = [...WATCHING, BROKEN, WAITED] as const;
+
+const CODES = [
+  ...(['unreachable', 'broken', 'silent', 'throttled', 'unavailable', 'internal', 'expired'] as const),
+  ...(['future-version', 'unauthorized', 'forbidden', 'missing', 'conflict', 'invalid', 'garbled'] as const),
+  ...(['rejected', 'credentials'] as const),
+];
+const LOST_CONNECTION: readonly ApiErrorCode[] = ['unreachable', 'broken', 'silent', 'unavailable'];
+const TO_REPEAT: readonly ApiErrorCode[] = ['throttled', 'unauthorized', 'credentials', 'internal'];
+const NO_STREAMS: readonly ApiErrorCode[] = [
+  ...(['invalid', 'rejected', 'forbidden', 'missing', 'garbled', 'silent'] as const),
+];
+const FORGOTTEN: readonly ApiErrorCode[] = ['expired', 'future-version'];
+const except = (codes: readonly ApiErrorCode[]): readonly ApiErrorCode[] =>
+  CODES.filter((code) => !codes.includes(code));
+
+describe('after a failure waits, as long as the server asks for at least (K 3), and then', () => {
+  const [viaCache, inPages, asWhole] = [[failure('invalid')], [EXPIRED], [EXPIRED, EXPIRED]];
+  const [prove, watch, stream] = [{ do: 'prove' }, { do: 'watch' }, { do: 'list', from: 'stream' }];
+  const notForNow = [...LOST_CONNECTION, ...TO_REPEAT];
+  const [cache, pages] = [
+    { do: 'list', from: 'cache' },
+    { do: 'list', from: 'pages' },
+  ];
+  it.each<[string, readonly Answer[], readonly ApiErrorCode[], object]>([
+    ['lets a server prove itself that was lost in a watch', WATCHING, LOST_CONNECTION, prove],
+    ['asks for a watch again that was refused for now', WATCHING, TO_REPEAT, watch],
+    ['lists where a watch failed in another way', WATCHING, except(notForNow), stream],
+    ['asks for a proof again that came to nothing', PROVING, notForNow, prove],
+    ['lists where a proof was refused', PROVING, except(notForNow), stream],
+    [
+      'asks for a stream again that was not refused as such',
+      [],
+      except([...NO_STREAMS, ...FORGOTTEN]),
+      stream,
+    ],
+    ["asks for a list from the server's memory again", viaCache, except(FORGOTTEN), cache],
+    ['asks for a list in pages again', inPages, except(FORGOTTEN), pages],
+    ['asks for a list in pages that failed as a whole', asWhole, CODES, pages],
+  ])('%s', (_, before, codes, next) => {
+    for (const code of codes) {
+      const driven = new Driven(...before);
+      const { failures } = waitOf(driven.answer(failure(code, 1234)), 1234);
+      expect(failures, code).toBe(before === PROVING ? 2 : 1);
+      expect(driven.answer(WAITED), code).toEqual(next);
+    }
+  });
+});
+
+/** The effect as waiting, at least so long. */
+function waitOf(
+  effect: ReflectorEffect | undefined,
+  atLeastMs = 0,
+): ReflectorEffect & { readonly do: 'wait' } {
+  expect(effect).toMatchObject({ do: 'wait', atLeastMs });
+  if (effect?.do !== 'wait') throw new Error('does not wait');
+  return effect;
+}
+
+it('begins with a stream; a server that refuses that is asked for lists at once, and from then on (K 1)', () => {
+  expect(new Driven().effect).toEqual({ do: 'list', from: 'stream' });
+  for (const code of NO_STREAMS) {
+    const driven = new Driven();
+    expect(driven.answer(failure(code)), code).toEqual({ do: 'list', from: 'cache' });
+    driven.answer(LISTED, OPENED, EXPIRED);
+    expect(driven.answer(WAITED), code).toEqual({ do: 'list', from: 'cache' });
+  }
+});
+
+it('asks for pages where the server has forgotten, or is behind, and for the whole after a 410 on a page (K 1)', () => {
+  for (const code of FORGOTTEN) {
+    expect(new Driven().answer(failure(code))).toEqual({ do: 'list', from: 'pages' });
+    const driven = new Driven(failure('invalid'));
+    expect(driven.answer(failure(code))).toEqual({ do: 'list', from: 'pages' });
+    expect(driven.answer(failure(code))).toEqual({ do: 'list', from: 'whole' });
+    expect(driven.answer(LISTED)).toEqual({ do: 'watch' });
+    driven.answer(OPENED, EXPIRED);
+    expect(driven.answer(WAITED), 'the next list').toEqual({ do: 'list', from: 'cache' });
+  }
+});
+
+it('takes a server that has proven itself on from the last version, and lists from another', () => {
+  expect(new Driven(...PROVING).answer(SAME)).toEqual({ do: 'watch' });
+  const other = new Driven(...PROVING);
+  expect(other.answer({ type: 'proven', same: false })).toEqual({ do: 'list', from: 'stream' });
+});
+
+it('watches again after an orderly end, unless the watch was short and said nothing: that is a failure (K 3)', () => {
+  const after = (lastedMs: number, eventful: boolean): readonly unknown[] => {
+    const driven = new Driven(...WATCHING);
+    const effects = [driven.answer({ type: 'ended', lastedMs, eventful })];
+    return effects[0]?.do === 'wait' ? [...effects, driven.answer(WAITED)] : effects;
+  };
+  expect(after(1000, false)).toEqual([{ do: 'watch' }]);
+  expect(after(999, true)).toEqual([{ do: 'watch' }]);
+  expect(after(999, false)).toEqual([{ do: 'wait', failures: 1, atLeastMs: 0 }, { do: 'watch' }]);
+});
+
+it('lists once a server has answered nothing but internal errors for a minute (K 3)', () => {
+  const nextOf = (driven: Driven, ms: number, answer = INTERNAL): unknown => {
+    waitOf(driven.later(ms, answer));
+    return driven.answer(WAITED)?.do;
+  };
+  const driven = new Driven(...WATCHING);
+  expect([0, 30_000, 29_999].map((ms) => nextOf(driven, ms))).toEqual(['watch', 'watch', 'watch']);
+  expect(nextOf(driven, 1)).toBe('list');
+
+  for (const code of ['throttled', 'unauthorized', 'credentials'] as const) {
+    const interrupted = new Driven(...WATCHING);
+    nextOf(interrupted, 0);
+    expect(nextOf(interrupted, 60_000, failure(code)), 'another failure').toBe('watch');
+    expect(nextOf(interrupted, 1), 'another failure between them').toBe('watch');
+  }
+
+  const opened = new Driven(...WATCHING);
+  nextOf(opened, 0);
+  opened.later(59_000, OPENED);
+  expect(nextOf(opened, 1000), 'a watch between them').toBe('watch');
+});
+
+it('counts failures in a row, and anew after two good minutes since the first watch (K 3)', () => {
+  const streakAfter = (goodMs: number): number => {
+    const driven = new Driven(...WATCHING);
+    waitOf(driven.answer(failure('throttled')));
+    driven.answer(WAITED);
+    expect(waitOf(driven.later(200_000, failure('throttled'))).failures, 'no watch').toBe(2);
+    driven.answer(WAITED, OPENED);
+    driven.later(goodMs - 1, { type: 'ended', lastedMs: 1000, eventful: true });
+    driven.later(0, OPENED);
+    return waitOf(driven.later(1, failure('throttled'))).failures;
+  };
+  expect([streakAfter(119_999), streakAfter(120_000)]).toEqual([3, 1]);
+});
+
+it('shows what it is doing, but for the short steps between: proving, and asking for a watch', () => {
+  const shown = (...answers: readonly Answer[]): string => new Driven(...answers).shown;
+  expect(shown()).toBe('listing');
+  expect(shown(LISTED)).toBe('listing');
+  expect(shown(...WATCHING)).toBe('watching');
+  expect(shown(...WATCHING, { type: 'ended', lastedMs: 5, eventful: false })).toBe('waiting');
+  expect(shown(...WATCHING, BROKEN)).toBe('waiting');
+  expect(shown(...PROVING)).toBe('waiting');
+  expect(shown(...PROVING, SAME)).toBe('waiting');
+  expect(shown(...PROVING, SAME, OPENED)).toBe('watching');
+  expect(shown(...PROVING, { type: 'proven', same: false })).toBe('listing');
+  for (const code of ['missing', 'forbidden'] as const) {
+    expect(shown(...WATCHING, failure(code))).toBe(code);
+    expect(shown(failure('invalid'), failure(code))).toBe(code);
+  }
+  expect(shown(BROKEN)).toBe('waiting');
+  expect(shown(...WATCHING, { type: 'stop' })).toBe('stopped');
+});
+
+const anything: fc.Arbitrary<Answer> = fc.oneof(
+  fc.constantFrom(LISTED, OPENED, WAITED, SAME, { type: 'proven', same: false } as const),
+  fc.record({ type: fc.constant('ended' as const), lastedMs: fc.nat(2000), eventful: fc.boolean() }),
+  fc.constantFrom(...CODES).map((code) => failure(code)),
+);
+
+it('has something under way after every answer, until it is stopped: then nothing begins any more', () => {
+  fc.assert(
+    fc.property(fc.array(anything), fc.array(anything), (before, after) => {
+      const driven = new Driven();
+      for (const one of before) {
+        const effect = driven.later(700, one);
+        expect(effect === undefined).toBe(one.type === 'opened');
+      }
+      expect(driven.answer({ type: 'stop' })).toEqual({ do: 'stop' });
+      for (const one of after) expect(driven.answer(one)).toBeUndefined();
+      expect(driven.shown).toBe('stopped');
+    }),
+  );
+});
 
 /** What is done after each of the answers, which come so many milliseconds after each other. */
 function effectsOf(
   answers: readonly Answer[],
   everyMs = 1000,
 ): readonly (ReflectorEffect['do'] | undefined)[] {
-  let { state } = beginReflector();
-  return answers.map((answer, at) => {
-    const step = stepReflector(state, { ...answer, now: at * everyMs });
-    state = step.state;
-    return step.effect?.do;
-  });
+  const driven = new Driven();
+  return answers.map((answer) => driven.later(everyMs, answer)?.do);
 }
 
-const OPENED: Answer = { type: 'opened' };
-const EXPIRED: Answer = { type: 'failed', code: 'expired', retryAfterMs: 0 };
-const BROKEN: Answer = { type: 'failed', code: 'broken', retryAfterMs: 0 };
-
 it('lists at once where a server that it has waited for says 410: a second wait would double the first', () => {
-  const untilBack: readonly Answer[] = [
-    { type: 'listed' },
-    OPENED,
-    BROKEN,
-    { type: 'waited' },
-    { type: 'proven', same: true },
-  ];
+  const untilBack: readonly Answer[] = [LISTED, OPENED, BROKEN, WAITED, SAME];
   expect(effectsOf([...untilBack, OPENED, EXPIRED])).toEqual([
     'watch',
     undefined,
@@ -45,18 +249,12 @@ it('lists at once where a server that it has waited for says 410: a second wait 
 });
 
 it('waits before it lists again where a server says 410 to each watch', () => {
-  const round: readonly Answer[] = [{ type: 'listed' }, OPENED, EXPIRED];
-  const again: readonly Answer[] = [{ type: 'waited' }, ...round];
+  const round: readonly Answer[] = [LISTED, OPENED, EXPIRED];
+  const again: readonly Answer[] = [WAITED, ...round];
   const rounds = ['watch', undefined, 'wait', 'list', 'watch', undefined, 'wait'];
   expect(effectsOf([...round, ...again])).toEqual(rounds);
-  const back: readonly Answer[] = [
-    BROKEN,
-    { type: 'waited' },
-    { type: 'proven', same: true },
-    OPENED,
-    EXPIRED,
-  ];
-  expect(effectsOf([{ type: 'listed' }, OPENED, ...back, ...round]).slice(-4)).toEqual([
+  const back: readonly Answer[] = [BROKEN, WAITED, SAME, OPENED, EXPIRED];
+  expect(effectsOf([LISTED, OPENED, ...back, ...round]).slice(-4)).toEqual([
     'list',
     'watch',
     undefined,
@@ -65,8 +263,8 @@ it('waits before it lists again where a server says 410 to each watch', () => {
 });
 
 it('waits before it lists where a server says 410 that was well for long: so it does to all that follow it', () => {
-  const back: readonly Answer[] = [BROKEN, { type: 'waited' }, { type: 'proven', same: true }, OPENED];
-  const answers: readonly Answer[] = [{ type: 'listed' }, OPENED, ...back, EXPIRED];
+  const back: readonly Answer[] = [BROKEN, WAITED, SAME, OPENED];
+  const answers: readonly Answer[] = [LISTED, OPENED, ...back, EXPIRED];
   expect(effectsOf(answers, 60_000).at(-1)).toBe('list');
   expect(effectsOf(answers, 120_000).at(-1)).toBe('wait');
 });

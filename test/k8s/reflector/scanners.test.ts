@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { FieldTree } from '../../../src/k8s/reflector/field-tree.ts';
 import { LineScanner } from '../../../src/k8s/reflector/line-scanner.ts';
 import { ListScanner } from '../../../src/k8s/reflector/list-scanner.ts';
+import { askedFields, isPartOf } from '../support/asked-fields.ts';
 
 /** Cuts bytes at these places. */
 function pieces(text: string, cuts: readonly number[]): readonly Uint8Array[] {
@@ -62,6 +64,68 @@ describe('a list that arrives in pieces', () => {
       for (let i = 0; i < 10; i++) scanner.feed(page);
     }).toThrow(/no list/);
   });
+});
+
+const name = fc.constantFrom('a', 'b', 'ab', 'ba', 'é', 'a"b', 'items', 'type');
+const scalar = fc.constantFrom<unknown>('x', '\\', '"a":1,', '{', ']', 7, true, null);
+const holding = (inner: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
+  fc.oneof(scalar, fc.dictionary(name, inner, { maxKeys: 4 }), fc.array(inner, { maxLength: 3 }));
+const nested = holding(holding(holding(scalar)));
+const object = fc.dictionary(name, nested, { maxKeys: 5 });
+const path = fc.array(name, { minLength: 1, maxLength: 3 }).map((names) => names.join('.'));
+const shapes = {
+  list: (items: readonly unknown[], space: number) =>
+    JSON.stringify({ a: { b: [1] }, items, b: 1 }, null, space),
+  lines: (items: readonly unknown[]) => items.map((one) => `${JSON.stringify(one)}\n`).join(''),
+};
+
+describe.each(['list', 'lines'] as const)('a scanner of a %s that is asked for some fields', (shape) => {
+  it('leaves out the others; of what is cut, some may stay', () => {
+    fc.assert(
+      fc.property(
+        fc.array(object, { maxLength: 4 }),
+        fc.array(path, { maxLength: 4 }),
+        fc.constantFrom(0, 2),
+        cuts,
+        (items, fields, space, places) => {
+          const text = shapes[shape](items, space);
+          const said: readonly unknown[] = items.map((one) => JSON.parse(JSON.stringify(one)));
+          const asked = said.map((one) => askedFields(one, fields));
+          const scan = (pieces: readonly Uint8Array[]): readonly unknown[] => {
+            const scanner = new ListScanner(1_000_000, FieldTree.of(fields), shape);
+            return pieces.flatMap((bytes) => scanner.feed(bytes)).map((one) => JSON.parse(one));
+          };
+          expect(scan([new TextEncoder().encode(text)])).toEqual(asked);
+          const found = scan(pieces(text, places));
+          expect(found.map((one) => askedFields(one, fields))).toEqual(asked);
+          expect(isPartOf(found, said)).toBe(true);
+        },
+      ),
+    );
+  });
+});
+
+it('a field is asked for as a whole, whatever of it is asked for beside that', () => {
+  const text = '{"items":[{"a":{"b":1,"c":{"d":2,"e":3}},"f":0}]}';
+  for (const fields of [
+    ['a', 'a.b'],
+    ['a.c.e', 'a'],
+  ]) {
+    const scanner = new ListScanner(100, FieldTree.of(fields));
+    expect(scanner.feed(new TextEncoder().encode(text))).toEqual(['{"a":{"b":1,"c":{"d":2,"e":3}}}']);
+  }
+});
+
+it('what is left out of an item does not make it too large', () => {
+  const item = `{"a":1,"b":"${'x'.repeat(500)}","c":2}`;
+  for (const [fields, expected, tooLarge] of [
+    [['a', 'c'], ['{"a":1,"c":2}'], 0],
+    [['a', 'b'], [], 1],
+  ] as const) {
+    const scanner = new ListScanner(100, FieldTree.of(fields));
+    expect(scanner.feed(new TextEncoder().encode(`{"items":[${item}]}`))).toEqual(expected);
+    expect(scanner.tooLarge).toBe(tooLarge);
+  }
 });
 
 describe('a watch that arrives in pieces', () => {

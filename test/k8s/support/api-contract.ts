@@ -7,10 +7,9 @@ import {
   pointer,
   type WriteOutcome,
 } from '../../../src/k8s/client/object-writer.ts';
-import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import { KubernetesClient, type KubernetesClientOptions } from '../../../src/k8s/kubernetes-client.ts';
 import { LineScanner } from '../../../src/k8s/reflector/line-scanner.ts';
 import type { KubernetesObject, ResourceKind } from '../../../src/k8s/resource.ts';
-import { until } from '../../kvstore/support/until.ts';
 import type { ApiHarness } from './api-harness.ts';
 import { ApiUser, type ReadAnswer } from './api-user.ts';
 import { RecordingSink } from './recording-sink.ts';
@@ -50,6 +49,10 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
     });
     afterAll(() => harness.close());
 
+    const clientOf = (
+      access: ApiHarness['access'],
+      options: KubernetesClientOptions = {},
+    ): KubernetesClient => new KubernetesClient(access, { clock: harness.clock, ...options });
     const inSet = (set: string): object => ({ labels: { set } });
     const read = (path: string): Promise<ReadAnswer> => maps.ask({ path });
     async function list(query: string, user: ApiUser = maps): Promise<ListBody> {
@@ -88,7 +91,9 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
     });
 
     it('has no pages when it lists from its memory', async () => {
-      await until('it is seen', async () => (await list('resourceVersion=0&limit=1')).items.length >= 4);
+      for (const n of ['a', 'b']) await maps.create(`remembered-${n}`, {}, inSet('remembered'));
+      const query = 'resourceVersion=0&limit=1&labelSelector=set%3Dremembered';
+      await harness.until('it is seen', async () => (await list(query)).items.length === 2);
     });
 
     it('says 410 to a continue token of a history that it has forgotten, with one that goes on anyhow', async () => {
@@ -246,7 +251,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
     });
 
     it('knows its kinds, and says 404 of others', async () => {
-      const client = new KubernetesClient(harness.access);
+      const client = clientOf(harness.access);
       const [nothing, noVersion] = [
         { group: 'contract.test', version: 'v1', plural: 'nothings' },
         { group: 'contract.test', version: 'v9', plural: 'widgets' },
@@ -266,7 +271,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       access: ApiHarness['access'],
       work: (client: KubernetesClient) => Promise<void>,
     ): Promise<void> {
-      const client = new KubernetesClient(access);
+      const client = clientOf(access);
       await work(client).finally(() => client.close());
     }
     const outcomeOf = async (outcome: Promise<WriteOutcome>): Promise<string> => (await outcome).outcome;
@@ -372,7 +377,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       [...sink.objects.values()].map(({ metadata }) => metadata.name).sort();
 
     it('is followed: lists, events, another life of a name', async () => {
-      const client = new KubernetesClient(harness.access);
+      const client = clientOf(harness.access);
       const sink = new RecordingSink();
       await maps.create('f1', {}, inSet('followed'));
       const followed = client.follow(only('followed'), sink);
@@ -381,7 +386,10 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       const f2 = await maps.create('f2', {}, inSet('followed'));
       await maps.delete('f1');
       const again = await maps.create('f1', {}, inSet('followed'));
-      await until('all is there', () => sink.versions.get('contract/f1') === again.metadata.resourceVersion);
+      await harness.until(
+        'all is there',
+        () => sink.versions.get('contract/f1') === again.metadata.resourceVersion,
+      );
       expect(sink.versions.get('contract/f2')).toBe(f2.metadata.resourceVersion);
       expect(sink.breaches).toEqual([]);
       expect(followed.status()).toMatchObject({ state: 'watching', objects: 2, lists: 1, failures: 0 });
@@ -389,9 +397,9 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
     });
 
     it('names the right that is missing', async () => {
-      const client = new KubernetesClient(harness.powerless);
+      const client = clientOf(harness.powerless);
       const followed = client.follow(only('x'), new RecordingSink());
-      await until('it is refused', () => followed.status().state === 'forbidden');
+      await harness.until('it is refused', () => followed.status().state === 'forbidden');
       expect(followed.status().lastFailure?.message).toMatch(
         /^grant the verb "list" on the resource "configmaps" of the API group "": /,
       );
@@ -399,29 +407,32 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
     });
 
     it('says 401 to a token that it does not know, which is waited out', async () => {
-      const client = new KubernetesClient(harness.unknown);
+      const client = clientOf(harness.unknown);
       const followed = client.follow(only('x'), new RecordingSink());
-      await until('it is refused', () => followed.status().failures > 0);
+      await harness.until('it is refused', () => followed.status().failures > 0);
       expect(followed.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'unauthorized' } });
       await client.close();
     });
 
     it('is followed through its death: what happened meanwhile is told, and nothing twice', async () => {
-      const client = new KubernetesClient(harness.access, { random: () => 0 });
+      const client = clientOf(harness.access, { random: () => 0 });
       const sink = new RecordingSink();
       await maps.create('d1', {}, inSet('death'));
       await maps.create('d2', {}, inSet('death'));
       const followed = client.follow(only('death'), sink);
       await followed.waitForListed({ quietMs: 20_000 });
       const last = await maps.create('d3', {}, inSet('death'));
-      await until('it is told', () => sink.versions.get('contract/d3') === last.metadata.resourceVersion);
+      await harness.until(
+        'it is told',
+        () => sink.versions.get('contract/d3') === last.metadata.resourceVersion,
+      );
       await harness.kill();
-      await until('it is missed', () => followed.status().state === 'waiting');
+      await harness.until('it is missed', () => followed.status().state === 'waiting');
       expect(names(sink)).toEqual(['d1', 'd2', 'd3']);
       await harness.restart();
       await maps.delete('d2');
       await maps.create('d4', {}, inSet('death'));
-      await until('it goes on', () => names(sink).join() === 'd1,d3,d4');
+      await harness.until('it goes on', () => names(sink).join() === 'd1,d3,d4');
       expect(sink.breaches).toEqual([]);
       await client.close();
     });
@@ -434,11 +445,11 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
     });
 
     it('that does not serve a kind is no error: it is followed as soon as there is one', async () => {
-      const client = new KubernetesClient(harness.access, { random: () => 0 });
+      const client = clientOf(harness.access, { random: () => 0 });
       const sink = new RecordingSink();
       const kind = { group: 'contract.test', version: 'v1', plural: 'nothings' };
       const followed = client.follow(kind, sink);
-      await until('it is missed', () => followed.status().state === 'missing');
+      await harness.until('it is missed', () => followed.status().state === 'missing');
       expect(followed.status()).toMatchObject({ failures: 0, listed: false });
       await client.close();
     });

@@ -1,15 +1,20 @@
+import type { Clock } from '../../../src/base/clock.ts';
 import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import type { ClusterAccess } from '../../../src/k8s/client/cluster-access.ts';
 
 /** One API server under the contract, in this process or a real one. */
 export interface ApiHarness {
+  /** The time of all clients. Default: the system's. */
+  readonly clock?: Clock;
+  /** Waits until it is so; fails with `what` when that takes too long. */
+  readonly until: (what: string, isSo: () => boolean | Promise<boolean>) => Promise<void>;
   /** As an administrator. */
-  readonly access: ClusterAccess;
+  readonly access: ClusterAccess | ApiTransport;
   readonly transport: ApiTransport;
   /** As somebody who may do nothing with config maps. */
-  readonly powerless: ClusterAccess;
+  readonly powerless: ClusterAccess | ApiTransport;
   /** With a token that nobody knows. */
-  readonly unknown: ClusterAccess;
+  readonly unknown: ClusterAccess | ApiTransport;
   /** Whether a watch may begin with all objects. */
   readonly offersStreams: boolean;
   /** Serves `widgets.contract.test/v1`, with a status. */

@@ -1,3 +1,4 @@
+import { isKubernetesObject } from '../../../../src/k8s/reflector/known-objects.ts';
 import type {
   FollowedResource,
   FollowOptions,
@@ -8,6 +9,7 @@ import type {
   ResourceSource,
   ResourceState,
 } from '../../../../src/k8s/resource.ts';
+import { askedFields } from '../../support/asked-fields.ts';
 
 /** An object as a test says it: what the API server adds is added. */
 export interface SaidObject {
@@ -106,7 +108,16 @@ class FakeFollower implements FollowedResource {
       if (type === 'put') this.#known.set(keyOf(object), keep(object));
       else this.#known.delete(keyOf(object));
     }
-    if (events.length > 0) this.#sink.apply(events);
+    if (events.length > 0) this.#sink.apply(events.map((event) => this.#asked(event)));
+  }
+
+  /** Without what its follower does not read. */
+  #asked({ type, object }: ResourceEvent): ResourceEvent {
+    const { fields } = this.#options;
+    if (fields === undefined) return { type, object };
+    const identifying = ['name', 'namespace', 'uid', 'resourceVersion'].map((name) => `metadata.${name}`);
+    const asked = askedFields(object, [...identifying, ...fields]);
+    return { type, object: isKubernetesObject(asked) ? asked : object };
   }
 
   status(): ReturnType<FollowedResource['status']> {

@@ -1,10 +1,11 @@
-import { systemClock } from '../../src/base/system-clock.ts';
-import { type ClusterAccess, fixedCredentials } from '../../src/k8s/client/cluster-access.ts';
-import { HttpTransport } from '../../src/k8s/client/http-transport.ts';
-import { ApiHttpServer } from '../../src/k8s/memory/api-http-server.ts';
-import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
-import { describeApiContract } from './support/api-contract.ts';
-import type { ApiHarness } from './support/api-harness.ts';
+import { systemClock } from '../../../src/base/system-clock.ts';
+import { type ClusterAccess, fixedCredentials } from '../../../src/k8s/client/cluster-access.ts';
+import { HttpTransport } from '../../../src/k8s/client/http-transport.ts';
+import { ApiHttpServer } from '../../../src/k8s/memory/api-http-server.ts';
+import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
+import { until } from '../../kvstore/support/until.ts';
+import { describeApiContract } from '../support/api-contract.ts';
+import type { ApiHarness } from '../support/api-harness.ts';
 
 async function openMemory(): Promise<ApiHarness> {
   const api = new MemoryApiServer({ clock: systemClock, streamingLists: true });
@@ -24,6 +25,7 @@ async function openMemory(): Promise<ApiHarness> {
   for (const verb of ['list', 'watch', 'get', 'delete']) api.deny(verb, 'configmaps', 'powerless');
   const transport = new HttpTransport(as('admin'));
   return {
+    until,
     transport,
     offersStreams: true,
     access: as('admin'),

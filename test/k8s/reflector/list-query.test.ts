@@ -1,0 +1,95 @@
+import { describe, expect, it } from 'vitest';
+import {
+  anchorPath,
+  listPath,
+  parseList,
+  readListShell,
+  streamPath,
+  watchPath,
+} from '../../../src/k8s/reflector/list-query.ts';
+import type { ResourceKind } from '../../../src/k8s/resource.ts';
+
+const NODES: ResourceKind = { group: '', version: 'v1', plural: 'nodes' };
+const SELECTED: ResourceKind = { ...NODES, labelSelector: 'a=b,!c', fieldSelector: 'spec.x=1' };
+const SELECTORS = { labelSelector: 'a=b,!c', fieldSelector: 'spec.x=1' };
+
+/** What a path asks for, where it is to ask all objects of the kind. */
+function asked(path: string, pathname = '/api/v1/nodes'): Readonly<Record<string, string>> {
+  const url = new URL(path, 'http://server');
+  expect(url.pathname).toBe(pathname);
+  return Object.fromEntries(url.searchParams);
+}
+
+describe('a request for objects', () => {
+  it("from the server's memory may be as old as it likes at first, then not older than what was seen (K 1)", () => {
+    expect(asked(listPath(NODES, 'cache', ''))).toEqual({ resourceVersion: '0' });
+    expect(asked(listPath(NODES, 'cache', '17'))).toEqual({ resourceVersion: '17' });
+  });
+
+  it('for the latest names no version, and is paged, or not (K 1)', () => {
+    expect(asked(listPath(NODES, 'pages', '17'))).toEqual({ limit: '500' });
+    expect(asked(listPath(NODES, 'pages', '17', 'next'))).toEqual({ limit: '500', continue: 'next' });
+    expect(asked(listPath(NODES, 'whole', '17'))).toEqual({});
+  });
+
+  it('as a stream asks for the bookmark behind them, which tells where they end', () => {
+    const stream = {
+      ...{ watch: 'true', sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' },
+      ...{ allowWatchBookmarks: 'true', timeoutSeconds: '600' },
+    };
+    expect(asked(streamPath(NODES, '', 600))).toEqual(stream);
+    expect(asked(streamPath(NODES, '17', 600))).toEqual({ ...stream, resourceVersion: '17' });
+  });
+
+  it('that come goes on after a version, with bookmarks (K 2)', () => {
+    const watch = { watch: 'true', allowWatchBookmarks: 'true', timeoutSeconds: '300' };
+    expect(asked(watchPath(NODES, '17', 300))).toEqual({ ...watch, resourceVersion: '17' });
+  });
+
+  it('has the selectors of the kind', () => {
+    for (const path of [listPath(SELECTED, 'whole', ''), listPath(SELECTED, 'pages', '', 'next')])
+      expect(asked(path)).toMatchObject(SELECTORS);
+    for (const path of [streamPath(SELECTED, '', 1), watchPath(SELECTED, '1', 1)])
+      expect(asked(path)).toMatchObject(SELECTORS);
+  });
+
+  it('for one looks for its name among those of the kind', () => {
+    const anchor = { name: 'own', namespace: undefined, uid: 'u', version: '17' };
+    expect(asked(anchorPath(NODES, anchor))).toEqual({ fieldSelector: 'metadata.name=own' });
+    expect(asked(anchorPath(SELECTED, anchor))).toEqual({
+      ...SELECTORS,
+      fieldSelector: 'spec.x=1,metadata.name=own',
+    });
+    const pods = { ...NODES, plural: 'pods' };
+    const inNamespace = anchorPath(pods, { ...anchor, namespace: 'n' });
+    expect(asked(inNamespace, '/api/v1/namespaces/n/pods')).toEqual({ fieldSelector: 'metadata.name=own' });
+  });
+});
+
+describe('a list', () => {
+  const shell = (metadata: unknown): ReturnType<typeof readListShell> =>
+    readListShell(JSON.stringify({ metadata, items: [] }));
+
+  it('says its version, and how to go on', () => {
+    expect(shell({ resourceVersion: '17', continue: 'next' })).toEqual({ version: '17', token: 'next' });
+    for (const none of [undefined, '', 7, null])
+      expect(shell({ resourceVersion: '17', continue: none })).toEqual({ version: '17', token: undefined });
+  });
+
+  it('without a version that a watch can begin at is garbled: 0 would say everything again, in no order', () => {
+    for (const metadata of [undefined, null, 7, {}])
+      expect(() => shell(metadata)).toThrow(expect.objectContaining({ code: 'garbled' }));
+    for (const resourceVersion of ['', '0', 7, null])
+      expect(() => shell({ resourceVersion })).toThrow(expect.objectContaining({ code: 'garbled' }));
+  });
+
+  it('is a JSON object: anything else is garbled, and shown by its beginning', () => {
+    for (const text of ['', '7', 'null', '"items"', `<html>${' '.repeat(10_000)}`]) {
+      const garbled = expect.objectContaining({
+        ...{ code: 'garbled', message: `the answer is no list: ${text.slice(0, 100)}` },
+      });
+      expect(() => parseList(text)).toThrow(garbled);
+    }
+    expect(parseList('{"items":[]}')).toEqual({ items: [] });
+  });
+});

@@ -1,0 +1,536 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { OPEN_GATE, TurnGate } from '../../../src/base/turn-gate.ts';
+import { Reflector, type ReflectorContext } from '../../../src/k8s/reflector/reflector.ts';
+import type { FollowOptions, KubernetesObject, ResourceKind } from '../../../src/k8s/resource.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+import { RecordingSink } from '../support/recording-sink.ts';
+import { type AskedRequest, ScriptedApi } from '../support/scripted-api.ts';
+
+const PODS: ResourceKind = { group: '', version: 'v1', plural: 'pods', labelSelector: 'a=b' };
+
+function pod(name: string, resourceVersion: string, uid = `${name}-1`): KubernetesObject {
+  return { metadata: { name, namespace: 'n', uid, resourceVersion } };
+}
+
+const added = (object: unknown): unknown => ({ type: 'ADDED', object });
+const deleted = (object: unknown): unknown => ({ type: 'DELETED', object });
+const bookmark = (resourceVersion: string, annotations?: object): unknown => ({
+  type: 'BOOKMARK',
+  object: { metadata: { resourceVersion, annotations } },
+});
+const END_OF_LIST = { 'k8s.io/initial-events-end': 'true' };
+
+let clock: ManualClock;
+let api: ScriptedApi;
+let sink: RecordingSink;
+let closed: AbortController;
+let faults: unknown[];
+let states: string[];
+let reflector: Reflector;
+beforeEach(() => {
+  clock = new ManualClock();
+  clock.advance(50_000);
+  api = new ScriptedApi();
+  sink = new RecordingSink();
+  closed = new AbortController();
+  faults = [];
+  states = [];
+});
+afterEach(async () => {
+  closed.abort();
+  await reflector.stopped;
+  expect(reflector.status().state).toBe('stopped');
+  expect(clock.pending, 'timers that were left behind').toBe(0);
+  expect(sink.breaches).toEqual([]);
+});
+
+function follow(options: FollowOptions = {}, context: Partial<ReflectorContext> = {}): void {
+  const onFault = (error: unknown): void => void faults.push(error);
+  const onState = (state: string): void => void states.push(state);
+  reflector = new Reflector(
+    ...([PODS, sink, { onState, ...options }] as const),
+    ...[
+      { transport: api, clock, random: () => 0, gate: OPEN_GATE, closed: closed.signal, onFault, ...context },
+    ],
+  );
+}
+
+/** Follows, refuses the stream, gives the list, and takes the request for a watch. */
+async function followedFrom(items: readonly unknown[], version = '5'): Promise<AskedRequest> {
+  follow();
+  await (await api.takes('stream')).refuse(422);
+  await (await api.takes('list')).list(version, items);
+  return api.takes('watch');
+}
+
+/** The watch after that has lost its connection, and waited. */
+async function provingAfter(watch: AskedRequest): Promise<AskedRequest> {
+  await watch.cut();
+  await advance(clock, 1_000);
+  return api.takes('prove');
+}
+
+describe('what a reflector says of itself', () => {
+  it('counts what it was told, and how long ago that was', async () => {
+    clock.setWallTimeBy(1_000_000);
+    const watch = await followedFrom([pod('a', '1'), { metadata: {} }, pod('b', '2')]);
+    expect(reflector.status()).toMatchObject({
+      ...{ resource: 'pods/v1', labelSelector: 'a=b', fieldSelector: undefined, state: 'listing' },
+      ...{ listed: true, objects: 2, events: 2, lastEventAt: 1_050_000, refused: 1 },
+      ...{ bookmarks: 0, lists: 1, watches: 0, lagMs: 0, failures: 0, lastFailure: undefined },
+    });
+    await advance(clock, 7_000);
+    await watch.say(deleted(pod('a', '6')), bookmark('7'), added({}), added(pod('c', '8')));
+    expect(reflector.status()).toMatchObject({
+      ...{ state: 'watching', objects: 2, events: 4, lastEventAt: 1_057_000 },
+      ...{ refused: 2, bookmarks: 1, lists: 1, watches: 1, lagMs: 0 },
+    });
+    await advance(clock, 9_000);
+    expect(reflector.status()).toMatchObject({ lagMs: 9_000, lastEventAt: 1_057_000 });
+    expect([...sink.objects.keys()]).toEqual(['n/b', 'n/c']);
+    expect(faults).toEqual([]);
+  });
+
+  it('knows no lag before the first list', async () => {
+    follow();
+    await (await api.takes('stream')).say(added(pod('a', '1')));
+    expect(reflector.status()).toMatchObject({ listed: false, objects: 1, lagMs: undefined });
+  });
+
+  it('tells its state whenever that is another', async () => {
+    const watch = await followedFrom([]);
+    await watch.say(added(pod('a', '6')));
+    await watch.cut();
+    expect(states).toEqual(['watching', 'waiting']);
+    closed.abort();
+    await reflector.stopped;
+    expect(states).toEqual(['watching', 'waiting', 'stopped']);
+  });
+
+  it('takes it for no failure that a server has forgotten, or does not know the kind or streams', async () => {
+    const watch = await followedFrom([]);
+    await watch.say({ type: 'ERROR', object: { code: 410 } });
+    await advance(clock, 800);
+    await (await api.takes('list')).refuse(404);
+    expect(reflector.status()).toMatchObject({ state: 'missing', failures: 0, lastFailure: undefined });
+    await advance(clock, 1_600);
+    await (await api.takes('list')).refuse(422, 'nonsense');
+    expect(reflector.status()).toMatchObject({
+      failures: 1,
+      lastFailure: { code: 'invalid', message: 'nonsense' },
+    });
+  });
+
+  it('takes it for a failure that a stream is refused for another reason', async () => {
+    follow();
+    await (await api.takes('stream')).refuse(403, 'not you');
+    await api.takes('list');
+    expect(reflector.status().failures).toBe(1);
+  });
+
+  it('names the right that is missing, to list or to watch', async () => {
+    const grant = (verb: string): string =>
+      `grant the verb "${verb}" on the resource "pods" of the API group "": not you`;
+    const watch = await followedFrom([]);
+    await watch.refuse(403, 'not you');
+    expect(reflector.status().lastFailure?.message).toBe(grant('watch'));
+    await advance(clock, 800);
+    await (await api.takes('list')).refuse(403, 'not you');
+    expect(reflector.status().lastFailure?.message).toBe(grant('list'));
+  });
+});
+
+describe('waiting for the first list', () => {
+  it('ends with it, and needs no time after it', async () => {
+    follow();
+    const before = reflector.waitForListed({ quietMs: 20_000 });
+    await (await api.takes('stream')).say(bookmark('5', END_OF_LIST));
+    await before;
+    await reflector.waitForListed({ signal: AbortSignal.abort() });
+  });
+
+  it('ends with its signal', async () => {
+    follow();
+    const over = new AbortController();
+    const [waiting, late] = [reflector.waitForListed({ signal: over.signal, quietMs: 1 }), new Error('late')];
+    over.abort(late);
+    await expect(waiting).rejects.toBe(late);
+    await expect(reflector.waitForListed({ signal: over.signal })).rejects.toBe(late);
+  });
+
+  it('ends when it is stopped before, or was', async () => {
+    follow();
+    const stopped = expect.objectContaining({ message: 'pods/v1: stopped before it was listed' });
+    const waiting = reflector.waitForListed();
+    closed.abort();
+    await expect(waiting).rejects.toEqual(stopped);
+    await expect(reflector.waitForListed()).rejects.toEqual(stopped);
+  });
+
+  it('goes by progress: ends when nothing has come for the time, and says why (K 55)', async () => {
+    follow();
+    const list = await api.takes('stream');
+    await advance(clock, 5_000);
+    let outcome: unknown;
+    reflector.waitForListed({ quietMs: 20_000 }).catch((error) => {
+      outcome = error;
+    });
+    await advance(clock, 19_999);
+    await list.say(added(pod('a', '1')));
+    await advance(clock, 19_999);
+    expect(outcome).toBeUndefined();
+    await advance(clock, 1);
+    expect(outcome).toMatchObject({
+      ...{ code: 'unavailable', message: 'pods/v1 is listing, and nothing came for 20 s' },
+    });
+    await list.cut();
+    const late = expect(reflector.waitForListed({ quietMs: 100 })).rejects.toThrow(
+      'pods/v1 is waiting, and nothing came for 0.1 s: cut',
+    );
+    await advance(clock, 100);
+    await late;
+  });
+});
+
+describe('waiting after a failure', () => {
+  async function delays(random: number, retryAfterMs: number, count: number): Promise<readonly number[]> {
+    follow({}, { random: () => random });
+    await (await api.takes('stream')).refuse(422);
+    const found: number[] = [];
+    for (let i = 0; i < count; i++) {
+      await (await api.takes('list')).refuse(503, 'busy', retryAfterMs);
+      const from = clock.now();
+      await advance(clock, (clock.nextAt ?? 0) - from);
+      found.push(clock.now() - from);
+    }
+    return found;
+  }
+
+  it('doubles from 0.8 s to 30 s (K 3)', async () =>
+    expect(await delays(0, 0, 8)).toEqual([800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]));
+
+  it('is up to twice as long, by chance', async () => expect(await delays(0.5, 0, 2)).toEqual([1200, 2400]));
+
+  it('is as long as the server asks for, at least', async () =>
+    expect(await delays(0.5, 1_000, 2)).toEqual([1500, 2400]));
+});
+
+describe('a watch', () => {
+  it.each([
+    [0, '300'],
+    [0.5, '450'],
+    [0.9999, '599'],
+  ])('is asked for some time between 300 and 600 s, by chance: %s (K 2)', async (random, seconds) => {
+    follow({}, { random: () => random });
+    await (await api.takes('stream')).say(bookmark('5', END_OF_LIST));
+    const { query } = await api.takes('watch');
+    expect(query.get('timeoutSeconds')).toBe(seconds);
+  });
+
+  it('that is not over half a minute after its time is dead', async () => {
+    const watch = await followedFrom([pod('a', '1')]);
+    watch.open();
+    await advance(clock, 329_999);
+    expect(reflector.status()).toMatchObject({ state: 'watching', failures: 0 });
+    await advance(clock, 1);
+    expect(watch.signal.aborted).toBe(true);
+    expect(reflector.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'silent' } });
+  });
+
+  it('that has said something, and then nothing for three minutes, is dead', async () => {
+    const watch = await followedFrom([]);
+    await watch.say(bookmark('6'));
+    await advance(clock, 100_000);
+    await watch.write('{"type":');
+    await advance(clock, 179_999);
+    expect(reflector.status().state).toBe('watching');
+    await advance(clock, 1);
+    expect(reflector.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'silent' } });
+  });
+
+  it('that is not accepted in half a minute is dead', async () => {
+    const watch = await followedFrom([]);
+    await advance(clock, 30_000);
+    expect(watch.signal.aborted).toBe(true);
+    expect(reflector.status()).toMatchObject({ watches: 0, lastFailure: { code: 'silent' } });
+  });
+
+  it('that comes to its end is asked for again at once, from the last version', async () => {
+    const watch = await followedFrom([]);
+    await watch.say(bookmark('9'));
+    await watch.end();
+    const next = await api.takes('watch');
+    expect(next.query.get('resourceVersion')).toBe('9');
+    next.open();
+    await advance(clock, 1_000);
+    await next.end();
+    await api.takes('watch');
+    expect(reflector.status()).toMatchObject({ failures: 0, watches: 2 });
+  });
+
+  it('that ends at once and said nothing is waited after', async () => {
+    const watch = await followedFrom([]);
+    watch.open();
+    await watch.end();
+    expect(reflector.status()).toMatchObject({ state: 'waiting', failures: 0 });
+    await advance(clock, 800);
+    await api.takes('watch');
+  });
+
+  it('that ends in the middle of an event has lost its connection', async () => {
+    const watch = await followedFrom([]);
+    await watch.say(added(pod('a', '6')));
+    await watch.write('{"type":"ADDED"');
+    await watch.end();
+    expect(reflector.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'broken' } });
+    await advance(clock, 800);
+    await api.takes('prove');
+  });
+
+  it('hands over what came before an error', async () => {
+    const watch = await followedFrom([]);
+    await watch.say(added(pod('a', '6')), { type: 'ERROR', object: { code: 500, message: 'oh' } });
+    expect(sink.log).toEqual(['put n/a']);
+    expect(reflector.status()).toMatchObject({ events: 1, lastFailure: { code: 'internal', message: 'oh' } });
+  });
+
+  it('with an object that no API server stores ends, and is followed by a list', async () => {
+    const watch = await followedFrom([]);
+    await watch.write('{"type":"ADDED","object":{"a":"');
+    for (let i = 0; i < 17; i++) await watch.write('x'.repeat(1024 * 1024));
+    await watch.write('"}}\n');
+    expect(reflector.status()).toMatchObject({ lastFailure: { code: 'garbled' } });
+    await advance(clock, 800);
+    await api.takes('list');
+  });
+});
+
+describe('a server that was lost', () => {
+  const anchored = async (): Promise<AskedRequest> => {
+    const watch = await followedFrom([pod('a', '1')]);
+    await watch.say(added(pod('b', '6')), bookmark('9'));
+    return watch;
+  };
+
+  it('has proven itself by the last object that was put: the watch goes on from that', async () => {
+    const proof = await provingAfter(await anchored());
+    expect(proof.query.get('fieldSelector')).toBe('metadata.name=b');
+    await proof.list('70', [pod('x', '3'), pod('b', '6')]);
+    const watch = await api.takes('watch');
+    expect(watch.query.get('resourceVersion')).toBe('6');
+    expect(reflector.status()).toMatchObject({ lists: 1, failures: 1 });
+  });
+
+  it.each([
+    ['has no such object', []],
+    ['has it at another version', [pod('b', '7')]],
+    ['has it in another life', [pod('b', '6', 'b-2')]],
+    ['has something that is no object', [7, {}, { metadata: { uid: 'b-1' } }]],
+    ['has no items', undefined],
+  ])('that %s is listed anew', async (_, items) => {
+    const proof = await provingAfter(await anchored());
+    await proof.write(JSON.stringify({ metadata: {}, items }));
+    await proof.end();
+    const list = await api.takes('list');
+    expect(list.query.get('resourceVersion'), 'not older than what was seen').toBe('9');
+    await list.list('80', [pod('a', '1'), pod('b', '8', 'b-2')]);
+    expect(reflector.status()).toMatchObject({ lists: 2, failures: 1 });
+    expect(sink.log.slice(2)).toEqual(['delete n/b', 'put n/b']);
+  });
+
+  it.each([
+    ['the last event was a delete', [added(pod('b', '6')), deleted(pod('b', '7'))]],
+    ['there was none', []],
+  ])('is listed anew where %s', async (_, lines) => {
+    const watch = await followedFrom([pod('a', '1')]);
+    await watch.say(...lines);
+    await watch.cut();
+    await advance(clock, 800);
+    await api.takes('list');
+  });
+
+  it('that hangs when it is to prove itself is given up', async () => {
+    const proof = await provingAfter(await anchored());
+    await advance(clock, 60_000);
+    expect(proof.signal.aborted).toBe(true);
+    expect(reflector.status().lastFailure?.code).toBe('silent');
+  });
+});
+
+describe('a list', () => {
+  it('in pages is complete with the last of them', async () => {
+    follow();
+    await (await api.takes('stream')).refuse(410);
+    await (await api.takes('list')).list('5', [pod('a', '1')], 'next');
+    const second = await api.takes('list');
+    expect([second.query.get('continue'), second.query.get('limit')]).toEqual(['next', '500']);
+    expect(sink.listings).toBe(0);
+    await second.list('5', [pod('b', '2')]);
+    expect(sink.listings).toBe(1);
+    expect((await api.takes('watch')).query.get('resourceVersion')).toBe('5');
+  });
+
+  it('may take long as long as it goes on: a minute of silence ends it', async () => {
+    follow();
+    await (await api.takes('stream')).refuse(422);
+    const list = await api.takes('list');
+    expect(list.gzip).toBe(true);
+    await advance(clock, 59_999);
+    await list.write('{"metadata":{"resourceVersion":"5"},"items":[');
+    await advance(clock, 59_999);
+    expect(list.signal.aborted).toBe(false);
+    await advance(clock, 1);
+    expect(reflector.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'silent' } });
+  });
+
+  it('deletes all that it lacks at its end, in slices (K 6)', async () => {
+    const gate = new TurnGate({ clock, nextTurn: setImmediate, weightPerTurn: 16 });
+    follow({}, { gate });
+    await (await api.takes('stream')).refuse(422);
+    await (await api.takes('list')).list(
+      '5',
+      ['a', 'b', 'c', 'd', 'e'].map((name) => pod(name, '1')),
+    );
+    await settle(20);
+    await (await api.takes('watch')).say({ type: 'ERROR', object: { code: 410 } });
+    await advance(clock, 800);
+    const batches: number[] = [];
+    const apply = sink.apply.bind(sink);
+    sink.apply = (events) => {
+      batches.push(events.length);
+      apply(events);
+    };
+    await (await api.takes('list')).list('9', [pod('e', '1')]);
+    await settle(20);
+    expect([...sink.objects.keys()]).toEqual(['n/e']);
+    expect(batches).toEqual([2, 2]);
+    await api.takes('watch');
+  });
+
+  it('without objects that no API server stores is complete; they are counted', async () => {
+    follow();
+    await (await api.takes('stream')).refuse(422);
+    const list = await api.takes('list');
+    await list.write(`{"metadata":{"resourceVersion":"5"},"items":[${JSON.stringify(pod('a', '1'))},{"a":"`);
+    for (let i = 0; i < 17; i++) await list.write('x'.repeat(1024 * 1024));
+    await list.write('"}]}');
+    await list.end();
+    expect(reflector.status()).toMatchObject({ listed: true, objects: 1, refused: 1 });
+    await api.takes('watch');
+  });
+});
+
+describe('a streaming list', () => {
+  it('ends with the bookmark that says so, not with another; what is no object is counted', async () => {
+    follow();
+    const stream = await api.takes('stream');
+    expect(stream.gzip).toBe(false);
+    await stream.say(added(pod('a', '1')), bookmark('3'), added({}), added({}), added(pod('b', '2')));
+    expect(reflector.status()).toMatchObject({ listed: false, objects: 2, refused: 2 });
+    await stream.say(bookmark('5', END_OF_LIST), added(pod('c', '6')));
+    expect(stream.signal.aborted).toBe(true);
+    const { query } = await api.takes('watch');
+    expect(query.get('resourceVersion')).toBe('5');
+    expect([...sink.objects.keys()]).toEqual(['n/a', 'n/b']);
+    expect(reflector.status()).toMatchObject({ listed: true, lists: 1, refused: 2 });
+  });
+
+  it('without objects that no API server stores is complete; they are counted', async () => {
+    follow();
+    const stream = await api.takes('stream');
+    await stream.write('{"type":"ADDED","object":{"a":"');
+    for (let i = 0; i < 17; i++) await stream.write('x'.repeat(1024 * 1024));
+    await stream.write('"}}\n');
+    await stream.say(bookmark('5', END_OF_LIST));
+    expect(reflector.status()).toMatchObject({ listed: true, refused: 1 });
+    await api.takes('watch');
+  });
+
+  it('that ends without it is none: the server is listed', async () => {
+    follow();
+    const stream = await api.takes('stream');
+    await stream.say(added(pod('a', '1')));
+    await stream.end();
+    await api.takes('list');
+    expect(reflector.status()).toMatchObject({ listed: false, lastFailure: { code: 'garbled' } });
+  });
+});
+
+describe('the end of following', () => {
+  it('that has come before the beginning: nothing is asked for', async () => {
+    follow({ signal: AbortSignal.abort() });
+    await reflector.stopped;
+    expect(api.waiting).toBe(0);
+    expect(states).toEqual(['stopped']);
+  });
+
+  it('gives up what is under way, and hands over nothing more', async () => {
+    const over = new AbortController();
+    follow({ signal: over.signal });
+    const stream = await api.takes('stream');
+    await stream.say(added(pod('a', '1')));
+    over.abort();
+    expect(stream.signal.aborted).toBe(true);
+    await stream.say(added(pod('b', '2')), bookmark('5', END_OF_LIST));
+    await reflector.stopped;
+    expect(sink.log).toEqual(['put n/a']);
+    expect(sink.listings).toBe(0);
+    expect(reflector.status()).toMatchObject({ listed: false, events: 1, failures: 0 });
+  });
+
+  it('that a sink orders in the middle of a list is the end of that list', async () => {
+    follow();
+    sink.apply = () => closed.abort();
+    await (await api.takes('stream')).refuse(422);
+    await (await api.takes('list')).list('5', [pod('a', '1')]);
+    await reflector.stopped;
+    expect(sink.listings).toBe(0);
+    expect(reflector.status()).toMatchObject({ listed: false, lists: 0 });
+  });
+
+  it('ends the waiting for the next attempt', async () => {
+    follow();
+    await (await api.takes('stream')).refuse(503);
+    expect(clock.pending).toBe(1);
+    closed.abort();
+    await reflector.stopped;
+    expect(clock.pending).toBe(0);
+    expect(api.waiting).toBe(0);
+  });
+});
+
+describe('callbacks that fail', () => {
+  it('are reported, and what is followed goes on', async () => {
+    const oh = new Error('oh');
+    follow({
+      onState: () => {
+        throw oh;
+      },
+      keep: () => {
+        throw oh;
+      },
+    });
+    sink.onListed = () => {
+      throw oh;
+    };
+    await (await api.takes('stream')).refuse(422);
+    await (await api.takes('list')).list('5', [{ ...pod('a', '1'), spec: 7 }]);
+    await (await api.takes('watch')).say(deleted(pod('a', '6')));
+    expect(faults).toEqual([oh, oh, oh]);
+    expect(sink.log).toEqual(['put n/a', 'delete n/a']);
+  });
+
+  it('keep of an object what they give', async () => {
+    const kept: unknown[] = [];
+    follow({ keep: (object) => ({ metadata: object.metadata, kept: true }) });
+    const apply = sink.apply.bind(sink);
+    sink.apply = (events) => {
+      for (const { object } of events) kept.push(object['kept']);
+      apply(events);
+    };
+    await (await api.takes('stream')).say(added(pod('a', '1')), bookmark('5', END_OF_LIST));
+    await (await api.takes('watch')).say(deleted(pod('a', '6')));
+    expect(kept).toEqual([undefined, true]);
+  });
+});
