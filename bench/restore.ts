@@ -110,7 +110,7 @@ export async function benchRestore({
 
     const next = engines();
     const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
-    const restoration = new Restoration({ ...next, folder, clusterName: CLUSTER, clock: systemClock, gate });
+    const restoration = new Restoration({ ...next, folder, clusterName: CLUSTER, gate });
     const read = await measured(async () => {
       await restoration.read();
     });

@@ -53,7 +53,7 @@ export class StateKeeper {
     const { path, clusterName, engines, clock, gate, log, onReject } = options;
     this.#options = options;
     const folder = new StateFiles(resolve(path));
-    this.#restoration = new Restoration({ ...engines, folder, clusterName, clock, gate, onReject });
+    this.#restoration = new Restoration({ ...engines, folder, clusterName, gate, onReject });
     this.#checkpointer = new Checkpointer({
       folder,
       clock,

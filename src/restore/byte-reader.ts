@@ -30,12 +30,13 @@ export class ByteReader {
     return this.#bytes.readInt32BE(this.#take(4));
   }
 
+  /** A whole number, of at most five groups. */
   number(): number {
     let value = 0;
     for (let shift = 0; shift < 35; shift += 7) {
       const byte = this.byte();
       value += (byte & 0x7f) * 2 ** shift;
-      if (byte < 0x80) return checked(value, value < 2 ** 32);
+      if (byte < 0x80) return value;
     }
     throw new CorruptError('a number does not end');
   }
@@ -51,8 +52,7 @@ export class ByteReader {
     if (number === UNNUMBERED) return this.text();
     if (number === NEXT_NUMBER) {
       const text = this.text();
-      checked(text, this.#texts.length < KNOWN_TEXTS);
-      this.#texts.push(text);
+      if (this.#texts.push(text) > KNOWN_TEXTS) throw new CorruptError('too many texts have numbers');
       return text;
     }
     const text = this.#texts[number - FIRST_NUMBER];
@@ -67,9 +67,4 @@ export class ByteReader {
     this.#at = from + length;
     return from;
   }
-}
-
-function checked<T>(value: T, isValid: boolean): T {
-  if (!isValid) throw new CorruptError('a number is out of range');
-  return value;
 }

@@ -8,13 +8,18 @@ export const NEXT_NUMBER = 1;
 /** Numbers of texts begin here. */
 export const FIRST_NUMBER = 2;
 
-const FIRST_SIZE = 32 * 1024;
+const FIRST_SIZE = 32_768;
 
 /** Puts bytes together in one buffer, which grows as needed and is used again after `clear`. */
 export class ByteWriter {
-  #buffer = Buffer.allocUnsafe(FIRST_SIZE);
-  #at = 0;
   readonly #numbers = new Map<string, number>();
+  #buffer: Buffer;
+  #at = 0;
+
+  /** @param firstSize bytes that there is room for at first */
+  constructor(firstSize: number = FIRST_SIZE) {
+    this.#buffer = Buffer.allocUnsafe(firstSize);
+  }
 
   get length(): number {
     return this.#at;
@@ -40,11 +45,6 @@ export class ByteWriter {
     this.#at = this.#buffer.writeInt32BE(value | 0, this.#at);
   }
 
-  /** Overwrites 32 bits that were written at `at`. */
-  patchWord(at: number, value: number): void {
-    this.#buffer.writeInt32BE(value | 0, at);
-  }
-
   /** A whole number from 0 to 2³²−1, in groups of 7 bits, the lowest first; the last one has its top bit clear. */
   number(value: number): void {
     this.#room(5);
@@ -61,7 +61,7 @@ export class ByteWriter {
     const length = Buffer.byteLength(value);
     this.number(length);
     this.#room(length);
-    this.#at += this.#buffer.write(value, this.#at, length, 'utf8');
+    this.#at += this.#buffer.write(value, this.#at, length);
   }
 
   /** A text that comes often: written in full once, by number from then on, over `clear`. */

@@ -212,15 +212,10 @@ class FileBytes {
     if (left.length >= count) return true;
     const next = Buffer.allocUnsafe(Math.max(count, CHUNK));
     left.copy(next);
-    let length = left.length;
-    while (length < count) {
-      const read = await this.#file.read(next.subarray(length), this.#position);
-      if (read === 0) break;
-      this.#position += read;
-      length += read;
-    }
-    this.#buffer = next.subarray(0, length);
+    const read = await this.#file.read(next.subarray(left.length), this.#position);
+    this.#position += read;
+    this.#buffer = next.subarray(0, left.length + read);
     this.#from = 0;
-    return length >= count;
+    return this.#buffer.length >= count;
   }
 }

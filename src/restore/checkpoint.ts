@@ -1,11 +1,11 @@
 import type { Rejection } from '../base/rejection.ts';
 import { type Label, type Labels, sortLabels } from '../identity/labels.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
+import { type Decoded, decodeWith, Fields, rejectInput } from '../net/fields.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { ByteWriter } from './byte-writer.ts';
-import { SECTION, type Section, type SectionKind } from './checkpoint-file.ts';
+import { CheckpointError, SECTION, type Section, type SectionKind } from './checkpoint-file.ts';
 import { writeEntry } from './entry-codec.ts';
 import { servicePartRecords } from './service-codec.ts';
 
@@ -124,18 +124,18 @@ export function readIdentity(
 }
 
 function readLabel(list: Fields<never>, index: number): Label {
-  const fields = Fields.ofList(list.value(index), rejectInput, list.pathOf(index));
+  const fields = list.list(index);
   return { source: fields.text(0), key: fields.text(1), value: fields.string(2) ?? '' };
 }
 
-/** Reads a header; `undefined` when it is none. */
-export function readHeader(payload: Uint8Array): CheckpointHeader | undefined {
-  const decoded = decodeWith('checkpoint, header', (): CheckpointHeader => {
+/** Reads a header, or says why it is none. */
+export function readHeader(payload: Uint8Array): Decoded<CheckpointHeader> {
+  return decodeWith('checkpoint', (): CheckpointHeader => {
     const fields = Fields.of(parseJson(payload), rejectInput, 'header');
     const time = (of: Fields<never>, name: string | number): number =>
       of.number(name, 0, Number.MAX_SAFE_INTEGER) ?? of.reject(name, 'missing-field', 'is missing');
     const knownAt = fields.list('knownAt').items((list, index): [string, number] => {
-      const pair = Fields.ofList(list.value(index), rejectInput, 'knownAt');
+      const pair = list.list(index);
       return [pair.text(0), time(pair, 1)];
     });
     return {
@@ -144,16 +144,16 @@ export function readHeader(payload: Uint8Array): CheckpointHeader | undefined {
       knownAt: new Map(knownAt),
     };
   });
-  return decoded.ok ? decoded.value : undefined;
 }
 
-/** The records of a section of JSON; none when it is no list. */
+/** The records of a section of JSON. Throws {@link CheckpointError} when it is no list. */
 export function readRecords(payload: Uint8Array): readonly unknown[] {
   const value = parseJson(payload);
-  return Array.isArray(value) ? value : [];
+  if (!Array.isArray(value)) throw new CheckpointError('torn', 'a section is no list');
+  return value;
 }
 
-/** JSON that a checksum vouches for: what is no JSON all the same is nothing. */
+/** JSON that a checksum vouches for, or nothing. */
 function parseJson(payload: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder().decode(payload));

@@ -1,6 +1,7 @@
 import { checkArguments, objectWith, optional, TEXT } from '../base/arguments.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
+import { addressBits } from '../net/address-words.ts';
 import { canonicalAddress, Prefix } from '../net/prefix.ts';
 
 /** What an address is taken by: the node itself, or an endpoint (AGENT 16). */
@@ -31,6 +32,8 @@ interface Pool {
   readonly cidrs: readonly Prefix[];
   /** Without CIDRs, not with invalid ones alone. */
   readonly takesAny: boolean;
+  /** By canonical text. */
+  readonly taken: Map<string, TakenAddress>;
 }
 
 /** The pool of addresses that name none. */
@@ -47,7 +50,6 @@ export const DEFAULT_POOL = 'default';
  */
 export class IPAM {
   readonly #pools: ReadonlyMap<string, Pool>;
-  readonly #taken = new Map<string, Map<string, TakenAddress>>();
   readonly #rejections: RejectionLog;
   #isOpen = false;
 
@@ -60,7 +62,7 @@ export class IPAM {
     this.#pools = new Map(
       Array.from(pools, ([pool, cidrs]) => {
         const valid = cidrs.flatMap((cidr) => this.#cidr(pool, cidr));
-        return [pool, { cidrs: valid, takesAny: cidrs.length === 0 }];
+        return [pool, { cidrs: valid, takesAny: cidrs.length === 0, taken: new Map() }];
       }),
     );
   }
@@ -75,10 +77,10 @@ export class IPAM {
 
   /** Gives an address back; only its owner can. */
   release(address: string, { use, name }: AddressOwner, pool: string = DEFAULT_POOL): boolean {
-    const taken = this.#taken.get(pool);
-    const held = taken?.get(canonicalAddress(address) ?? '');
-    if (held === undefined || held.use !== use || held.name !== name) return false;
-    return taken?.delete(held.address) === true;
+    const known = this.#pools.get(pool);
+    const held = this.ownerOf(address, pool);
+    if (known === undefined || held?.use !== use || held.name !== name) return false;
+    return known.taken.delete(held.address);
   }
 
   /** All that was in use before the restart has been taken: from here on what is free may be given out. */
@@ -92,20 +94,21 @@ export class IPAM {
 
   /** Who has an address. */
   ownerOf(address: string, pool: string = DEFAULT_POOL): TakenAddress | undefined {
-    return this.#taken.get(pool)?.get(canonicalAddress(address) ?? '');
+    const ip = canonicalAddress(address);
+    return ip === undefined ? undefined : this.#pools.get(pool)?.taken.get(ip);
   }
 
   /** Whether an address may be given out: the pool is open and has it, it is free, and is not the address of a network itself. */
   isFree(address: string, pool: string = DEFAULT_POOL): boolean {
-    const ip = canonicalAddress(address);
+    const ip = addressOf(address);
     const known = this.#pools.get(pool);
     if (!this.#isOpen || ip === undefined || known === undefined) return false;
-    return this.ownerOf(ip, pool) === undefined && isInside(ip, known) && !isOfNetwork(ip, known);
+    return this.ownerOf(ip.address, pool) === undefined && isInside(ip, known) && !isOfNetwork(ip, known);
   }
 
   /** Every taken address, in no order that is promised. */
   *taken(): Generator<TakenAddress, void, void> {
-    for (const pool of this.#taken.values()) yield* pool.values();
+    for (const { taken } of this.#pools.values()) yield* taken.values();
   }
 
   status(): {
@@ -113,24 +116,20 @@ export class IPAM {
     readonly taken: Readonly<Record<string, number>>;
     readonly rejections: RejectionStatus;
   } {
-    const counts = Array.from(
-      this.#pools.keys(),
-      (pool) => [pool, this.#taken.get(pool)?.size ?? 0] as const,
-    );
+    const counts = Array.from(this.#pools, ([pool, { taken }]) => [pool, taken.size] as const);
     return { open: this.#isOpen, taken: Object.fromEntries(counts), rejections: this.#rejections.status() };
   }
 
   #take(address: string, { use, name }: AddressOwner, pool: string): TakeOutcome {
-    const ip = canonicalAddress(address);
+    const ip = addressOf(address);
     const known = this.#pools.get(pool);
     if (ip === undefined) return 'invalid';
     if (known === undefined) return 'unknown-pool';
     if (!isInside(ip, known)) return 'outside';
-    const taken = this.#taken.get(pool) ?? new Map<string, TakenAddress>();
-    this.#taken.set(pool, taken);
-    const held = taken.get(ip);
+    const { taken } = known;
+    const held = taken.get(ip.address);
     if (held !== undefined) return held.use === use && held.name === name ? 'taken' : 'in-use';
-    taken.set(ip, { address: ip, pool, use, name });
+    taken.set(ip.address, { address: ip.address, pool, use, name });
     return 'taken';
   }
 
@@ -158,19 +157,22 @@ const WHY: Readonly<Record<Exclude<TakeOutcome, 'taken'>, string>> = {
   invalid: 'is not a valid IP address',
 };
 
-function isInside(ip: string, { cidrs, takesAny }: Pool): boolean {
-  const prefix = Prefix.parse(ip);
-  return prefix !== undefined && (takesAny || cidrs.some((cidr) => cidr.contains(prefix)));
+function isInside(ip: Prefix, { cidrs, takesAny }: Pool): boolean {
+  return takesAny || cidrs.some((cidr) => cidr.contains(ip));
 }
 
 /** Whether it is the first address of a CIDR, or the last one of an IPv4 CIDR: of /31, /32, /127 and /128 there are none. */
-function isOfNetwork(ip: string, { cidrs }: Pool): boolean {
-  const prefix = Prefix.parse(ip);
+function isOfNetwork(ip: Prefix, { cidrs }: Pool): boolean {
   return cidrs.some((cidr) => {
-    const hostBits = (cidr.family === 4 ? 32 : 128) - cidr.length;
-    if (prefix === undefined || hostBits < 2 || !cidr.contains(prefix)) return false;
-    if (ip === cidr.address) return true;
-    const ofHost = cidr.family === 4 ? (prefix.w0 & ~(-1 << hostBits)) >>> 0 : 0;
-    return cidr.family === 4 && ofHost === 2 ** hostBits - 1;
+    const hostBits = addressBits(cidr.family) - cidr.length;
+    if (hostBits < 2 || !cidr.contains(ip)) return false;
+    const isLast = cidr.family === 4 && ~ip.w0 << (32 - hostBits) === 0;
+    return isLast || ip.address === cidr.address;
   });
+}
+
+/** An address as the prefix of its full length. */
+function addressOf(text: string): Prefix | undefined {
+  const address = canonicalAddress(text);
+  return address === undefined ? undefined : Prefix.parse(address);
 }

@@ -9,7 +9,6 @@ import {
   TEXT,
 } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
-import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
@@ -45,7 +44,6 @@ export interface RestorationOptions extends CheckpointEngines {
   readonly folder: StateFolder;
   /** The own cluster: a checkpoint of another one is not taken. */
   readonly clusterName: string;
-  readonly clock: Clock;
   readonly gate: TurnGate;
   /** A larger file is not read. Default 2 GiB: some 50 million entries. */
   readonly maxBytes?: number | undefined;
@@ -232,10 +230,11 @@ export class Restoration {
 
   #checkHeader(payload: Uint8Array): CheckpointHeader {
     const header = readHeader(payload);
-    if (header === undefined) throw new CheckpointError('foreign', 'its header cannot be read');
+    if (!header.ok) throw new CheckpointError('foreign', header.rejection.message);
     const { clusterName } = this.#options;
-    if (header.cluster === clusterName) return header;
-    throw new CheckpointError('foreign', `it is of cluster ${header.cluster}, not of ${clusterName}`);
+    const { cluster } = header.value;
+    if (cluster === clusterName) return header.value;
+    throw new CheckpointError('foreign', `it is of cluster ${cluster}, not of ${clusterName}`);
   }
 
   async #take(
@@ -319,7 +318,7 @@ export class Restoration {
   }
 
   #note(cluster: string, { knownAt, writtenAt }: CheckpointHeader): void {
-    if (!this.#knownAt.has(cluster)) this.#knownAt.set(cluster, knownAt.get(cluster) ?? writtenAt);
+    this.#knownAt.set(cluster, knownAt.get(cluster) ?? writtenAt);
   }
 
   async #setAside({ fault, message }: CheckpointError): Promise<RestoreOutcome> {

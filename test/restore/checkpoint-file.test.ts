@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { CHECKPOINT } from '../../src/restore/checkpoint-file.ts';
+import { CHECKPOINT, readSections, SECTION, writeCheckpoint } from '../../src/restore/checkpoint-file.ts';
 import { MemoryFolder } from './support/memory-folder.ts';
 import { contents, engines, learn, restart, save } from './support/world.ts';
 
@@ -25,6 +25,25 @@ const KNOWN = {
   identities: [],
 } as const;
 
+/** The longest payload of a section. */
+const MOST = 4 * 2 ** 20;
+
+/** A section as a checkpoint has it. */
+function section(kind: number, payload: string): Buffer {
+  const bytes = Buffer.concat([Buffer.from([0, 0, 0, 0, kind]), Buffer.from(payload), Buffer.alloc(4)]);
+  bytes.writeUInt32BE(payload.length, 0);
+  bytes.writeUInt32BE(crc32(bytes.subarray(0, -4)), bytes.length - 4);
+  return bytes;
+}
+
+const HEADER = section(1, '{"cluster":"own","writtenAt":1,"knownAt":[]}');
+const END = section(255, '{}');
+
+/** The same bytes, but for one of the payload: JSON as before. */
+function spoilt(bytes: Buffer): Buffer {
+  return Buffer.from(bytes).fill('\n', 6, 7);
+}
+
 async function small(): Promise<{ readonly folder: MemoryFolder; readonly bytes: Uint8Array }> {
   const known = engines();
   learn(known, KNOWN);
@@ -43,6 +62,7 @@ async function restarted(bytes: Uint8Array, options: Parameters<typeof restart>[
   const outcome = await restoration.read();
   const isEmpty = contents(next) === contents(engines()) && restoration.clusters.length === 0;
   const why = outcome.kind === 'set-aside' ? outcome.fault : outcome.kind;
+  expect(folder.opened).toBe(0);
   return [why, isEmpty ? 'nothing' : 'something', ...folder.files.keys()];
 }
 
@@ -62,12 +82,39 @@ describe('a file that is no whole checkpoint is set aside, and the agent starts 
     const known = (await restarted(bytes))[0];
     expect(known).toBe('restored');
     for (let at = 0; at < bytes.length; at++) {
-      const spoilt = Uint8Array.from(bytes);
-      spoilt[at] = (bytes[at] ?? 0) ^ (1 << (at % 8));
-      const [why, taken, ...names] = await restarted(spoilt);
+      const other = Uint8Array.from(bytes);
+      other[at] = (bytes[at] ?? 0) ^ (1 << (at % 8));
+      const [why, taken, ...names] = await restarted(other);
       expect([at, taken, names]).toEqual([at, 'nothing', [`checkpoint.${why}`]]);
       expect(['torn', 'foreign', 'newer']).toContain(why);
     }
+  });
+
+  it.each<[string, readonly Buffer[], string]>([
+    ['has no section', [], 'torn'],
+    ['has no end', [HEADER], 'torn'],
+    ['has no header', [END], 'torn'],
+    ['has a section before its header', [section(5, '[]'), HEADER, END], 'torn'],
+    ['has two headers', [HEADER, HEADER, END], 'torn'],
+    ['has a section after its end', [HEADER, END, section(5, '[]')], 'torn'],
+    ['has two ends', [HEADER, END, END], 'torn'],
+    ['has a section that is not as its checksum says', [HEADER, spoilt(section(5, '[ ]')), END], 'torn'],
+    ['has a section that is longer than any', [HEADER, section(5, `[${' '.repeat(MOST - 1)}]`), END], 'torn'],
+    ['has a section that a later version has written', [HEADER, section(77, ''), END], 'newer'],
+  ])('when it %s', async (_, sections, fault) => {
+    const whole = Buffer.concat([Buffer.from('dpcache\n\u0001'), HEADER, END]);
+    expect((await restarted(whole))[0]).toBe('restored');
+    const found = await restarted(Buffer.concat([Buffer.from('dpcache\n\u0001'), ...sections]));
+    expect(found).toEqual([fault, 'nothing', `checkpoint.${fault}`]);
+  });
+
+  it.each(['', 'dpcache\n', 'dpcacHe\n\u0001', 'dpcache\n\u0000'])('when it begins as %j', async (begin) => {
+    const found = await restarted(Buffer.concat([Buffer.from(begin), HEADER, END]));
+    expect(found).toEqual(['foreign', 'nothing', 'checkpoint.foreign']);
+  });
+
+  it('when it is shorter than what a checkpoint begins with', async () => {
+    for (const text of ['', 'dpcache\n']) expect(await restarted(Buffer.from(text))).toContain('foreign');
   });
 
   it('when it goes on after its end', async () => {
@@ -76,15 +123,11 @@ describe('a file that is no whole checkpoint is set aside, and the agent starts 
     expect(await restarted(Buffer.concat([bytes, bytes]))).toContain('torn');
   });
 
-  it('when a later version has written it, or a section that only that knows', async () => {
+  it('when a later version has written it', async () => {
     const { bytes } = await small();
     const later = Uint8Array.from(bytes);
     later[8] = 2;
     expect(await restarted(later)).toEqual(['newer', 'nothing', 'checkpoint.newer']);
-    const section = Buffer.from([0, 0, 0, 0, 77, 0, 0, 0, 0]);
-    section.writeUInt32BE(crc32(section.subarray(0, 5)), 5);
-    const unknown = Buffer.concat([bytes.subarray(0, 9), section, bytes.subarray(9)]);
-    expect(await restarted(unknown)).toEqual(['newer', 'nothing', 'checkpoint.newer']);
   });
 
   it('when it is of another cluster', async () => {
@@ -108,21 +151,17 @@ describe('a file that is no whole checkpoint is set aside, and the agent starts 
 
   it('when an entry in it is none, though its checksum matches: what was taken is let go of', async () => {
     const { bytes } = await small();
-    const payload = Buffer.from([0xff]);
-    const section = Buffer.concat([Buffer.from([0, 0, 0, 1, 2]), payload, Buffer.alloc(4)]);
-    section.writeUInt32BE(crc32(section.subarray(0, 6)), 6);
-    const header = 9 + 5 + Buffer.from(bytes).readUInt32BE(9) + 4;
-    const end = bytes.length - (Buffer.from(bytes).subarray(header).length - lastSection(bytes, header));
-    const spoilt = Buffer.concat([bytes.subarray(0, end), section, bytes.subarray(end)]);
-    expect(await restarted(spoilt)).toEqual(['torn', 'nothing', 'checkpoint.torn']);
+    const end = lastSection(bytes);
+    const wrong = Buffer.concat([bytes.subarray(0, end), section(2, '\u007f'), bytes.subarray(end)]);
+    expect(await restarted(wrong)).toEqual(['torn', 'nothing', 'checkpoint.torn']);
   });
 });
 
-/** Where the last section begins, counted from `header`. */
-function lastSection(bytes: Uint8Array, header: number): number {
-  const rest = Buffer.from(bytes).subarray(header);
+/** Where the last section begins. */
+function lastSection(bytes: Uint8Array): number {
+  const file = Buffer.from(bytes);
   let last = 0;
-  for (let at = 0; at < rest.length; at += rest.readUInt32BE(at) + 9) last = at;
+  for (let at = 9; at < file.length; at += file.readUInt32BE(at) + 9) last = at;
   return last;
 }
 
@@ -145,6 +184,17 @@ describe('writing a checkpoint', () => {
     learn(known, KNOWN);
     await expect(save(folder, known)).rejects.toThrow(how === 'full' ? 'no space' : 'read-only');
     expect([...folder.files]).toEqual([[CHECKPOINT, bytes]]);
+  });
+
+  it('takes sections up to the longest that is read again, gives its size, and refuses longer ones', async () => {
+    const folder = new MemoryFolder();
+    const write = (length: number): Promise<number> =>
+      writeCheckpoint(folder, [{ kind: SECTION.end, payload: new Uint8Array(length) }]);
+    expect(await write(MOST)).toBe(folder.files.get(CHECKPOINT)?.length);
+    const sections = readSections((await folder.open(CHECKPOINT)) ?? expect.unreachable());
+    expect((await sections.next()).value?.payload.length).toBe(MOST);
+    expect(await sections.next()).toEqual({ done: true, value: undefined });
+    await expect(write(MOST + 1)).rejects.toThrow(RangeError);
   });
 
   it('that was cut short by a kill is forgotten at the next start', async () => {

@@ -2,6 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Rejection } from '../../src/base/rejection.ts';
 import type { ClusterService } from '../../src/net/cluster-service.ts';
+import { checkpointSections } from '../../src/restore/checkpoint.ts';
+import { SECTION } from '../../src/restore/checkpoint-file.ts';
 import { text } from '../servicecache/support/plain.ts';
 import { MemoryFolder } from './support/memory-folder.ts';
 import {
@@ -31,6 +33,22 @@ async function restarted(known: Knowledge): Promise<
   const folder = new MemoryFolder();
   await save(folder, before, known.identities);
   return { before, folder, ...restart(folder) };
+}
+
+/** For whom each key is held. */
+function whose({ ipcache }: ReturnType<typeof engines>): readonly string[] {
+  return Array.from(ipcache.entries(), ({ key, source, owner }) => `${key} ${source} ${owner}`).sort();
+}
+
+/** The sections of a checkpoint: their kind, their text and its length. */
+function sectionsOf(
+  known: ReturnType<typeof engines>,
+  identities: Knowledge['identities'] = [],
+): readonly { readonly kind: number; readonly text: string; readonly length: number }[] {
+  const header = { cluster: OWN, writtenAt: 1_000, knownAt: new Map() };
+  return Array.from(checkpointSections(known, identities, header), ({ kind, payload }) => {
+    return { kind, text: Buffer.from(payload).toString(), length: payload.length };
+  });
 }
 
 /** East offers these backends for a service. */
@@ -92,6 +110,7 @@ describe('a checkpoint', () => {
         await third.restoration.read();
         for (const { services } of [before, third.next]) services.markSynced();
         expect(contents(third.next)).toBe(contents(before));
+        expect(whose(third.next)).toEqual(whose(next));
         expect([...third.restoration.ages.values()].filter((at) => at !== 1_000)).toEqual([]);
       }),
       ASYNC_RUNS,
@@ -131,6 +150,63 @@ describe('a checkpoint', () => {
     const { next, restoration } = restart(folder);
     expect(await restoration.read()).toMatchObject({ entries: 250, services: 1 });
     expect([...next.services.parts()].map(partText)).toEqual([...before.services.parts()].map(partText));
+  });
+
+  it.each([
+    [0, 0],
+    [64, 1],
+    [65, 2],
+    [129, 3],
+  ])('has %i identities in %i sections, none of which is empty', (count, wanted) => {
+    const identities = Array.from({ length: count }, (_, i) => ({ cluster: OWN, identity: i, labels: [] }));
+    const sections = sectionsOf(engines(), identities);
+    expect(sections.filter(({ kind }) => kind === SECTION.identities)).toHaveLength(wanted);
+    expect(sections).toHaveLength(wanted + 2);
+  });
+
+  it.each([
+    [256, 1],
+    [257, 2],
+    [513, 3],
+  ])('has %i entries in %i sections', (count, wanted) => {
+    const known = engines();
+    for (let i = 0; i < count; i++)
+      known.ipcache.upsert(`10.1.${i >> 8}.${i & 255}`, { identity: i, source: 'kvstore' });
+    expect(sectionsOf(known)).toHaveLength(wanted + 2);
+  });
+
+  it('has sections that end with what makes them long: of JSON at 32,768 characters, of entries at 65,536 bytes', () => {
+    const known = engines();
+    const identities = Array.from({ length: 6 }, (_, identity) => {
+      const podName = 'x'.repeat(30_000);
+      const key = `10.0.0.${identity}`;
+      known.ipcache.upsert(key, { identity, source: 'kvstore', k8s: { namespace: '', podName } });
+      return { cluster: OWN, identity, labels: [{ source: 'k8s', key: 'app', value: 'x'.repeat(10_900) }] };
+    });
+    const sections = sectionsOf(known, identities).slice(1, -1);
+    expect(sections.map(({ kind }) => kind)).toEqual([2, 2, 5, 5]);
+    const [two, three] = [sections[0]?.length ?? 0, sections[2]?.length ?? 0];
+    expect([two > 90_000, two < 91_000, three > 32_768, three < 33_000]).toEqual([true, true, true, true]);
+    expect(sections[1]?.length).toBeLessThanOrEqual(two);
+    expect(sections[3]?.length).toBe(three);
+  });
+
+  it('says in its end how much there is, without what nodes claim in the IPCache', () => {
+    const known = engines();
+    const addresses = [{ type: 'InternalIP', ip: '10.0.0.9' }];
+    known.nodes.nodeUpdated({ cluster: 'east', name: 'a', source: 'clustermesh', addresses });
+    for (const [key, owner] of [
+      ['10.0.0.1', 'east'],
+      ['10.0.0.2', 'east/gone'],
+      ['10.0.0.3', 'east/a'],
+    ] as const)
+      known.ipcache.upsert(key, { identity: 7, source: 'kvstore', owner });
+    offerCart(known, new Map());
+    const end = sectionsOf(known, [{ cluster: OWN, identity: 300, labels: [] }]).at(-1);
+    expect([end?.kind, JSON.parse(end?.text ?? '')]).toEqual([
+      SECTION.end,
+      { entries: 3, nodes: 1, services: 1, identities: 1 },
+    ]);
   });
 
   it('takes a usual pod in less than 80 bytes', async () => {

@@ -23,6 +23,11 @@ function rig(): {
   return Object.assign(world, { checkpointer });
 }
 
+/** What has been begun has been done: all of it is in memory. */
+function settled(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
 function renames(folder: MemoryFolder): number {
   return folder.calls.filter((call) => call.startsWith('rename')).length;
 }
@@ -69,11 +74,30 @@ describe('checkpoints', () => {
     for (const state of ['b', 'c']) {
       world.state = state;
       clock.advance(1_000);
-      await checkpointer.write(); // behind the one that the clock has begun
-      await Promise.resolve();
+      await settled();
     }
     expect(renames(folder)).toBe(2);
     await checkpointer.stop();
+    expect(renames(folder)).toBe(2);
+  });
+
+  it('come to an end, while one is written, too', async () => {
+    const world = rig();
+    const { checkpointer, clock, folder } = world;
+    checkpointer.start();
+    clock.advance(1_000);
+    await checkpointer.stop();
+    await settled();
+    expect([clock.pending, renames(folder)]).toEqual([0, 0]);
+    world.state = 'b';
+    await checkpointer.stop();
+    expect(renames(folder)).toBe(0);
+  });
+
+  it('that were never begun come once, at the end', async () => {
+    const { checkpointer, folder } = rig();
+    await checkpointer.stop();
+    expect(renames(folder)).toBe(1);
   });
 
   it('go on after what is known could not be looked at, and after a report has thrown (regression: none was written any more)', async () => {

@@ -86,6 +86,8 @@ describe('an endpoint that a Cilium agent has written', () => {
     ['k8s:app', { source: 'k8s', key: 'app', value: '' }],
     ['app=a=b:c', { source: '', key: 'app', value: 'a=b:c' }],
     ['cidr:10.0.0.0/8=', { source: 'cidr', key: '10.0.0.0/8', value: '' }],
+    [':app=web', { source: '', key: 'app', value: 'web' }],
+    ['=web', { source: '', key: '', value: 'web' }],
   ])('has the label %s of a list', (text, expected) => {
     expect(ofJson({ ID: 1, SecLabel: { labels: [text] } })).toMatchObject({ labels: [expected] });
   });
@@ -93,6 +95,8 @@ describe('an endpoint that a Cilium agent has written', () => {
   it('has the key of a label that names none', () => {
     const unnamed = { ID: 1, SecLabel: { labels: { app: {} } } };
     expect(ofJson(unnamed)).toMatchObject({ labels: [{ source: '', key: 'app', value: '' }] });
+    const named = { ID: 1, SecLabel: { labels: { app: { key: 'name' } } } };
+    expect(ofJson(named)).toMatchObject({ labels: [{ key: 'name' }] });
   });
 
   it.each([

@@ -20,6 +20,8 @@ describe('addresses', () => {
     expect(all.take('10.1.0.7', ROUTER)).toBe('taken');
     expect(all.take('::ffff:10.1.0.7', ROUTER)).toBe('taken');
     expect(all.take('10.1.0.7', POD)).toBe('in-use');
+    expect(all.take('10.1.0.7', { ...ROUTER, name: 'cilium_net' })).toBe('in-use');
+    expect(all.take('10.1.0.7', { ...ROUTER, use: 'health' })).toBe('in-use');
     expect(all.ownerOf('10.1.0.7')).toEqual({ address: '10.1.0.7', pool: 'default', ...ROUTER });
     expect(all.take('10.1.1.7', POD)).toBe('outside');
     expect(all.take('10.1.0.8', POD, 'gone')).toBe('unknown-pool');
@@ -27,7 +29,13 @@ describe('addresses', () => {
     expect(all.take('203.0.113.9', POD, 'external')).toBe('taken');
     const { taken, rejections } = all.status();
     expect(taken).toEqual({ default: 1, small: 0, external: 1 });
-    expect(rejections.byReason).toEqual({ 'in-use': 1, outside: 1, 'unknown-pool': 1, invalid: 1 });
+    expect(rejections.byReason).toEqual({ 'in-use': 3, outside: 1, 'unknown-pool': 1, invalid: 1 });
+    expect(rejections.recent.map(({ message }) => message).slice(2)).toEqual([
+      'cilium_host: address "10.1.0.7": another owner has it',
+      'shop/web-1: address "10.1.1.7": lies in no CIDR of the pool',
+      'shop/web-1: address "10.1.0.8": there is no such pool',
+      'shop/web-1: address "10.1.0": is not a valid IP address',
+    ]);
   });
 
   it('are given back by their owner and by no other', () => {
@@ -49,31 +57,53 @@ describe('addresses', () => {
     expect(all.isFree('10.1.0.10')).toBe(true);
   });
 
-  it.each([
-    ['10.1.0.0', false],
-    ['10.1.0.255', false],
-    ['10.1.0.254', true],
-    ['fd00::', false],
-    ['fd00::ff', true],
-    ['10.1.1.1', false],
-    ['nonsense', false],
-  ])('of a network itself are not given out: %s is free: %s', (address, free) => {
-    const all = ipam();
-    all.open();
-    expect(all.isFree(address)).toBe(free);
+  it('are free but for those of a network itself: the first, and of IPv4 the last, unless they are two at most', () => {
+    for (let hostBits = 0; hostBits <= 6; hostBits++) {
+      const count = 2 ** hostBits;
+      const all = new IPAM([['default', [`10.1.0.64/${32 - hostBits}`, `ffff:ffff::40/${128 - hostBits}`]]]);
+      all.open();
+      for (let host = 0; host < 200; host++) {
+        const isIn = host >= 64 && host < 64 + count;
+        const isFirst = host === 64;
+        const isLast = host === 63 + count;
+        const [four, six] = [`10.1.0.${host}`, `ffff:ffff::${host.toString(16)}`];
+        expect([four, hostBits, all.isFree(four)]).toEqual([
+          four,
+          hostBits,
+          isIn && (count <= 2 || !(isFirst || isLast)),
+        ]);
+        expect([six, hostBits, all.isFree(six)]).toEqual([six, hostBits, isIn && (count <= 2 || !isFirst)]);
+      }
+    }
   });
 
-  it('of a point-to-point network are all for use', () => {
+  it('of all of IPv4 are free but for its first and its last (regression: the last was)', () => {
+    const all = new IPAM([['default', ['0.0.0.0/0']]]);
+    all.open();
+    const free = ['0.0.0.0', '0.0.0.1', '255.255.255.254', '255.255.255.255'].map((ip) => all.isFree(ip));
+    expect(free).toEqual([false, true, true, false]);
+  });
+
+  it('that are none, or of no pool, are not free, and nobody has them', () => {
     const all = ipam();
     all.open();
-    expect(['10.2.0.0', '10.2.0.1'].map((address) => all.isFree(address, 'small'))).toEqual([true, true]);
+    expect([
+      all.isFree('nonsense'),
+      all.isFree('10.1.0.7', 'gone'),
+      all.isFree('203.0.113.9', 'external'),
+    ]).toEqual([false, false, true]);
+    expect([all.ownerOf('nonsense'), all.ownerOf('10.1.0.7', 'gone')]).toEqual([undefined, undefined]);
+    expect([all.release('nonsense', POD), all.release('10.1.0.7', POD, 'gone')]).toEqual([false, false]);
   });
 
   it('of a pool whose CIDRs are all invalid are none (regression: any address was one)', () => {
     const all = new IPAM([['default', ['10.1.0.0/33']]]);
     all.open();
     expect([all.take('203.0.113.9', POD), all.isFree('203.0.113.9')]).toEqual(['outside', false]);
-    expect(all.status().rejections.byReason).toEqual({ 'invalid-cidr': 1, outside: 1 });
+    expect(all.status().rejections.recent).toMatchObject([
+      { reason: 'invalid-cidr', field: 'cidr', value: '"10.1.0.0/33"', at: 'default' },
+      { reason: 'outside' },
+    ]);
   });
 
   it('are those of a plain map of address to owner', () => {

@@ -35,6 +35,13 @@ describe('the router’s addresses in node_config.h (A 17)', () => {
       {},
     ],
     ['no numbers', 'cilium.v4.internal.raw ten, 0x1, 0x2, 0x3', {}],
+    ['numbers and more', 'cilium.v4.internal.raw 0x0a, 0x1, 0x2, -0x3', {}],
+    ['numbers with more behind', 'cilium.v4.internal.raw 0x0a, 0x1, 0x2, 0x3;', {}],
+    ['bytes without spaces, and spaces', 'cilium.v4.internal.raw 0xa,0x1 ,0x2, 0x3 ', { ipv4: '10.1.2.3' }],
+    ['a number of more than 32 bits', 'cilium.v4.internal.raw 0x10302010a', {}],
+    ['bytes of which one is none', `cilium.v6.internal.raw 0xfd, 0x1ff${', 0x1'.repeat(14)}`, {}],
+    ['three bytes', 'cilium.v4.internal.raw 0xa, 0x1, 0x2', {}],
+    ['five bytes', 'cilium.v4.internal.raw 0x9, 0xa, 0x1, 0x2, 0x3', {}],
     [
       'a broken comment and a definition',
       'cilium.v4.internal.raw ?\n#define IPV4_GATEWAY 0x100000a',

@@ -10,8 +10,12 @@ export class MemoryFolder implements StateFolder {
   /** Thrown by whatever would change something. */
   readOnly: Error | undefined;
 
+  /** Files that are open for reading. */
+  opened = 0;
+
   open(name: string): Promise<StateFile | undefined> {
     const bytes = this.files.get(name);
+    if (bytes !== undefined) this.opened++;
     return Promise.resolve(
       bytes && {
         size: bytes.length,
@@ -20,7 +24,9 @@ export class MemoryFolder implements StateFolder {
           into.set(part);
           return Promise.resolve(part.length);
         },
-        close: () => Promise.resolve(),
+        close: async () => {
+          this.opened--;
+        },
       },
     );
   }

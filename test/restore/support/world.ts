@@ -181,8 +181,7 @@ export function restart(
   options: Partial<RestorationOptions> = {},
 ): { readonly next: CheckpointEngines; readonly restoration: Restoration } {
   const next = engines();
-  const clock = new ManualClock();
-  const gate = new TurnGate({ clock, nextTurn: setImmediate });
-  const restoration = new Restoration({ ...next, folder, clusterName: OWN, clock, gate, ...options });
+  const gate = new TurnGate({ clock: new ManualClock(), nextTurn: setImmediate });
+  const restoration = new Restoration({ ...next, folder, clusterName: OWN, gate, ...options });
   return { next, restoration };
 }

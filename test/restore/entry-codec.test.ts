@@ -1,0 +1,112 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ByteReader, CorruptError } from '../../src/restore/byte-reader.ts';
+import { ByteWriter, KNOWN_TEXTS } from '../../src/restore/byte-writer.ts';
+import { readEntry } from '../../src/restore/entry-codec.ts';
+
+function reader(bytes: readonly number[] | Buffer, texts: string[] = []): ByteReader {
+  return new ByteReader(Buffer.from(bytes), texts);
+}
+
+const value = fc.oneof(
+  fc.record({ what: fc.constant('byte' as const), value: fc.nat(255) }),
+  fc.record({ what: fc.constant('word' as const), value: fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }) }),
+  fc.record({ what: fc.constant('number' as const), value: fc.nat(2 ** 32 - 1) }),
+  fc.record({ what: fc.constant('text' as const), value: fc.string({ unit: 'grapheme' }) }),
+  fc.record({ what: fc.constant('knownText' as const), value: fc.constantFrom('', 'kvstore', 'été') }),
+);
+
+function write(
+  out: ByteWriter,
+  { what, value: it }: { readonly what: string; readonly value: unknown },
+): void {
+  Reflect.apply(Reflect.get(out, what), out, [it]);
+}
+
+describe('values in a checkpoint', () => {
+  it('are read as they were written, section by section, however small the buffer was', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.array(value, { maxLength: 20 })),
+        fc.integer({ min: 1, max: 64 }),
+        (sections, size) => {
+          const out = new ByteWriter(size);
+          const texts: string[] = [];
+          for (const values of sections) {
+            for (const one of values) write(out, one);
+            expect(out.length).toBe(out.bytes.length);
+            const from = reader(out.bytes, texts);
+            const read = values.map(({ what }) => ({ what, value: from[what]() }));
+            expect([read, from.atEnd]).toEqual([values, true]);
+            out.clear();
+          }
+        },
+      ),
+    );
+  });
+
+  it.each([
+    [0x7f, [0x7f]],
+    [0x80, [0x80, 0x01]],
+    [300, [0xac, 0x02]],
+    [2 ** 32 - 1, [0xff, 0xff, 0xff, 0xff, 0x0f]],
+  ])('have the number %i in as few bytes as it needs', (number, bytes) => {
+    const out = new ByteWriter();
+    out.number(number);
+    expect([...out.bytes]).toEqual(bytes);
+  });
+
+  it('have numbers for the first 65,536 texts, and others in full', () => {
+    const out = new ByteWriter();
+    const all = Array.from({ length: KNOWN_TEXTS + 2 }, (_, i) => i.toString(36));
+    for (let round = 0; round < 2; round++) for (const text of all) out.knownText(text);
+    const from = reader(out.bytes);
+    for (let round = 0; round < 2; round++) expect(all.every((text) => from.knownText() === text)).toBe(true);
+    expect(from.atEnd).toBe(true);
+  });
+
+  it('are none where more texts have numbers than a writer gives', () => {
+    const bytes = Array.from({ length: KNOWN_TEXTS + 1 }, () => [1, 1, 65]).flat();
+    const from = reader(bytes);
+    for (let i = 0; i < KNOWN_TEXTS; i++) from.knownText();
+    expect(() => from.knownText()).toThrow(CorruptError);
+  });
+});
+
+describe('bytes that are no entry', () => {
+  // flags, address, identity, and the source `k8s` and the owner `` as texts that get numbers
+  const [source, owner] = [
+    [1, 3, 107, 56, 115],
+    [1, 0],
+  ];
+  const WHOLE = [0, 10, 0, 0, 1, 7, ...source, ...owner];
+
+  it.each<[string, readonly number[]]>([
+    ['unknown flags', [64, ...WHOLE.slice(1)]],
+    ['a CIDR that is longer than an IPv4 address', [1, 33, ...WHOLE.slice(1)]],
+    ['a CIDR that is longer than an IPv6 address', [3, 129, ...Array(12).fill(0), ...WHOLE.slice(1)]],
+    [
+      'an identity of more than 32 bits',
+      [...WHOLE.slice(0, 5), 0x80, 0x80, 0x80, 0x80, 0x10, ...source, ...owner],
+    ],
+    [
+      'a number of more than five groups',
+      [...WHOLE.slice(0, 5), 0x87, 0x80, 0x80, 0x80, 0x80, 0, ...source, ...owner],
+    ],
+    ['a source that is none', [...WHOLE.slice(0, 6), 1, 1, 107, ...owner]],
+    ['the number of a text that was not written', [...WHOLE.slice(0, 6), ...source, 3]],
+  ])('are refused: %s', (_, bytes) => {
+    expect(readEntry(reader(WHOLE))).toMatchObject({
+      key: '10.0.0.1',
+      identity: 7,
+      source: 'k8s',
+      owner: '',
+    });
+    expect(() => readEntry(reader(bytes))).toThrow(CorruptError);
+  });
+
+  it('are refused: one that is cut off, at whichever byte', () => {
+    for (let length = 0; length < WHOLE.length; length++)
+      expect(() => readEntry(reader(WHOLE.slice(0, length)))).toThrow(CorruptError);
+  });
+});

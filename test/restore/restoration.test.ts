@@ -1,0 +1,301 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Rejection } from '../../src/base/rejection.ts';
+import { RESERVED_IDENTITIES } from '../../src/identity/numeric-identity.ts';
+import type { ClusterNode } from '../../src/net/cluster-node.ts';
+import { ByteWriter } from '../../src/restore/byte-writer.ts';
+import type { CheckpointEngines, CheckpointIdentity } from '../../src/restore/checkpoint.ts';
+import { CHECKPOINT, SECTION, type Section, writeCheckpoint } from '../../src/restore/checkpoint-file.ts';
+import { type CheckpointEntry, writeEntry } from '../../src/restore/entry-codec.ts';
+import type { LeftState, Restoration } from '../../src/restore/restoration.ts';
+import { MemoryFolder } from './support/memory-folder.ts';
+import { contents, engines, OWN, REMOTE, restart, save } from './support/world.ts';
+
+const CLUSTERS = [OWN, ...REMOTE];
+
+/** One thing that a cluster has said. */
+interface Fact {
+  readonly cluster: string;
+  readonly what: 'entry' | 'node' | 'identity';
+  readonly number: number;
+  /** Whether an owner has a part after the name of its cluster, or one that is no cluster's. */
+  readonly named: boolean;
+}
+
+const facts: fc.Arbitrary<readonly Fact[]> = fc.uniqueArray(
+  fc.record({
+    cluster: fc.constantFrom(...CLUSTERS),
+    what: fc.constantFrom('entry', 'node', 'identity'),
+    number: fc.nat(9),
+    named: fc.boolean(),
+  }),
+  { selector: ({ what, number }) => what + number, maxLength: 12 },
+);
+
+function learnFact({ ipcache, nodes }: CheckpointEngines, { cluster, what, number, named }: Fact): void {
+  const isOwn = cluster === OWN;
+  if (what === 'entry') {
+    const name = isOwn ? 'east/allow' : `${cluster}/gone`;
+    const claim = { identity: number, owner: named ? name : isOwn ? '' : cluster } as const;
+    ipcache.upsert(`10.0.0.${number}`, { ...claim, source: isOwn ? 'k8s' : 'clustermesh' });
+  } else if (what === 'node') {
+    nodes.nodeUpdated({ cluster, name: `n${number}`, source: isOwn ? 'k8s' : 'clustermesh' });
+  }
+}
+
+const inOrder = (texts: readonly string[]): readonly string[] => [...texts].sort();
+
+const textOf = ({ cluster, what, number }: Fact): string => `${what} ${number} of ${cluster}`;
+
+/** What is restored, as {@link textOf} has it. */
+function restored({ ipcache, nodes }: CheckpointEngines, restoration: Restoration): readonly string[] {
+  const entries = Array.from(ipcache.entries(), ({ source, identity, owner }) => [source, identity, owner]);
+  return inOrder([
+    ...entries.map(
+      ([source, number, owner]) => `entry ${number} of ${source === 'restored' && (owner || OWN)}`,
+    ),
+    ...Array.from(nodes.nodes(), ({ cluster, name }) => `node ${name.slice(1)} of ${cluster}`),
+    ...Array.from(restoration.identities(), ({ cluster, identity }) => `identity ${identity} of ${cluster}`),
+  ]);
+}
+
+const json = (kind: Section['kind'], value: unknown): Section => ({
+  kind,
+  payload: Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)),
+});
+
+const HEADER = { cluster: OWN, writtenAt: 1_000, knownAt: [] };
+const ENTRY: CheckpointEntry = {
+  ...{ key: '10.0.0.1', source: 'kvstore', owner: '', identity: RESERVED_IDENTITIES.init },
+  ...{ hostIP: undefined, encryptKey: 0, k8s: undefined },
+};
+
+/** A section of entries, each as `ENTRY` but for what is given. */
+function entriesSection(...entries: readonly Partial<CheckpointEntry>[]): Section {
+  const out = new ByteWriter();
+  for (const entry of entries) writeEntry(out, { ...ENTRY, ...entry });
+  return { kind: SECTION.entries, payload: out.bytes };
+}
+
+/** A folder with a checkpoint of these sections, between a header and an end. */
+async function folderOf(sections: readonly Section[], header: unknown = HEADER): Promise<MemoryFolder> {
+  const folder = new MemoryFolder();
+  await writeCheckpoint(folder, [json(SECTION.header, header), ...sections, json(SECTION.end, {})]);
+  return folder;
+}
+
+/** More nodes than are taken, or let go of, in one step. */
+const NODES = Array.from({ length: 40 }, (_, i) => ({ cluster: 'east', name: `n${i}` }));
+const MANY_NODES = Array.from({ length: 1_000 }, (_, i) => ({
+  cluster: 'east',
+  name: `n${i}`,
+  source: 'k8s',
+}));
+
+const LEFT: LeftState = {
+  entries: [
+    { ip: '10.0.0.1', identity: 7, k8s: { namespace: 'shop', podName: 'web' } },
+    { ip: 'nonsense', identity: 8 },
+    { ip: '10.0.0.2', identity: 9 },
+  ],
+  nodes: [],
+  identities: [{ identity: 300, labels: [{ source: 'k8s', key: 'app', value: 'web' }] }],
+  knownAt: 500,
+};
+
+describe('what is restored of a cluster', () => {
+  it('is what it said, all of it is counted, and goes with this cluster alone', async () => {
+    const order = fc.shuffledSubarray(CLUSTERS, { minLength: CLUSTERS.length });
+    const property = fc.asyncProperty(facts, order, async (said, clusters) => {
+      const before = engines();
+      for (const fact of said) learnFact(before, fact);
+      const count = (what: Fact['what']): number => said.filter((fact) => fact.what === what).length;
+      const identities = said
+        .filter(({ what }) => what === 'identity')
+        .map(({ cluster, number }): CheckpointIdentity => ({ cluster, identity: number, labels: [] }));
+      const folder = new MemoryFolder();
+      await save(folder, before, identities);
+      const { next, restoration } = restart(folder);
+      expect(await restoration.read()).toEqual({
+        ...{ kind: 'restored', writtenAt: 1_000, services: 0 },
+        ...{ entries: count('entry'), nodes: count('node'), identities: count('identity') },
+      });
+      for (let gone = 0; gone <= clusters.length; gone++) {
+        const left = said.filter(({ cluster }) => !clusters.slice(0, gone).includes(cluster));
+        expect(restored(next, restoration)).toEqual(inOrder(left.map(textOf)));
+        const ages = new Map(left.map(({ cluster }) => [cluster, 1_000]));
+        expect(new Map(restoration.ages)).toEqual(ages);
+        for (const cluster of CLUSTERS) expect(restoration.knownAt(cluster)).toBe(ages.get(cluster));
+        for (const { cluster, identity } of identities) {
+          const isLeft = left.some((fact) => fact.cluster === cluster);
+          expect(restoration.clusterOf(identity)).toBe(isLeft ? cluster : undefined);
+          expect(restoration.labelsOf(identity)).toEqual(isLeft ? [] : undefined);
+        }
+        await restoration.letGo(clusters[gone] ?? '');
+      }
+    });
+    await fc.assert(property, { numRuns: Math.min(1_000, Number(process.env['PROPERTY_RUNS'] ?? 300)) });
+  });
+
+  it('is gone when it is let go of a second time, too', async () => {
+    const { next, restoration } = restart(await folderOf([json(SECTION.nodes, MANY_NODES)]));
+    expect(await restoration.read()).toMatchObject({ nodes: 1_000 });
+    const first = restoration.letGo('east');
+    await restoration.letGo('east');
+    expect([next.nodes.size, restoration.clusters]).toEqual([0, []]);
+    await first;
+  });
+
+  it('is let go of, and not what others have restored themselves', async () => {
+    const { next, restoration } = restart(new MemoryFolder());
+    next.ipcache.upsert('10.0.0.1', { identity: 7, source: 'restored', owner: 'east' });
+    const id = { namespace: 'shop', name: 'web' };
+    next.services.restorePart({ kind: 'offer', id, cluster: 'east', backends: [] });
+    const before = contents(next);
+    await restoration.letGo('east');
+    await restoration.letGoOffers('east');
+    expect(contents(next)).toBe(before);
+  });
+
+  it('loses its offers when it is out of reach for too long, and nothing else', async () => {
+    const offer = (of: string): object => ({
+      ...{ kind: 'offer', namespace: 'shop', name: 'web', of, more: false },
+      backends: [{ address: '10.2.0.1', ports: [] }],
+    });
+    const folder = await folderOf([
+      entriesSection({ source: 'clustermesh', owner: 'east' }),
+      json(SECTION.services, [offer('east'), offer('west')]),
+    ]);
+    const { next, restoration } = restart(folder);
+    expect(await restoration.read()).toMatchObject({ services: 2 });
+    await restoration.letGoOffers('east');
+    expect(Array.from(next.services.parts(), (part) => part.kind === 'offer' && part.cluster)).toEqual([
+      'west',
+    ]);
+    expect([next.ipcache.size, restoration.clusters]).toEqual([1, ['east', 'west']]);
+  });
+});
+
+describe('a start', () => {
+  it('without a checkpoint restores nothing', async () => {
+    const { restoration } = restart(new MemoryFolder());
+    expect(await restoration.read()).toEqual({ kind: 'none' });
+  });
+
+  it('takes of a checkpoint what is valid, counts that, and reports the rest', async () => {
+    const service = { kind: 'service', namespace: 'shop', name: 'web', service: { addressing: 'headless' } };
+    const folder = await folderOf([
+      entriesSection({}, { key: '10.0.0.2', hostIP: 'nonsense', source: 'clustermesh', owner: 'west' }),
+      json(SECTION.nodes, [7, { cluster: 'east', name: '' }]),
+      json(SECTION.services, [{ ...service, kind: 'x' }, service]),
+      json(SECTION.identities, [['east', 2 ** 32, []], ['east'], [], {}]),
+    ]);
+    const rejected: Rejection[] = [];
+    const { next, restoration } = restart(folder, { onReject: (one) => rejected.push(one) });
+    const counts = { entries: 1, nodes: 0, services: 1, identities: 0 };
+    expect(await restoration.read()).toEqual({ kind: 'restored', writtenAt: 1_000, ...counts });
+    expect([next.ipcache.size, next.nodes.size, [...next.services.parts()].length]).toEqual([1, 0, 1]);
+    expect(rejected.map(({ at, reason, field }) => `${at}: ${reason} ${field}`)).toEqual([
+      'checkpoint, service: unknown-value kind',
+      'checkpoint, identity: out-of-range [1]',
+      'checkpoint, identity: missing-field [1]',
+      'checkpoint, identity: missing-field [0]',
+      'checkpoint, identity: wrong-type record',
+    ]);
+  });
+
+  it.each([
+    ['nodes', '{}'],
+    ['services', 'no JSON'],
+    ['identities', '7'],
+  ] as const)('sets a checkpoint aside whose section of %s is no list', async (kind, text) => {
+    const folder = await folderOf([entriesSection({}), json(SECTION[kind], text)]);
+    const { next, restoration } = restart(folder);
+    const set = {
+      kind: 'set-aside',
+      fault: 'torn',
+      message: 'a section is no list; it is checkpoint.torn now',
+    };
+    expect(await restoration.read()).toEqual(set);
+    expect([next.ipcache.size, restoration.clusters]).toEqual([0, []]);
+  });
+
+  it.each([
+    ['no JSON', 'header'],
+    [[], 'header'],
+    [{ ...HEADER, cluster: '' }, 'cluster'],
+    [{ ...HEADER, writtenAt: -1 }, 'writtenAt'],
+    [{ cluster: OWN }, 'writtenAt'],
+    [{ ...HEADER, knownAt: [['east', 7], ['west']] }, 'knownAt[1][1]'],
+    [{ ...HEADER, knownAt: [7] }, 'knownAt[0]'],
+  ])('says what is wrong with a header: %j', async (header, field) => {
+    const rejected: Rejection[] = [];
+    const { restoration } = restart(await folderOf([], header), { onReject: (one) => rejected.push(one) });
+    expect(await restoration.read()).toMatchObject({ kind: 'set-aside', fault: 'foreign' });
+    expect(rejected).toMatchObject([
+      { reason: 'unusable-checkpoint', field: 'checkpoint', value: '"foreign"' },
+    ]);
+    expect(rejected[0]?.message).toContain(`checkpoint: ${field} `);
+  });
+
+  it('that cannot put an unusable checkpoint aside leaves it, and says both', async () => {
+    const folder = new MemoryFolder();
+    folder.files.set(CHECKPOINT, Buffer.from('x'));
+    folder.readOnly = new Error('read-only file system');
+    const message = 'it ends within a section, and cannot be renamed: read-only file system';
+    expect(await restart(folder).restoration.read()).toEqual({ kind: 'unreadable', message });
+  });
+
+  it('that is interrupted ends with the section at hand', async () => {
+    const sections = [1, 2, 3].map((host) => entriesSection({ key: `10.0.0.${host}` }));
+    const folder = await folderOf(sections);
+    const { next, restoration } = restart(folder);
+    const interrupt = new AbortController();
+    let progress = 0;
+    const onProgress = (): void => {
+      if (++progress === 2) interrupt.abort(); // the header, and one of entries
+    };
+    expect(await restoration.read(interrupt.signal, onProgress)).toEqual({ kind: 'interrupted' });
+    expect([progress, next.ipcache.size, folder.opened]).toEqual([2, 1, 0]);
+  });
+});
+
+describe('what another program has left', () => {
+  it('is taken as a checkpoint is, without what is not valid, and let go of as that', async () => {
+    const { next, restoration } = restart(new MemoryFolder());
+    const bare = new Map<string, string>();
+    const nodes = [...NODES.slice(1), { cluster: 'east', name: '' }].map(
+      (node): ClusterNode => ({
+        ...{ ...node, clusterID: 2, addresses: [], labels: bare, annotations: bare },
+        ...{ ipv4SecondaryAllocCIDRs: [], ipv6SecondaryAllocCIDRs: [], encryptionKey: 0 },
+        ...{ nodeIdentity: 0, wireguardPubKey: '', bootID: '' },
+      }),
+    );
+    expect(await restoration.adopt({ ...LEFT, nodes })).toEqual({ entries: 2, nodes: 39 });
+    expect([...restoration.ages].sort()).toEqual([
+      ['east', 500],
+      [OWN, 500],
+    ]);
+    expect([restoration.labelsOf(300), restoration.clusterOf(300)]).toEqual([
+      LEFT.identities[0]?.labels,
+      OWN,
+    ]);
+    const pod = { source: 'restored', owner: '', identity: 7, k8s: { namespace: 'shop', podName: 'web' } };
+    expect([next.ipcache.size, next.ipcache.get('10.0.0.1')]).toMatchObject([2, pod]);
+    expect([next.nodes.size, next.nodes.get('east/n1')?.source]).toEqual([39, 'restored']);
+    await restoration.letGo('east');
+    expect([next.nodes.size, next.ipcache.size, restoration.clusters]).toEqual([0, 2, [OWN]]);
+    await restoration.letGo(OWN);
+    expect([contents(next), [...restoration.identities()]]).toEqual([contents(engines()), []]);
+  });
+
+  it.each<[string, Partial<LeftState>, readonly string[]]>([
+    ['nothing', { entries: [], identities: [] }, []],
+    ['entries', { identities: [] }, [OWN]],
+    ['identities', { entries: [] }, [OWN]],
+  ])('is of the own cluster only if it is something of it: %s', async (_, left, clusters) => {
+    const { restoration } = restart(new MemoryFolder());
+    await restoration.adopt({ ...LEFT, ...left });
+    expect(restoration.clusters).toEqual(clusters);
+  });
+});
