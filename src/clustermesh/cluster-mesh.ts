@@ -49,7 +49,7 @@ export class ClusterMesh implements SyncingClusters {
   readonly #clusters: ClusterSet;
   /** Which remote clusters share which services. Its content is the mesh's to change. */
   readonly globalServices: GlobalServices = new GlobalServices();
-  /** By id, as last looked up: a cluster may have gone or changed its id since. */
+  /** By id, as last looked up: a cluster may have changed its id since, and has none when it is gone. */
   readonly #byID = new Map<number, FollowedCluster>();
 
   constructor(options: ClusterMeshOptions) {
@@ -118,8 +118,7 @@ export class ClusterMesh implements SyncingClusters {
    */
   identitiesFor(clusterID: number): readonly RemoteIdentityCache[] {
     const known = this.#byID.get(clusterID);
-    if (known !== undefined && known.clusterID === clusterID && this.#clusters.get(known.name) === known)
-      return [known.identities];
+    if (known !== undefined && known.clusterID === clusterID) return [known.identities];
     const clusters = [...this.#clusters.values()];
     const found = clusters.find((cluster) => cluster.clusterID === clusterID && clusterID !== 0);
     if (found === undefined) {

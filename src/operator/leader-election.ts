@@ -239,9 +239,10 @@ export class LeaderElection implements Leadership {
     return !signal.aborted;
   }
 
+  /** Another one held it when it was last seen. */
   #isOthers(): boolean {
     const { holder = '' } = this.#seen ?? {};
-    return this.#held === undefined && holder !== '' && holder !== this.#options.identity;
+    return holder !== '' && holder !== this.#options.identity;
   }
 
   // ── One look and one write ─────────────────────────────────────────────────────────────────────────────
@@ -262,7 +263,7 @@ export class LeaderElection implements Leadership {
   async #take(signal: AbortSignal): Promise<boolean> {
     const { clock, identity } = this.#options;
     const lease = this.#held ?? (await this.#look(signal));
-    if (lease === undefined ? this.#wasTaken() : this.#isTaken(lease)) return false;
+    if (this.#isTaken()) return false;
     const before = lease === undefined ? {} : specOf(lease);
     const isRenewal = before['holderIdentity'] === identity;
     const transitions = Number(before['leaseTransitions'] ?? 0);
@@ -290,17 +291,10 @@ export class LeaderElection implements Leadership {
     return lease;
   }
 
-  #isTaken(lease: KubernetesObject): boolean {
-    const holder = specOf(lease)['holderIdentity'];
-    if (holder === undefined || holder === '' || holder === this.#options.identity) return false;
-    return this.#wasTaken();
-  }
-
   /** Another one held it when it was last seen, and may think so still. */
-  #wasTaken(): boolean {
-    const { clock, identity } = this.#options;
-    const { holder = '', at = 0, leaseMs = 0 } = this.#seen ?? {};
-    return holder !== '' && holder !== identity && clock.now() - at < leaseMs;
+  #isTaken(): boolean {
+    const { at = 0, leaseMs = 0 } = this.#seen ?? {};
+    return this.#isOthers() && this.#options.clock.now() - at < leaseMs;
   }
 
   async #write(

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
@@ -96,6 +96,34 @@ describe('a remote cluster', () => {
       expect(await agent.mesh.add(name, () => agent.connect('x', server))).toBe('invalid-name');
     }
     expect(agent.mesh.status().clusters).toEqual([]);
+    expect([OWN, 'a/b', 'x'].map((name) => agent.mesh.check(name))).toEqual([
+      'own-cluster',
+      'invalid-name',
+      undefined,
+    ]);
+  });
+
+  it('is synced once all of it has been read, and how far it is can be asked', async () => {
+    const server = new MemoryServer({ clock });
+    configure(server, 'a', 1);
+    await agent.add('a', server);
+    const synced = vi.fn();
+    void agent.mesh.synced().then(synced);
+    await settle(8);
+    expect([synced.mock.calls, agent.mesh.progressOf('a')?.synced]).toEqual([[], false]);
+    completeCluster(server, 'a');
+    await settle(8);
+    expect([synced.mock.calls.length, agent.mesh.progressOf('a')?.synced]).toEqual([1, true]);
+    expect(agent.mesh.progressOf('b')).toBeUndefined();
+  });
+
+  it('takes its turn among the others that are down', async () => {
+    const backend = agent.connect('a', newCluster(clock, 'a', 1));
+    const retryInTurn = vi.spyOn(backend, 'retryInTurn');
+    await agent.mesh.add('a', () => backend);
+    await settle(8);
+    expect(retryInTurn).toHaveBeenCalledOnce();
+    expect(retryInTurn).toHaveBeenCalledWith(expect.objectContaining({ turn: expect.any(Function) }));
   });
 });
 
@@ -152,6 +180,43 @@ describe('what a remote cluster says wrongly', () => {
 });
 
 describe('cluster ids', () => {
+  it('are those of the mesh, or none, which is no conflict', async () => {
+    await agent.add('a', newCluster(clock, 'a', 255));
+    await agent.add('b', newCluster(clock, 'b', 0));
+    await agent.add('c', newCluster(clock, 'c', 0));
+    await agent.add('d', newCluster(clock, 'd', 256));
+    await settle(8);
+    expect(['a', 'b', 'c', 'd'].map((name) => statusOf(name).state)).toEqual(
+      [...'abc'].map(() => 'ready').concat('failed'),
+    );
+    expect(statusOf('d').lastFailure).toBe('cluster d has id 256, above 255');
+    expect(agent.mesh.status().ready).toBe(false);
+    await agent.mesh.remove('d');
+    expect(agent.mesh.status().ready).toBe(true);
+  });
+
+  it('say in which cache an identity is looked up: that of its cluster, else those of clusters without an id', async () => {
+    const { mesh } = agent;
+    const server = newCluster(clock, 'a', 1);
+    await follow('a', server);
+    await follow('b', newCluster(clock, 'b', 0));
+    await follow('c', newCluster(clock, 'c', 0));
+    const [a, b, c] = ['a', 'b', 'c'].map((name) => mesh.identitiesOf(name));
+    for (let again = 0; again < 2; again++) {
+      expect(mesh.identitiesFor(1)).toEqual([a]);
+      expect(mesh.identitiesFor(0)).toEqual([b, c]);
+      expect(mesh.identitiesFor(7)).toEqual([b, c]);
+    }
+    configure(server, 'a', 7);
+    await settle(8);
+    expect([mesh.identitiesFor(7), mesh.identitiesFor(1)]).toEqual([[a], [b, c]]);
+    await mesh.remove('a');
+    expect(mesh.identitiesFor(7)).toEqual([b, c]);
+    await follow('a', newCluster(clock, 'a', 7));
+    expect(mesh.identitiesFor(7)).toEqual([mesh.identitiesOf('a')]);
+    expect(mesh.identitiesOf('a')).not.toBe(a);
+  });
+
   it('are exclusive, and the message names both clusters (trap: duplicate ids)', async () => {
     await follow('a', newCluster(clock, 'a', 1));
     await agent.add('b', newCluster(clock, 'b', 1));
@@ -273,9 +338,18 @@ describe('a client that cannot be made', () => {
       lastFailure: 'no such certificate',
       connected: false,
     });
+    const { lastFailureAt } = statusOf('a');
     broken = false;
     await advance(clock, 1000);
     expect(statusOf('a')).toMatchObject({ state: 'ready', connected: true });
+    await agent.add('a', server);
+    await advance(clock, 1000);
+    // It is long ago, whatever it does since.
+    expect(statusOf('a')).toMatchObject({
+      state: 'ready',
+      lastFailure: 'no such certificate',
+      lastFailureAt,
+    });
   });
 });
 
@@ -321,19 +395,49 @@ describe('a cluster that cannot be reached', () => {
     writeService(server, 'a', 's0', '10.1.0.1');
     writeIP(server, '10.1.0.1', 0x1_0200);
     await follow('a', server);
-    await advance(clock, 3 * TTL);
+    await advance(clock, 2.7 * TTL);
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);
     backendDown(agent, 'a');
     await advance(clock, TTL / 2);
+    const { knownAt } = statusOf('a');
+    expect(knownAt).toBeDefined();
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);
     await advance(clock, TTL);
     expect(backendsOf('s0')).toEqual([]);
     expect(agent.ipcache.size).toBe(1);
-    expect(statusOf('a')).toMatchObject({ servicesExpired: true, connected: false, ready: false });
+    expect(statusOf('a')).toMatchObject({ servicesExpired: true, connected: false, ready: false, knownAt });
     agent.links.get('a')?.link.up();
     await advance(clock, 60_000);
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);
     expect(statusOf('a')).toMatchObject({ servicesExpired: false, state: 'ready' });
+  });
+
+  it.each(['removed', 'stopped', 'followed'])(
+    'has a timer for its services while they are not followed: not when it is %s',
+    async (what) => {
+      const pending: number[] = [];
+      for (const serviceTTLMs of [100 * TTL, undefined]) {
+        await restart(() => ({ serviceTTLMs }));
+        const server = newCluster(clock, 'a', 1);
+        await agent.add('a', server);
+        if (what !== 'followed') agent.links.get('a')?.link.down();
+        await settle(8);
+        if (what === 'removed') await agent.mesh.remove('a');
+        if (what === 'stopped') await agent.mesh.stop();
+        await advance(clock, 1000);
+        pending.push(clock.pending);
+      }
+      expect(pending[0]).toBe(pending[1]);
+    },
+  );
+
+  it('has none where services do not expire, or are not followed', async () => {
+    for (const change of [{ serviceTTLMs: undefined }, { serviceTTLMs: TTL, services: undefined }]) {
+      await restart(() => change);
+      await agent.mesh.add('a', () => Promise.reject(new Error('down')));
+      await settle(8);
+      expect(clock.pending).toBe(1); // its backoff
+    }
   });
 
   it('is not connected for having proven a delete once, after a failure (regression: for good)', async () => {

@@ -133,8 +133,10 @@ describe('a cluster that gets another id', () => {
     write(server, 'cilium/cluster-config/a', { id: 2, capabilities: { syncedCanaries: true } });
     await turnUntil(() => state() === 'draining' && atHalf());
     const { size } = agent.ipcache;
+    const knownAt = agent.mesh.statusOf('a')?.knownAt;
     await agent.mesh.stop();
     for (let i = 0; i < 10; i++) await turnUntil(() => true);
     expect(agent.ipcache.size).toBe(size);
+    expect([agent.mesh.statusOf('a')?.knownAt, knownAt]).toEqual([clock.wallTime(), clock.wallTime()]);
   });
 });

@@ -6,6 +6,7 @@ import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts
 import { CLUSTER_TYPES } from '../../src/k8s/memory/resource-types.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import type { CollectorIntervals } from '../../src/operator/collect/collectors.ts';
+import type { Deed } from '../../src/operator/collect/rounds.ts';
 import { operatorDuties } from '../../src/operator/duties.ts';
 import type { Duty } from '../../src/operator/duty.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -19,6 +20,7 @@ class World {
   readonly clock = new ManualClock();
   readonly api = new MemoryApiServer({ clock: this.clock });
   readonly endpoints = new ApiUser(new MemoryApiTransport(this.api), KIND, 'shop');
+  readonly deeds: Deed[] = [];
   readonly #ended = new AbortController();
   #running: Promise<void> = Promise.resolve();
 
@@ -36,7 +38,7 @@ class World {
       kubernetes: new KubernetesClient(new MemoryApiTransport(this.api), { clock, random }),
       backend: new MemoryBackend({ clock }),
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
-      ...{ onReject: () => {}, onFailure: () => {}, onDeed: () => {} },
+      ...{ onReject: () => {}, onFailure: () => {}, onDeed: (deed) => this.deeds.push(deed) },
     }).all;
   }
 
@@ -68,7 +70,9 @@ it('all CiliumEndpoints are deleted by an explicit word only, once, and tried un
   expect(removal(world.duties(OFF, false))).toBeUndefined();
   const duty = removal(world.duties(OFF, true));
   if (duty === undefined) throw new Error('no duty');
+  expect(duty.status()).toMatchObject({ state: 'waiting', rounds: { rounds: 0, lastRoundMs: undefined } });
   world.api.deny('delete', 'ciliumendpoints');
+  world.clock.advance(1000);
   world.run(duty);
   await advance(world.clock, 0);
   expect(duty.status()).toMatchObject({
@@ -82,8 +86,16 @@ it('all CiliumEndpoints are deleted by an explicit word only, once, and tried un
   await advance(world.clock, 10_000);
   expect(await world.names()).toEqual(['b']);
   expect(duty.status()).toMatchObject({
-    ...{ state: 'ended', rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1 } },
+    ...{ state: 'ended', rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1, lastRoundMs: 1000 } },
   });
+  const why = 'all CiliumEndpoints are to be deleted once';
+  const deed = (name: string, outcome: string): Deed => ({
+    ...{ duty: 'endpoint-removal', what: `delete ciliumendpoints.cilium.io/v2 shop/${name}`, why, outcome },
+  });
+  expect(world.deeds).toEqual([
+    deed('a', 'refused'),
+    ...[deed('a', 'done'), deed('b', 'conflict'), deed('c', 'done')],
+  ]);
   await world.endpoints.create('a');
   await advance(world.clock, 3_600_000);
   expect(await world.names()).toEqual(['a', 'b']);
@@ -100,6 +112,44 @@ it('where CiliumEndpoints are not served there is nothing to delete', async () =
   await advance(world.clock, 500);
   expect(duty.status()).toMatchObject({ state: 'ended', failures: 0, rounds: { rounds: 1, deleted: 0 } });
   await world.end();
+});
+
+it('where CiliumEndpoints cannot be listed it is not known that there are none: it is tried again, less and less often', async () => {
+  const world = new World();
+  await world.endpoints.create('a');
+  world.api.deny('list', 'ciliumendpoints');
+  const duty = removal(world.duties(OFF, true));
+  if (duty === undefined) throw new Error('no duty');
+  world.run(duty);
+  await advance(world.clock, 400); // half of a second at first, on average
+  expect(duty.status()).toMatchObject({ state: 'running', failures: 1, rounds: { rounds: 0, marked: 0 } });
+  await advance(world.clock, 59_600);
+  expect(duty.status().failures).toBe(7); // after 0.5, 1, 2, 4, 8, 16 s
+  world.api.allow('list', 'ciliumendpoints');
+  await advance(world.clock, 60_000);
+  expect([duty.status().state, await world.names()]).toEqual(['ended', []]);
+  await world.end();
+});
+
+it('the removal of all CiliumEndpoints ends in the middle when it is told to, and what is left stays', async () => {
+  const world = new World();
+  for (const name of ['a', 'b', 'c']) await world.endpoints.create(name);
+  const duty = removal(world.duties(OFF, true));
+  if (duty === undefined) throw new Error('no duty');
+  const path = world.endpoints.path('b');
+  world.api.faults.order(
+    { do: 'hang' },
+    { matches: (request) => request.method === 'DELETE' && request.path === path },
+  );
+  world.run(duty);
+  await advance(world.clock, 1000);
+  await world.end();
+  expect(duty.status()).toMatchObject({
+    state: 'ended',
+    failures: 0,
+    rounds: { rounds: 0, marked: 2, deleted: 1 },
+  });
+  expect(await world.names()).toEqual(['b', 'c']);
 });
 
 it.each<[CollectorIntervals, RegExp]>([

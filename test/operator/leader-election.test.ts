@@ -1,8 +1,9 @@
+import { getEventListeners } from 'node:events';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts';
-import { electionIdentity } from '../../src/operator/leader-election.ts';
+import { ALONE, electionFault, electionIdentity } from '../../src/operator/leader-election.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { ApiUser } from '../k8s/support/api-user.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
@@ -64,7 +65,10 @@ describe('a leader election', () => {
     await ended;
     expect(one.working).toBe(false);
     expect(one.election.mayDelete()).toBe(false);
-    expect(await world.spec()).toMatchObject({ holderIdentity: '', leaseDurationSeconds: 1 });
+    expect(await world.spec()).toEqual({
+      ...{ holderIdentity: '', leaseDurationSeconds: 1, leaseTransitions: 0 },
+      ...{ acquireTime: '2023-11-14T22:13:30.500000Z', renewTime: '2023-11-14T22:13:30.500000Z' },
+    });
     const two = world.add('two');
     two.start();
     await settle();
@@ -195,6 +199,7 @@ describe('a leader election', () => {
     await advance(world.clock, 5000);
     await ended;
     expect(await world.spec()).toMatchObject({ holderIdentity: '' });
+    expect(one.election.status()).toMatchObject({ state: 'idle', failures: 0 }); // to be ended is none
     const two = world.add('two');
     two.start();
     await settle();
@@ -302,4 +307,266 @@ describe('a leader election', () => {
       { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 120) },
     );
   }, 120_000);
+});
+
+describe('the lease of an election', () => {
+  const spec = (holderIdentity: unknown, more: object = {}): object => ({
+    spec: { holderIdentity, leaseDurationSeconds: 15, leaseTransitions: 4, acquireTime: 'then', ...more },
+  });
+
+  it('may be taken with these times only: the deadline before its end, and time for another try before that', () => {
+    expect(electionFault({ leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 })).toBeUndefined();
+    for (const [leaseMs, renewDeadlineMs, retryMs] of [
+      ...[
+        [10_000, 10_000, 2000],
+        [15_000, 2400, 2000],
+        [15_000, 10_000, 0],
+        [9000, 10_000, 2000],
+      ],
+    ] as const)
+      expect(electionFault({ leaseMs, renewDeadlineMs, retryMs })).toBe(
+        `a lease of ${leaseMs} ms must be longer than its deadline of ${renewDeadlineMs} ms, and that than a retry after ${retryMs} ms by far`,
+      );
+    expect(electionFault({ leaseMs: 15_000, renewDeadlineMs: 2401, retryMs: 2000 })).toBeUndefined();
+  });
+
+  it('counts for its deadline and not a moment longer', async () => {
+    const world = new World();
+    const one = world.add('one');
+    expect([one.election.mayDelete(), one.election.writeMs]).toEqual([false, 5000]);
+    expect(one.election.status()).toEqual({
+      ...{ identity: 'one', state: 'idle', holder: undefined, renewedMs: undefined },
+      ...{ failures: 0, lastFailure: undefined },
+    });
+    one.start();
+    await settle();
+    one.transport.loses = 'requests';
+    await advance(world.clock, 9999);
+    expect([one.election.mayDelete(), one.election.status().renewedMs, one.working]).toEqual([
+      true,
+      9999,
+      true,
+    ]);
+    await advance(world.clock, 1);
+    expect([one.election.mayDelete(), one.working]).toEqual([false, false]);
+    await world.end();
+  });
+
+  it.each([
+    ['nobody', ''],
+    ['nobody, in other words', undefined],
+    ['no name', 7],
+  ])('that %s holds is taken at once, and counted as one more', async (_what, holder) => {
+    const world = new World();
+    await world.leases.create(LEASE, spec(holder));
+    const one = world.add('one');
+    one.start();
+    await settle();
+    expect(one.working).toBe(true);
+    expect(await world.spec()).toMatchObject({ holderIdentity: 'one', leaseTransitions: 5 });
+    await world.end();
+  });
+
+  it('that it held before is its own: it goes on with it, from when it was taken', async () => {
+    const world = new World();
+    await world.leases.create(LEASE, spec('one'));
+    const one = world.add('one');
+    one.start();
+    await settle();
+    expect(one.working).toBe(true);
+    expect(await world.spec()).toMatchObject({ acquireTime: 'then', leaseTransitions: 4 });
+    await advance(world.clock, 5000);
+    expect(await world.spec()).toMatchObject({
+      ...{ holderIdentity: 'one', acquireTime: 'then', leaseTransitions: 4 },
+      renewTime: '2023-11-14T22:13:24.000000Z',
+    });
+    await world.end();
+  });
+
+  it('of another is waited for as long as that one says, and no less than it would last here', async () => {
+    for (const [seconds, waits] of [
+      [60, 60_000],
+      [1, 15_000],
+      ['x', 15_000],
+    ] as const) {
+      const world = new World();
+      await world.leases.create(LEASE, spec('gone', { leaseDurationSeconds: seconds }));
+      const one = world.add('one');
+      one.start();
+      await settle();
+      expect(one.election.status()).toMatchObject({
+        state: 'candidate',
+        holder: 'gone',
+        renewedMs: undefined,
+      });
+      await advance(world.clock, waits - 1);
+      expect(one.working).toBe(false);
+      await advance(world.clock, 3201); // it looks every 3.2 s
+      expect(one.working).toBe(true);
+      expect(await world.spec()).toMatchObject({ leaseTransitions: 5, leaseDurationSeconds: 15 });
+      await world.end();
+    }
+  });
+
+  it('that another has taken is left at once, and is not given back', async () => {
+    const world = new World();
+    const one = world.add('one');
+    one.start();
+    await settle();
+    const lease = await world.leases.ask({ path: world.leases.path(LEASE) });
+    const body = { ...(lease.body as object), ...spec('thief') };
+    await world.leases.ask({ method: 'PUT', path: world.leases.path(LEASE), body });
+    await advance(world.clock, 5000); // at its next renewal, which is a conflict, and the look after that
+    expect([one.working, one.election.status().holder]).toEqual([false, 'thief']);
+    expect(await world.spec()).toMatchObject({ holderIdentity: 'thief' });
+    await world.end();
+    expect(await world.spec()).toMatchObject({ holderIdentity: 'thief' });
+  });
+
+  it('is given back when what it leads fails, whose error it is that comes out', async () => {
+    const world = new World();
+    const { election } = world.add('one');
+    const fault = new Error('a fault');
+    const running = election.run(() => Promise.reject(fault), new AbortController().signal);
+    await expect(election.run(() => Promise.resolve(), new AbortController().signal)).rejects.toThrow(
+      'an election runs once at a time',
+    );
+    await expect(running).rejects.toBe(fault);
+    expect([election.status().state, election.mayDelete()]).toEqual(['idle', false]);
+    expect(await world.spec()).toMatchObject({ holderIdentity: '', leaseTransitions: 0 });
+    const ended = new AbortController();
+    const next = election.run(() => Promise.resolve(), ended.signal);
+    await settle();
+    ended.abort();
+    expect(await next).toBe('ended');
+    expect(await world.spec()).toMatchObject({ holderIdentity: '', leaseTransitions: 1 });
+  });
+
+  it('is not waited for where nobody wants it any more', async () => {
+    const world = new World();
+    const { election } = world.add('one');
+    expect(await election.run(() => expect.fail(), AbortSignal.abort())).toBe('ended');
+    expect(await world.leases.ask({ path: world.leases.path(LEASE) })).toMatchObject({ status: 404 });
+    expect(world.clock.pending).toBe(0);
+  });
+
+  it('says what it did in the end: lost, when it was', async () => {
+    const world = new World();
+    const { election, transport } = world.add('one');
+    const running = election.run(
+      (signal) => new Promise((resolve) => signal.addEventListener('abort', () => resolve())),
+      new AbortController().signal,
+    );
+    await settle();
+    transport.loses = 'requests';
+    await advance(world.clock, 30_000);
+    expect(await running).toBe('lost');
+    expect(world.clock.pending).toBe(0);
+  });
+
+  it('is looked at every few seconds, not in step, and asked for by one only at a time, which is no failure', async () => {
+    const world = new World();
+    const [one, two] = [world.add('one'), world.add('two')];
+    one.transport.delayMs = [10, 10];
+    two.transport.delayMs = [10, 10];
+    const asked: string[] = [];
+    two.transport.onArrival = ({ method = 'GET' }) => {
+      asked.push(method);
+      return () => {};
+    };
+    one.start();
+    two.start();
+    await advance(world.clock, 100);
+    const [leader, other] = one.working ? [one, two] : [two, one];
+    expect([leader.working, other.working]).toEqual([true, false]);
+    await advance(world.clock, 31_900);
+    expect([one, two].map(({ election }) => election.status().failures)).toEqual([0, 0]);
+    // Once at first, with a write that came too late, and then every 3.2 s and what the way takes.
+    if (other === two) expect(asked).toEqual(['GET', 'POST', ...new Array(9).fill('GET')]);
+    const before = asked.length;
+    if (other === two) void two.end();
+    await settle(10);
+    await advance(world.clock, 60_000);
+    if (other === two) expect(asked.length - before).toBeLessThanOrEqual(2); // what it asked for may have been made
+    await world.end();
+  });
+
+  it('is asked for as a Lease of its version, made and renewed', async () => {
+    const world = new World();
+    const one = world.add('one');
+    const sent: unknown[] = [];
+    one.transport.onArrival = ({ method, body }) => {
+      if (body !== undefined)
+        sent.push([method, (body as { apiVersion: string }).apiVersion, (body as { kind: string }).kind]);
+      return () => {};
+    };
+    one.start();
+    await advance(world.clock, 3000);
+    const version = ['coordination.k8s.io/v1', 'Lease'];
+    expect(sent).toEqual([
+      ['POST', ...version],
+      ['PUT', ...version],
+    ]);
+    await world.end();
+  });
+
+  it('that nobody answers for is asked for again before a deadline has passed', async () => {
+    for (const hanging of ['GET', 'POST']) {
+      const world = new World();
+      world.api.faults.order({ do: 'hang' }, { matches: ({ method }) => method === hanging });
+      const one = world.add('one');
+      one.start();
+      await advance(world.clock, 4999);
+      expect(one.election.status().failures).toBe(0);
+      await advance(world.clock, 1);
+      expect([one.election.status().failures, one.working]).toEqual([1, false]);
+      await advance(world.clock, 3201);
+      expect(one.working).toBe(true);
+      await world.end();
+    }
+  });
+
+  it('that the server refuses or cannot give is a failure with its reason', async () => {
+    const world = new World();
+    const one = world.add('one');
+    world.api.down();
+    one.start();
+    await advance(world.clock, 1000);
+    expect(one.election.status().failures).toBeGreaterThan(0);
+    world.api.up();
+    await advance(world.clock, 10_000);
+    expect(one.working).toBe(true);
+    const { failures } = one.election.status();
+    world.api.deny('update', 'leases');
+    await advance(world.clock, 2000);
+    expect(one.election.status().failures).toBe(failures + 1);
+    expect(one.election.status().lastFailure?.message).toMatch(/^grant the verb "update"/);
+    world.api.allow('update', 'leases');
+    await world.end();
+  });
+
+  it('is given back when its work is done, and leaves nothing on the signal', async () => {
+    const world = new World();
+    const { election } = world.add('one');
+    const { signal } = new AbortController();
+    let done = (): void => {};
+    const running = election.run(
+      () =>
+        new Promise<void>((resolve) => {
+          done = resolve;
+        }),
+      signal,
+    );
+    await settle();
+    expect(getEventListeners(signal, 'abort').length).toBeGreaterThan(0);
+    done();
+    await settle();
+    expect(await running).toBe('ended');
+    expect(await world.spec()).toMatchObject({ holderIdentity: '' });
+    expect([getEventListeners(signal, 'abort'), world.clock.pending]).toEqual([[], 0]);
+  });
+
+  it('is no matter where there is no other', () => {
+    expect(ALONE.mayDelete()).toBe(true);
+  });
 });

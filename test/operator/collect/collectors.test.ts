@@ -1,10 +1,11 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
-import { identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.ts';
+import { IDENTITY_LOCKS_PREFIX, identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.ts';
+import { KvstoreError } from '../../../src/kvstore/errors.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { type CollectorsOptions, collectors } from '../../../src/operator/collect/collectors.ts';
 import type { Deed } from '../../../src/operator/collect/rounds.ts';
@@ -239,6 +240,66 @@ describe('the collectors of an operator', () => {
     await advance(clock, 31 * MINUTE);
     const left = (await backend.listPrefix('cilium/state/identities/v1/id/')).map(({ key }) => key);
     expect(left).toEqual([identityKey(65_536 + 300)]);
+  });
+
+  it('of a kvstore that fails count it, mark nothing, and delete what is stale two rounds later', async () => {
+    await backend.update(identityKey(300), bytesOfText('k8s:a=1;'));
+    const reset = new KvstoreError('unavailable', 'connection reset');
+    vi.spyOn(backend, 'listPrefix').mockRejectedValueOnce(reset).mockRejectedValueOnce(reset);
+    run({ kubernetes: undefined });
+    await advance(clock, MINUTE);
+    for (const name of ['identity-gc', 'lock-gc'])
+      expect(status(name)).toMatchObject({
+        failures: 1,
+        lastFailure: { code: 'unavailable', message: 'connection reset' },
+      });
+    expect(status('identity-gc').rounds).toMatchObject({ rounds: 0, marked: 0 });
+    expect(status('lock-gc').rounds).toMatchObject({ rounds: 2, marked: 0 });
+    await advance(clock, 15 * MINUTE);
+    expect(status('identity-gc').rounds).toMatchObject({ rounds: 1, marked: 1, deleted: 0 });
+    await advance(clock, 15 * MINUTE);
+    expect(status('identity-gc').rounds).toMatchObject({ rounds: 2, deleted: 1 });
+    expect(deeds).toEqual([
+      {
+        ...{ duty: 'identity-gc', what: `delete ${identityKey(300)}`, outcome: 'done' },
+        why: 'no node refers to the identity, unchanged since revision 2, in rounds 1 and 2',
+      },
+    ]);
+  });
+
+  it('delete a lock that is held and not given back', async () => {
+    const lock = `${IDENTITY_LOCKS_PREFIX}k8s:a=1;/1f`;
+    await backend.update(lock, bytesOfText(''));
+    run({ kubernetes: undefined });
+    await advance(clock, 24_000);
+    expect(await backend.get(lock)).toBeDefined();
+    await advance(clock, 2000);
+    expect(await backend.get(lock)).toBeUndefined();
+    expect(deeds.map(({ duty, why }) => [duty, why])).toEqual([
+      ['lock-gc', 'the lock is held, and not given back, unchanged since revision 2, in rounds 1 and 2'],
+    ]);
+  });
+
+  it('are those for which there is something: no Kubernetes, or no kvstore, has none of its duties', () => {
+    const names = (more: Partial<CollectorsOptions>): readonly string[] => make(more).map(({ name }) => name);
+    expect(names({ kubernetes: undefined })).toEqual(['identity-gc', 'lock-gc']);
+    expect(names({ kvstore: undefined })).toEqual([
+      ...['endpoint-gc', 'identity-gc-crd', 'node-gc', 'unmanaged-kube-dns', 'endpoint-slices'],
+    ]);
+    const off = { endpoints: 0, identities: 0, nodes: 0, kvstoreIdentities: 0, locks: 0 };
+    const states = (more: Partial<CollectorsOptions>): object =>
+      Object.fromEntries(make(more).map((one) => [one.name, one.status()]));
+    expect(states({ intervals: off, kvstore: undefined })).toEqual(
+      Object.fromEntries(
+        ['endpoint-gc', 'identity-gc-crd', 'node-gc', 'unmanaged-kube-dns', 'endpoint-slices'].map((name) => [
+          ...[name, { name, state: 'off', failures: 0, lastFailure: undefined }],
+        ]),
+      ),
+    );
+    const on = { policyStatus: 120_000, unmanagedDns: 15_000 };
+    expect(Object.values(states({ intervals: on, slices: {} })).map(({ state }) => state)).toEqual(
+      new Array(9).fill('waiting'),
+    );
   });
 
   it('do not begin with settings that delete what is in use', () => {

@@ -1,0 +1,136 @@
+import { describe, expect, it } from 'vitest';
+import { RejectionLog } from '../../src/base/rejection.ts';
+import { ClusterStores } from '../../src/clustermesh/cluster-stores.ts';
+import { NO_LIMITS } from '../../src/clustermesh/decoders.ts';
+import type { MeshEngines } from '../../src/clustermesh/engines.ts';
+import type { NumericIdentity } from '../../src/identity/numeric-identity.ts';
+import { RemoteIdentityCache } from '../../src/identity/remote-identity-cache.ts';
+import type { Writer } from '../../src/ipcache/types.ts';
+import type { MeshResource } from '../../src/kvstore/codec/keys.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { settle } from '../kvstore/support/settle.ts';
+import { write, writeIP, writeNode, writeService } from './support/mesh-world.ts';
+
+const WRITER: Writer = { source: 'clustermesh', owner: 'a' };
+
+/** The stores of the cluster `a`, with engines that note what they are told. */
+class World {
+  readonly told: string[] = [];
+  readonly identities: RemoteIdentityCache = new RemoteIdentityCache();
+  readonly backend: MemoryBackend = new MemoryBackend({ clock: new ManualClock() });
+  readonly engines: Required<Omit<MeshEngines, 'remoteNodeIdentities'>>;
+  readonly stores: ClusterStores;
+
+  constructor(choose: (engines: World['engines']) => MeshEngines = (engines) => engines) {
+    const tell = (what: string, ...said: readonly unknown[]): void =>
+      void this.told.push(
+        [what, ...said.map((one) => (typeof one === 'string' ? one : JSON.stringify(one)))].join(' '),
+      );
+    this.engines = {
+      ipcache: {
+        upsert: (key, { identity }) => tell('ip', key, identity),
+        delete: (key) => tell('no ip', key),
+        withdraw: (by) => tell('no ips of', by),
+        batch: (apply) => apply(),
+      },
+      services: {
+        mergeExternalServiceUpdate: ({ name }) => tell('service', name),
+        mergeExternalServiceDelete: ({ name }) => tell('no service', name),
+        withdrawCluster: (cluster) => tell('no services of', cluster),
+      },
+      nodes: {
+        nodeUpdated: ({ name }) => tell('node', name),
+        nodeDeleted: ({ name }) => tell('no node', name),
+        withdraw: (by) => tell('no nodes of', by),
+      },
+    };
+    this.stores = new ClusterStores({
+      ...{ cluster: 'a', writer: WRITER, engines: choose(this.engines), limits: () => NO_LIMITS },
+      ...{
+        identities: this.identities,
+        rejections: new RejectionLog(),
+        onApplied: () => {},
+        onFault: () => {},
+      },
+    });
+  }
+
+  /** Reads one of each resource. */
+  async read(): Promise<void> {
+    const { server } = this.backend;
+    writeIP(server, '10.1.0.1', 300);
+    writeIP(server, '10.1.0.2', 1);
+    writeNode(server, 'a', 'n1', '192.168.1.1');
+    writeService(server, 'a', 's0', '10.1.0.1');
+    write(server, 'cilium/state/identities/v1/id/300', 'k8s:app=x;');
+    const ended = new AbortController();
+    const follow = (resource: MeshResource): Promise<unknown> =>
+      this.stores.follow(resource, {
+        ...{ backend: this.backend, signal: ended.signal, layout: 'state', keepUnlisted: false },
+        ...{ mayDelete: undefined, onListed: () => {}, onReading: () => {} },
+      });
+    const following = Promise.all(this.stores.resources.map(follow));
+    await settle(10);
+    ended.abort();
+    await following;
+  }
+}
+
+const never = new AbortController().signal;
+
+describe('the stores of a cluster', () => {
+  it('take back everything, the nodes last, and then what faults have left of it (I10)', async () => {
+    const world = new World();
+    await world.read();
+    world.identities.upsert(301 as NumericIdentity, []); // as a fault may leave it
+    expect(world.stores.size).toBe(5);
+    world.told.splice(0);
+    await world.stores.withdraw(never);
+    expect(world.told).toEqual([
+      ...['no service s0', 'no ip 10.1.0.1', 'no ip 10.1.0.2', 'no node n1'],
+      ...['no services of a', `no ips of ${JSON.stringify(WRITER)}`],
+      'no nodes of {"source":"clustermesh","cluster":"a"}',
+    ]);
+    expect([world.stores.size, [...world.identities.entries()]]).toEqual([0, []]);
+  });
+
+  it('take back the services alone, and what faults have left of them', async () => {
+    const world = new World();
+    await world.read();
+    world.told.splice(0);
+    await world.stores.withdrawServices(never);
+    expect(world.told).toEqual(['no service s0', 'no services of a']);
+    expect(world.stores.size).toBe(4);
+  });
+
+  it('follow and take back only that for which there are engines', async () => {
+    const world = new World(() => ({}));
+    await world.read();
+    expect(world.stores.resources).toEqual(['identities']);
+    await world.stores.withdrawServices(never);
+    await world.stores.withdraw(never);
+    expect([world.told, world.stores.size]).toEqual([[], 0]);
+  });
+
+  it('take nothing back once they are told to stop', async () => {
+    const world = new World();
+    await world.read();
+    world.told.splice(0);
+    await world.stores.withdraw(AbortSignal.abort());
+    expect([world.told, world.stores.size]).toEqual([[], 5]);
+  });
+
+  it.each([
+    [undefined, 6],
+    [true, 6],
+    [false, 1],
+  ])(
+    'read what a peer calls its host as a node of the mesh, with remote-node identities %s: %i',
+    async (remoteNodeIdentities, identity) => {
+      const world = new World((engines) => ({ ...engines, remoteNodeIdentities }));
+      await world.read();
+      expect(world.told).toContain(`ip 10.1.0.2 ${identity}`);
+    },
+  );
+});

@@ -1,0 +1,186 @@
+import { describe, expect, it } from 'vitest';
+import type {
+  KubernetesObject,
+  ResourceEvent,
+  ResourceSink,
+  ResourceSource,
+  ResourceStatus,
+} from '../../../src/k8s/resource.ts';
+import { field, isGoing, items, timeAt } from '../../../src/operator/collect/field.ts';
+import { ObservedKind, objectKey, optional } from '../../../src/operator/collect/observed-kind.ts';
+import { trimTo } from '../../../src/operator/collect/trim.ts';
+
+const PODS = { group: '', version: 'v1', plural: 'pods' };
+
+function object(name: string, more: object = {}, namespace: string | undefined = 'shop'): KubernetesObject {
+  const metadata = { name, uid: `u-${name}`, resourceVersion: '1' };
+  return { metadata: namespace === undefined ? metadata : { ...metadata, namespace }, ...more };
+}
+
+/** A source that says what a test tells it to. */
+class Source {
+  status: Partial<ResourceStatus> = { state: 'listing', listed: false };
+  readonly sinks: ResourceSink[] = [];
+  readonly signals: (AbortSignal | undefined)[] = [];
+
+  readonly source: Pick<ResourceSource, 'follow'> = {
+    follow: (_kind, sink, options) => {
+      this.sinks.push(sink);
+      this.signals.push(options?.signal);
+      return {
+        status: () => this.status as ResourceStatus, // as much of it as is looked at
+        waitForListed: () => Promise.resolve(),
+        stopped: Promise.resolve(),
+      };
+    },
+  };
+
+  observed(trim: (one: KubernetesObject) => KubernetesObject = (one) => one): ObservedKind {
+    return new ObservedKind(this.source as ResourceSource, PODS, trim);
+  }
+
+  tell(...events: readonly ResourceEvent[]): void {
+    this.sinks.at(-1)?.apply(events);
+  }
+}
+
+describe('a kind that collectors observe', () => {
+  it('is followed once for all who use it, and until the last of them has ended', () => {
+    const source = new Source();
+    const kind = source.observed();
+    expect(kind.blocked()).toBe('pods/v1 is not followed');
+    const [one, two] = [new AbortController(), new AbortController()];
+    kind.use(AbortSignal.abort());
+    expect(source.sinks).toHaveLength(0);
+    kind.use(one.signal);
+    kind.use(two.signal);
+    expect(source.sinks).toHaveLength(1);
+    source.tell({ type: 'put', object: object('a') });
+    one.abort();
+    expect([source.signals[0]?.aborted, kind.objects.size]).toEqual([false, 1]);
+    two.abort();
+    expect([source.signals[0]?.aborted, kind.objects.size]).toEqual([true, 0]);
+    expect([kind.blocked(), kind.missing]).toEqual(['pods/v1 is not followed', false]);
+    kind.use(new AbortController().signal);
+    expect(source.sinks).toHaveLength(2);
+  });
+
+  it('holds what is there, trimmed, and tells what arrives as it came', () => {
+    const source = new Source();
+    const kind = source.observed((one) => ({ metadata: one.metadata }));
+    const [ended, left] = [new AbortController(), new AbortController()];
+    kind.use(ended.signal);
+    const told: unknown[] = [];
+    kind.listen(
+      (events) => told.push(...events.map(({ type, object: { metadata } }) => `${type} ${metadata.name}`)),
+      left.signal,
+    );
+    source.tell(
+      { type: 'put', object: object('a', { spec: 1 }) },
+      { type: 'put', object: object('n', {}, '') },
+    );
+    source.tell({ type: 'put', object: object('b') }, { type: 'delete', object: object('a') });
+    expect([...kind.objects]).toEqual([
+      ['/n', { metadata: object('n', {}, '').metadata }],
+      ['shop/b', { metadata: object('b').metadata }],
+    ]);
+    expect(told).toEqual(['put a', 'put n', 'put b', 'delete a']);
+    left.abort();
+    source.tell({ type: 'delete', object: object('b') });
+    expect([told.length, kind.objects.size]).toEqual([4, 1]);
+    expect(objectKey({ metadata: { name: 'x', uid: 'u', resourceVersion: '1' } })).toBe('/x');
+  });
+
+  const why = { code: 'forbidden', message: 'no right', at: 0 };
+  it.each<readonly [Partial<ResourceStatus>, string | undefined, string | undefined]>([
+    [
+      { state: 'missing', listed: true },
+      'the server does not serve pods/v1: its CRD is not installed',
+      undefined,
+    ],
+    [{ state: 'forbidden', listed: true, lastFailure: why }, 'pods/v1: no right', 'pods/v1: no right'],
+    [{ state: 'listing', listed: false }, 'pods/v1 is not listed yet', 'pods/v1 is not listed yet'],
+    [
+      { state: 'waiting', listed: false, lastFailure: why },
+      ...(['pods/v1 is not listed yet: no right', 'pods/v1 is not listed yet: no right'] as const),
+    ],
+    [
+      { state: 'listing', listed: true },
+      ...([
+        'pods/v1 is not watched: the watch begins anew',
+        'pods/v1 is not watched: the watch begins anew',
+      ] as const),
+    ],
+    [
+      { state: 'waiting', listed: true, lastFailure: why },
+      ...(['pods/v1 is not watched: no right', 'pods/v1 is not watched: no right'] as const),
+    ],
+    [{ state: 'watching', listed: true, lastFailure: why }, undefined, undefined],
+  ])('says why what is here need not be all there is: %j', (status, needed, optionally) => {
+    const source = new Source();
+    const kind = source.observed();
+    const signal = new AbortController().signal;
+    optional(kind).use(signal);
+    source.status = status;
+    expect([kind.blocked(), optional(kind).blocked()]).toEqual([needed, optionally]);
+    expect(kind.missing).toBe(status.state === 'missing');
+    expect(source.sinks).toHaveLength(1);
+  });
+});
+
+describe('what is kept of an object', () => {
+  it('is who it is and how old, and of the rest the fields of a shape, of each element of a list', () => {
+    const times = { creationTimestamp: 'then', deletionTimestamp: 'now' };
+    const full = {
+      metadata: {
+        ...{ name: 'a', namespace: 'shop', uid: 'u', resourceVersion: '1', ...times },
+        ...{ labels: { l: '1' }, ownerReferences: [{ kind: 'Pod', name: 'a', more: 1 }, 'text', null] },
+      },
+      ...{
+        spec: { x: 1 },
+        status: { phase: 'Running', ips: [{ ip: '1', more: 1 }], all: { deep: [1] }, more: 1 },
+      },
+    };
+    const shape = {
+      metadata: { ownerReferences: { kind: true } },
+      status: { phase: true, ips: { ip: true }, all: true, toString: true },
+      toString: true,
+    } as const;
+    expect(trimTo(shape)(full)).toEqual({
+      metadata: {
+        ...{ name: 'a', namespace: 'shop', uid: 'u', resourceVersion: '1', ...times },
+        ownerReferences: [{ kind: 'Pod' }, 'text', null],
+      },
+      status: { phase: 'Running', ips: [{ ip: '1' }], all: { deep: [1] } },
+    });
+    expect(Object.keys(trimTo(shape)(full))).toEqual(['status', 'metadata']);
+    expect(trimTo({})(full)).toEqual({
+      metadata: { name: 'a', namespace: 'shop', uid: 'u', resourceVersion: '1', ...times },
+    });
+    expect(trimTo({ status: { phase: true } })({ ...object('a'), status: 'none' })).toEqual({
+      ...object('a'),
+      status: 'none',
+    });
+  });
+
+  it('is found by a path of own names, as a list, or as a time', () => {
+    const value = { a: { b: [{ c: 1 }], time: '1970-01-01T00:00:01Z', none: null, bad: 'no time', n: 7 } };
+    expect([field(value, 'a', 'b'), field(value, 'a', 'x', 'y'), field(value, 'a', 'none')]).toEqual([
+      ...[value.a.b, undefined, undefined],
+    ]);
+    expect([field(value, 'toString'), field(undefined, 'a'), field(value)]).toEqual([
+      undefined,
+      undefined,
+      value,
+    ]);
+    expect([items(value, 'a', 'b'), items(value, 'a'), items(null, 'a')]).toEqual([[{ c: 1 }], [], []]);
+    expect(['time', 'bad', 'n', 'x'].map((name) => timeAt(value, 'a', name))).toEqual([
+      ...[1000, undefined, undefined, undefined],
+    ]);
+    expect([
+      isGoing({ metadata: { deletionTimestamp: 'now' } }),
+      isGoing({ metadata: {} }),
+      isGoing(null),
+    ]).toEqual([...[true, false, false]]);
+  });
+});

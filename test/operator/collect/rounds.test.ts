@@ -1,0 +1,249 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { sleep } from '../../../src/base/sleep.ts';
+import { ApiError } from '../../../src/k8s/client/api-error.ts';
+import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/client/object-writer.ts';
+import { CollectError, collect } from '../../../src/operator/collect/reaper.ts';
+import {
+  type Collector,
+  type Deed,
+  NotReadyError,
+  RoundsDuty,
+  type RoundsOptions,
+  type Tally,
+} from '../../../src/operator/collect/rounds.ts';
+import type { DutyStatus } from '../../../src/operator/duty.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+
+const INTERVAL = 60_000;
+
+describe('a duty that works in rounds', () => {
+  let clock: ManualClock;
+  let ended: AbortController;
+  let running: Promise<void>;
+  /** When its rounds began. */
+  let begun: number[];
+  let round: (tally: Tally, signal: AbortSignal) => Promise<void>;
+  let lacks: string | undefined;
+  let used: AbortSignal[];
+  let failed: string[];
+  let deeds: Deed[];
+  let duty: RoundsDuty;
+  beforeEach(() => {
+    clock = new ManualClock();
+    clock.advance(3_600_000);
+    ended = new AbortController();
+    [begun, used, failed, deeds] = [[], [], [], []];
+    round = async () => {};
+    lacks = undefined;
+  });
+  afterEach(async () => {
+    ended.abort();
+    await running;
+    expect(clock.pending).toBe(0);
+  });
+
+  function run(more: Partial<RoundsOptions> = {}): void {
+    const kind = { use: (signal: AbortSignal): void => void used.push(signal) };
+    const collector: Collector = {
+      name: 'gc',
+      needs: [
+        { ...kind, blocked: () => undefined },
+        { ...kind, blocked: () => lacks },
+      ],
+      round: (tally, signal) => {
+        begun.push(clock.now() - 3_600_000);
+        return round(tally, signal);
+      },
+    };
+    duty = new RoundsDuty(collector, {
+      ...{ clock, intervalMs: INTERVAL },
+      onFailure: (error, name) =>
+        void failed.push(`${name}: ${error instanceof Error ? error.message : error}`),
+      onDeed: (deed) => void deeds.push(deed),
+      ...more,
+    });
+    expect([duty.name, duty.status().state, duty.status().rounds?.lastRoundMs]).toEqual([
+      'gc',
+      'waiting',
+      undefined,
+    ]);
+    running = duty.run(ended.signal);
+  }
+  const status = (): DutyStatus => duty.status();
+
+  it('begins one each interval, from when the last one began, however long that took', async () => {
+    let takes = 0;
+    round = (_tally, signal) => sleep(clock, takes, signal);
+    run();
+    await settle();
+    takes = 20_000;
+    await advance(clock, INTERVAL + takes);
+    expect(status().rounds).toEqual({
+      ...{ rounds: 2, marked: 0, deleted: 0, conflicts: 0 },
+      ...{ lastRoundMs: 3_600_000 + INTERVAL, nextRoundMs: 3_600_000 + 2 * INTERVAL },
+    });
+    takes = 90_000; // longer than an interval: the next begins at once
+    await advance(clock, 40_000 + takes - 1);
+    takes = 0;
+    await advance(clock, 1 + INTERVAL);
+    expect(begun).toEqual([0, 1, 2, 3.5, 4.5].map((intervals) => intervals * INTERVAL));
+    expect(status()).toMatchObject({ state: 'running', failures: 0, lastFailure: undefined });
+  });
+
+  it('waits for what it must know, looks for it every few seconds, and says so once', async () => {
+    lacks = 'pods/v1 is not listed yet';
+    run();
+    await advance(clock, 20_000);
+    expect(used).toEqual([ended.signal, ended.signal]);
+    expect(begun).toEqual([]);
+    expect(status()).toMatchObject({
+      ...{ state: 'waiting', failures: 0, rounds: { rounds: 0, nextRoundMs: 3_625_000 } },
+      lastFailure: { code: 'not-ready', message: 'pods/v1 is not listed yet' },
+    });
+    lacks = 'pods/v1 is not watched';
+    await advance(clock, 10_000);
+    expect(failed).toEqual(['gc: pods/v1 is not listed yet', 'gc: pods/v1 is not watched']);
+    lacks = undefined;
+    await advance(clock, 5000);
+    expect([begun, status().state, status().lastFailure]).toEqual([[35_000], 'running', undefined]);
+    lacks = 'pods/v1 is not watched';
+    await advance(clock, INTERVAL);
+    expect(status().state).toBe('waiting');
+    expect(failed).toHaveLength(3);
+  });
+
+  it('looks for what it must know as often as it works, where that is more often', async () => {
+    lacks = 'it';
+    run({ intervalMs: 100 });
+    await advance(clock, 1000);
+    lacks = undefined;
+    await advance(clock, 100);
+    expect(begun).toEqual([1100]);
+  });
+
+  it('counts a round that fails, and goes on with the next, whatever a listener throws', async () => {
+    const raise = (): never => {
+      throw new Error('a fault of the listener');
+    };
+    round = async (tally) => {
+      tally.done({ what: 'delete x', why: 'it is gone', outcome: 'done' });
+      throw new CollectError('refused', `no right in round ${tally.round}`);
+    };
+    run({ onFailure: raise, onDeed: raise });
+    await advance(clock, INTERVAL);
+    expect(status()).toMatchObject({
+      ...{ state: 'running', failures: 2, rounds: { rounds: 0 } },
+      lastFailure: { code: 'refused', message: 'no right in round 1', at: 3_600_000 + INTERVAL },
+    });
+    round = () => Promise.reject(new NotReadyError('the kvstore is empty'));
+    await advance(clock, INTERVAL);
+    expect(status()).toMatchObject({ failures: 2, lastFailure: { code: 'not-ready' } });
+    round = async () => {};
+    await advance(clock, INTERVAL);
+    expect(status()).toMatchObject({ failures: 2, lastFailure: undefined, rounds: { rounds: 1 } });
+  });
+
+  it('keeps the failure of a round until there is another, and tells what was done in its name', async () => {
+    const rounds: number[] = [];
+    round = async (tally) => {
+      rounds.push(tally.round);
+      tally.marked(7 - tally.round);
+      for (let i = 0; i < 3; i++) tally.deleted();
+      tally.conflict();
+      tally.done({ what: 'delete x', why: 'it is gone', outcome: 'done' });
+      if (rounds.length === 2) throw new Error('once');
+    };
+    run();
+    await advance(clock, 2 * INTERVAL);
+    expect(rounds).toEqual([1, 2, 2]);
+    expect(status()).toMatchObject({
+      ...{ failures: 1, lastFailure: { message: 'once' } },
+      rounds: { rounds: 2, marked: 5, deleted: 9, conflicts: 3 },
+    });
+    expect(failed).toEqual(['gc: once']);
+    expect(deeds[0]).toEqual({ duty: 'gc', what: 'delete x', why: 'it is gone', outcome: 'done' });
+  });
+
+  it('ends in the middle of a round, which is no failure, and says that none is to come', async () => {
+    round = (_tally, signal) =>
+      new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('ended'))));
+    run();
+    await settle();
+    ended.abort();
+    await running;
+    expect(status()).toMatchObject({
+      state: 'ended',
+      failures: 0,
+      rounds: { rounds: 0, nextRoundMs: undefined },
+    });
+    expect([failed, begun]).toEqual([[], [0]]);
+  });
+});
+
+describe('a write of a collector', () => {
+  const kind = { group: '', version: 'v1', plural: 'pods' };
+  const place = { kind, namespace: 'shop', name: 'a' };
+  const remove: ObjectWrite = { verb: 'delete', place, uid: 'u' };
+
+  async function outcomeOf(
+    answer: WriteOutcome,
+    write: ObjectWrite = remove,
+    signal: AbortSignal = new AbortController().signal,
+  ): Promise<unknown> {
+    const told: unknown[] = [];
+    const tally: Tally = {
+      ...{ round: 2, marked: () => told.push('marked') },
+      ...{ deleted: () => told.push('deleted'), conflict: () => told.push('conflict') },
+      done: (deed) => told.push(deed),
+    };
+    const writer = { write: async () => answer };
+    const outcome = await collect(writer, write, 'it is gone', tally, signal).catch((error: CollectError) => {
+      expect(error).toBeInstanceOf(CollectError);
+      return `${error.code}: ${error.message}`;
+    });
+    return [outcome, ...told];
+  }
+  const deed = (outcome: string, what = 'delete pods/v1 shop/a'): object => ({
+    what,
+    why: 'it is gone',
+    outcome,
+  });
+
+  it('is told with its outcome, and counted where it has deleted something', async () => {
+    expect(await outcomeOf({ outcome: 'done', object: undefined })).toEqual([
+      'done',
+      deed('done'),
+      'deleted',
+    ]);
+    const update: ObjectWrite = { verb: 'patch', place, operations: [] };
+    expect(await outcomeOf({ outcome: 'done', object: undefined }, update)).toEqual([
+      ...['done', deed('done', 'patch pods/v1 shop/a')],
+    ]);
+    expect(await outcomeOf({ outcome: 'conflict', message: 'm' })).toEqual([
+      'conflict',
+      deed('conflict'),
+      'conflict',
+    ]);
+    expect(await outcomeOf({ outcome: 'not-found', message: 'm' })).toEqual(['not-found', deed('not-found')]);
+    expect(await outcomeOf({ outcome: 'dry-run' })).toEqual(['dry-run', deed('dry-run')]);
+  });
+
+  it('ends the round where it was refused, or has failed, or may not be made', async () => {
+    const what = 'cannot delete pods/v1 shop/a';
+    expect(await outcomeOf({ outcome: 'refused', message: 'no right' })).toEqual([
+      ...[`refused: ${what}: no right`, deed('refused')],
+    ]);
+    expect(await outcomeOf({ outcome: 'invalid', message: 'no such' })).toEqual([
+      ...[`invalid: ${what}: no such`, deed('invalid')],
+    ]);
+    expect(await outcomeOf({ outcome: 'not-leader' })).toEqual([
+      ...[`not-leader: ${what}: this operator does not hold the lease`, deed('not-leader')],
+    ]);
+    const error = new ApiError('unavailable', 'connection refused');
+    expect(await outcomeOf({ outcome: 'failed', error })).toEqual([
+      ...[`unavailable: ${what}: connection refused`, deed('failed')],
+    ]);
+    expect(await outcomeOf({ outcome: 'failed', error }, remove, AbortSignal.abort())).toHaveLength(1);
+  });
+});
