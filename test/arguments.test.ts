@@ -95,7 +95,6 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
         nodes: nodes(),
         folder: folder(),
         clusterName: 'a',
-        clock,
       },
       gate: new api.TurnGate({ clock: systemClock, nextTurn: setImmediate }),
     }),

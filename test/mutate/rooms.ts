@@ -19,26 +19,25 @@ export const ROOMS: Readonly<Record<string, number>> = {
 /** Tests of a room that lie deeper than the others, beside tests with servers; without `.test.ts`. */
 const DEEPER: Readonly<Record<string, readonly string[]>> = {
   k8s: [
-    ...[
-      'client/kubeconfig',
-      'client/object-writer',
-      'reflector/read-texts',
-      'reflector/scanners',
-      'reflector/streaming-lists',
-    ],
-    ...['feed/endpoints', 'feed/handover', 'feed/hostile', 'feed/identities', 'feed/kubernetes-feed'],
-    ...['feed/laws', 'feed/nodes-and-services', 'feed/prefixes', 'feed/recorded'],
+    ...['client/api-error', 'client/connection-health', 'client/discovery', 'client/http-transport'],
+    ...['client/kubeconfig', 'client/object-writer'],
+    ...['memory/contract', 'memory/json-patch', 'memory/memory-api-server', 'memory/object-store'],
+    'memory/selectors',
+    ...['reflector/known-objects', 'reflector/list-query', 'reflector/read-texts', 'reflector/reflector'],
+    ...['reflector/reflector-machine', 'reflector/scanners', 'reflector/streaming-lists'],
+    'reflector/watch-line',
+    ...['feed/bad-answers', 'feed/endpoints', 'feed/handover', 'feed/hostile', 'feed/identities'],
+    ...['feed/kubernetes-feed', 'feed/laws', 'feed/nodes-and-services', 'feed/prefixes', 'feed/recorded'],
   ],
   kvstore: ['etcd/messages', 'etcd/etcd-config-file'],
   operator: [
     ...['collect/collectors', 'collect/endpoint-collector', 'collect/identity-collector'],
     ...['collect/kvstore-collectors', 'collect/node-collector', 'collect/policy-status-collector'],
-    ...[
-      'collect/unmanaged-dns-collector',
-      'slices/slice-duty',
-      'kvstoremesh/kvstore-mesh',
-      'kvstoremesh/laws',
-    ],
+    ...['collect/observed-kind', 'collect/policy-status-histories', 'collect/rounds'],
+    ...['collect/unmanaged-dns-collector'],
+    ...['collect/unmanaged-dns-histories', 'slices/endpoint-slices'],
+    ...['slices/slice-duty', 'slices/slice-histories'],
+    ...['kvstoremesh/kvstore-mesh', 'kvstoremesh/laws', 'kvstoremesh/sole-writer'],
   ],
 };
 
