@@ -218,6 +218,7 @@ class KvstoreMeshProcess implements ServedProcess {
       log.warn(`--clustermesh-config ${join(path, name)}: ${why}`);
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
     await this.#folder.start();
+    mesh.allAdded();
   }
 }
 

@@ -68,6 +68,7 @@ export class KvstoreMesh {
   readonly #wanted = new Map<string, ConnectKvstore | undefined>();
   readonly #pursued = new Map<string, Promise<void>>();
   readonly #startedAt: number;
+  #hasAllAdded = false;
   #isReady = false;
   #stopped = false;
 
@@ -111,12 +112,17 @@ export class KvstoreMesh {
     return this.#clusters.onChange(callback);
   }
 
+  /** Every cluster that is configured at the start has been added: before that it is not known what to wait for. */
+  allAdded(): void {
+    this.#hasAllAdded = true;
+  }
+
   /**
-   * Whether every cluster has been complete in the local kvstore once. A cluster that is not connected 15 s after it came
-   * does not count, nor does any 10 minutes after the start. Once ready, always ready.
+   * Whether every cluster has been complete in the local kvstore once: never before {@link allAdded}. A cluster that is
+   * not connected 15 s after it came does not count, nor does any 10 minutes after the start. Once ready, always ready.
    */
   get isReady(): boolean {
-    this.#isReady ||= this.#unready().length === 0;
+    this.#isReady ||= this.#hasAllAdded && this.#unready().length === 0;
     return this.#isReady;
   }
 

@@ -241,9 +241,19 @@ describe('a cluster that is removed', () => {
 });
 
 describe('its readiness', () => {
+  it('is not there for who asks before the first cluster was added, and does not stay so', async () => {
+    expect(copied.mesh.isReady).toBe(false);
+    copied.add();
+    copied.mesh.allAdded();
+    expect(copied.mesh.status().ready).toBe(false);
+    await settle(12);
+    expect(copied.mesh.isReady).toBe(true);
+  });
+
   it('waits for all clusters, but not for one that is not connected after 15 s', async () => {
     void copied.mesh.add('b', () => new Promise(() => {}));
     copied.add();
+    copied.mesh.allAdded();
     expect(copied.mesh.isReady).toBe(false);
     await settle(12);
     expect(copied.mesh.isReady).toBe(false);
@@ -254,6 +264,7 @@ describe('its readiness', () => {
   it('waits for one that is connected and not complete, ten minutes at most', async () => {
     write(copied.remote, 'cilium/synced/a/cilium/state/ip/v1', undefined);
     copied.add();
+    copied.mesh.allAdded();
     await advance(copied.clock, 599_000);
     expect(copied.mesh.isReady).toBe(false);
     await advance(copied.clock, 1_000);
