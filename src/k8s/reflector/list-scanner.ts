@@ -210,9 +210,10 @@ export class ListScanner {
     const from = this.#from;
     this.#from = to;
     if (from >= to) return;
-    if (this.#shell.length + to - from > LONGEST_SHELL)
-      throw new ApiError('garbled', 'the answer is no list');
     // Names and versions: a character that is cut in two is in none that matters.
-    this.#shell += Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
+    const text = Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
+    // White space between items is as much as there are items.
+    this.#shell += this.#inItems ? text.trim() : text;
+    if (this.#shell.length > LONGEST_SHELL) throw new ApiError('garbled', 'the answer is no list');
   }
 }

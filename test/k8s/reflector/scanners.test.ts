@@ -36,6 +36,17 @@ describe('a list that arrives in pieces', () => {
     );
   });
 
+  it('may have any white space between its items (regression: a pretty list of 10,000 was refused)', () => {
+    const scanner = new ListScanner(100);
+    const spaced = (text: string): Uint8Array =>
+      new TextEncoder().encode(`${text}${' \n\t\r'.repeat(10_000)}`);
+    const found = ['{"items":[', '{"a":1}', ',', '{"a":2}', '],"b":3}'].flatMap((text) =>
+      scanner.feed(spaced(text)),
+    );
+    expect(found).toEqual(['{"a":1}', '{"a":2}']);
+    expect(JSON.parse(scanner.shell)).toEqual({ items: [], b: 3 });
+  });
+
   it('loses only the items that are too large, and counts them', () => {
     const items = [{ a: 1 }, { a: 'x'.repeat(500) }, { a: 2 }];
     const scanner = new ListScanner(100);
