@@ -51,11 +51,13 @@ export class HttpTransport implements ApiTransport {
     };
     const answer = await exchanged({ pool: this.#pool, flows: this.#flows, options, signal });
     if (answer.status === 401) credentials.refused();
-    const isZipped = answer.headers['content-encoding'] === 'gzip';
+    const { 'content-encoding': encoding, 'content-length': length } = answer.headers;
+    // Of nothing there is no compressed form, whatever the head says.
+    const isEmpty = answer.status === 204 || length === '0';
     return {
       status: answer.status,
       retryAfterMs: retryAfter(answer.headers['retry-after']),
-      body: isZipped ? unzipped(answer.body) : answer.body,
+      body: encoding === 'gzip' && !isEmpty ? unzipped(answer.body) : answer.body,
     };
   }
 

@@ -79,6 +79,21 @@ it('says how long the server asks to wait, and unpacks what comes packed', async
   expect(await textOf(body)).toBe('slow down');
 });
 
+it.each([
+  [204, {}],
+  [200, { 'content-length': '0' }],
+])(
+  'takes an answer without a body as it is, also where it is said to be packed: %d %o',
+  async (status, length) => {
+    const transport = await wayTo((_request, response) => {
+      response.writeHead(status, { 'content-encoding': 'gzip', ...length }).end();
+    });
+    const answer = await transport.send({ path: '/', signal: never });
+    expect(answer.status).toBe(status);
+    expect(await textOf(answer.body)).toBe('');
+  },
+);
+
 it('lets credentials be fetched anew that a server does not accept, and no others', async () => {
   let refused = 0;
   const statuses = [200, 401, 403];
