@@ -86,7 +86,7 @@ export class KnownObjects {
     return this.#put(object);
   }
 
-  /** A watch says that the object, last seen so, is gone. */
+  /** A watch, or a list that begins one, says that the object, last seen so, is gone. */
   delete(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;
     this.#version = metadata.resourceVersion;
@@ -95,6 +95,7 @@ export class KnownObjects {
     // Another life of the same name: its delete has been said already.
     if (known === undefined || known.metadata.uid !== metadata.uid) return [];
     this.#objects.delete(metadata);
+    this.#unlisted.delete(known);
     return [{ type: 'delete', object: known }];
   }
 

@@ -334,6 +334,8 @@ export class Reflector implements FollowedResource {
       if (line.type === 'bookmark' && line.isListed) version = line.version;
       if (version !== undefined) break; // the watch says it again
       if (line.type === 'put') this.#collect(events, () => this.#known.listed(line.object));
+      // What happens before the server has reached its latest version is said in between.
+      else if (line.type === 'delete') this.#collect(events, () => this.#known.delete(line.object));
       else if (line.type === 'refused') this.#refused++;
     }
     this.#handOver(events);

@@ -422,6 +422,21 @@ describe('a list', () => {
 });
 
 describe('a streaming list', () => {
+  it('says what happens meanwhile, too: what is deleted is gone (regression: it stayed for good)', async () => {
+    follow();
+    const all = ['a', 'b', 'c'].map((name) => added(pod(name, '1')));
+    await (await api.takes('stream')).say(...all, bookmark('5', END_OF_LIST));
+    await (await api.takes('watch')).say({ type: 'ERROR', object: { code: 410 } });
+    await advance(clock, 800);
+    const again = await api.takes('stream');
+    await again.say(added(pod('b', '1')), deleted(pod('a', '6')), deleted(pod('b', '7')));
+    await again.say(added(pod('a', '8', 'a-2')), bookmark('9', END_OF_LIST));
+    const { query } = await api.takes('watch');
+    expect(query.get('resourceVersion')).toBe('9');
+    expect([...sink.versions]).toEqual([['n/a', '8']]);
+    expect(sink.log.slice(3)).toEqual(['delete n/a', 'delete n/b', 'put n/a', 'delete n/c']);
+  });
+
   it('ends with the bookmark that says so, not with another; what is no object is counted', async () => {
     follow();
     const stream = await api.takes('stream');
