@@ -14,6 +14,9 @@ const config: ViteUserConfig = defineConfig({
   test: {
     setupFiles: ['test/property-runs.ts'],
     testTimeout: 300_000,
+    // Hooks start etcds and browsers: beside others on a slow machine that takes longer than the 10 s of Vitest's default.
+    hookTimeout: 300_000,
+    expect: { poll: { timeout: 90_000 } },
     // Vitest would leave a core free; what talks to a real etcd mostly waits.
     maxWorkers: '100%',
     projects: [

@@ -9,6 +9,7 @@ const { PROPERTY_RUNS = '20000' } = process.env;
 const config: ViteUserConfig = defineConfig({
   test: {
     testTimeout: 3_600_000,
+    hookTimeout: 300_000,
     maxWorkers: '100%',
     projects: [
       {

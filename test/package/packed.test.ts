@@ -10,7 +10,7 @@ let project: ScratchProject;
 
 beforeAll(() => {
   project = scratchProject();
-}, 300_000);
+});
 
 afterAll(() => project.remove());
 
