@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -11,6 +10,7 @@ import { ApiClient } from '../src/api/api-client.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import { ApiHttpServer } from '../src/k8s/memory/api-http-server.ts';
 import { MemoryApiServer } from '../src/k8s/memory/memory-api-server.ts';
+import { freePort } from '../test/base/support/free-port.ts';
 
 // `npm run demo:mesh`: two clusters on this machine, each an API server in this process, a real etcd, an operator that publishes
 // the one into the other, and an agent that follows both etcds. A service that is made global in one cluster appears in the other,
@@ -39,15 +39,6 @@ const stop = new AbortController();
 
 function say(text = ''): void {
   process.stdout.write(`${text}\n`);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
 async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {

@@ -6,6 +6,7 @@ import { ApiHttpServer } from '../../src/k8s/memory/api-http-server.ts';
 import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts';
 import type { ResourceKind } from '../../src/k8s/resource.ts';
+import { freePort } from '../base/support/free-port.ts';
 import { until } from '../kvstore/support/until.ts';
 import { ApiUser } from './support/api-user.ts';
 import { RecordingSink } from './support/recording-sink.ts';
@@ -25,7 +26,7 @@ async function serve(): Promise<{
 }> {
   const api = new MemoryApiServer({ clock: systemClock });
   const http = new ApiHttpServer(api);
-  const address = await http.listen();
+  const address = await http.listen({ host: '127.0.0.1', port: await freePort() });
   closing.push(() => http.close());
   const client = new KubernetesClient({
     server: `http://${address}`,
