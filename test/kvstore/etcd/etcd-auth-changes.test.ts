@@ -9,7 +9,6 @@ import { TcpProxy } from './support/tcp-proxy.ts';
 const P = 'auth/';
 const ROOT = 'root:root';
 const USER = { username: 'client', password: 'secret' };
-const TOKEN_SECONDS = 1;
 const value = bytesOfText('value');
 
 let etcd: EtcdProcess;
@@ -17,8 +16,7 @@ let link: TcpProxy;
 const open: { readonly backend: EtcdBackend; readonly recorder: WatchRecorder }[] = [];
 
 beforeEach(async () => {
-  const flags = ['--auth-token-ttl', String(TOKEN_SECONDS), '--bcrypt-cost', '4'];
-  const [started] = await startEtcd(1, { flags });
+  const [started] = await startEtcd(1, { flags: ['--bcrypt-cost', '4'] });
   if (started === undefined) throw new Error('no etcd');
   etcd = started;
   link = new TcpProxy(etcd.clientPort);
@@ -95,23 +93,6 @@ it('a client that only watches fetches a token when it has to open its stream an
     return state === 'watching' && failures > 0;
   });
   expect(states).not.toContain('forbidden');
-});
-
-it('a token that has expired while its client only watched is fetched anew at once (regression: etcd 3.4 says that the watch is forbidden)', async () => {
-  await enable();
-  const { recorder } = await watching(USER);
-  link.mode = 'refuse';
-  const begun = performance.now();
-  await until('the token has expired', () => performance.now() - begun > 2500 * TOKEN_SECONDS);
-  const { failures } = recorder.status();
-  const states: string[] = [];
-  link.mode = 'open';
-  await until('it watches again', () => {
-    states.push(recorder.status().state);
-    return recorder.status().state === 'watching';
-  });
-  expect(states).not.toContain('forbidden');
-  expect(recorder.status().failures).toBeGreaterThan(failures);
 });
 
 it('a client without name and password is forbidden, and learns what it lacks', async () => {

@@ -77,7 +77,7 @@ it.each(['http', 'https'])(
     for (const accepted of [1, 2, 3]) {
       const call = backend.get('key', { deadlineMs: SHORT_MS });
       await expect(call).rejects.toMatchObject({ code: 'deadline' });
-      expect(server.accepted).toBe(accepted);
+      await until('it has connected', () => server.accepted === accepted);
     }
     await until('they are closed', () => server.open.size === 0);
   },
@@ -116,7 +116,7 @@ it('a handshake that is not answered is begun anew while a call waits (regressio
 
 it('a caller that waits for a token keeps its deadline and its signal (regression: both were late by the deadline of the token)', async () => {
   const auth = { username: 'somebody', password: 'something' };
-  const { backend } = await connected(saysNothing, 'http', { auth });
+  const { backend } = await connected(saysNothing, 'http', { auth, deadlineMs: 60_000 });
   const begun = performance.now();
   await expect(backend.get('key', { deadlineMs: SHORT_MS })).rejects.toMatchObject({ code: 'deadline' });
   const controller = new AbortController();
@@ -124,7 +124,7 @@ it('a caller that waits for a token keeps its deadline and its signal (regressio
   await sleep(SHORT_MS);
   controller.abort();
   await expect(call).rejects.toMatchObject({ code: 'aborted' });
-  expect(performance.now() - begun).toBeLessThan(5_000);
+  expect(performance.now() - begun).toBeLessThan(30_000);
 });
 
 it('keepalives share a connection, with nothing else on it (regression: each made one, and dropped it)', async () => {

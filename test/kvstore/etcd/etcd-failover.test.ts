@@ -21,7 +21,7 @@ async function started(members: number): Promise<readonly EtcdProcess[]> {
   return etcds;
 }
 
-/** A client with a link to each member, which begins with the first. */
+/** A client with a link to each member. */
 async function clientOf(
   members: readonly EtcdProcess[],
 ): Promise<{ readonly backend: EtcdBackend; readonly links: readonly TcpProxy[] }> {
@@ -62,20 +62,21 @@ describe('several endpoints', () => {
     'when the one in use is gone (%s) another is used, and what is known there is not told again',
     async (mode) => {
       const { backend, links } = await clientOf(await started(3));
-      const [first] = links;
       await put(backend, 'a');
       const recorder = new WatchRecorder(backend.watch(P));
       await watching(recorder);
-      expect(links.map(({ connections }) => connections > 0)).toEqual([true, false, false]);
+      // The first, or another where a member is slow to answer.
+      const used = links.filter(({ connections }) => connections > 0);
+      expect(used).toHaveLength(1);
 
-      if (first !== undefined) first.mode = mode;
+      for (const link of used) link.mode = mode;
       await put(backend, 'b');
       await until('the write is seen', () => recorder.content.has(`${P}b`));
       await watching(recorder);
       expect(recorder.story).toEqual([`create ${P}a`, 'list-done', `create ${P}b`]);
       expect(recorder.status()).toMatchObject({ listings: 1 });
       expect(recorder.breaches).toEqual([]);
-      expect(links.slice(1).some(({ connections }) => connections > 0)).toBe(true);
+      expect(links.some((link) => link.connections > 0 && !used.includes(link))).toBe(true);
       await backend.close();
       await recorder.done;
     },

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { until } from '../support/until.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
 
 let etcd: EtcdProcess;
@@ -33,16 +34,21 @@ function goLock(path: string): { readonly held: Promise<string>; release(): Prom
   return { held, release };
 }
 
-async function settledWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
-  const timeout = new Promise<boolean>((resolve) => setTimeout(resolve, ms, false));
-  return Promise.race([promise.then(() => true), timeout]);
+/** Resolves once so many stand in the queue of a lock, its holder among them; whoever is `waiting` there does so still later on. */
+async function queued(path: string, count: number, waiting: Promise<unknown>): Promise<void> {
+  await until(
+    `${count} stand at ${path}`,
+    async () => (await backend.listPrefix(`${path}/`)).length === count,
+  );
+  const later = new Promise((resolve) => setTimeout(resolve, 200, 'waits'));
+  expect(await Promise.race([waiting.then(() => 'held'), later])).toBe('waits');
 }
 
 describe('locks and the Go client', () => {
   it('Go waits for a lock that we hold', async () => {
     const lock = await backend.lock('locks/ours');
     const go = goLock('locks/ours');
-    expect(await settledWithin(go.held, 500)).toBe(false);
+    await queued('locks/ours', 2, go.held);
     await lock.release();
     expect(await go.held).toMatch(/^locks\/ours\/[0-9a-f]+$/);
     await go.release();
@@ -52,7 +58,7 @@ describe('locks and the Go client', () => {
     const go = goLock('locks/theirs');
     await go.held;
     const waiting = backend.lock('locks/theirs');
-    expect(await settledWithin(waiting, 500)).toBe(false);
+    await queued('locks/theirs', 2, waiting);
     await go.release();
     await (await waiting).release();
   });
@@ -60,12 +66,13 @@ describe('locks and the Go client', () => {
   it('both stand in one queue', async () => {
     const first = await backend.lock('locks/queue');
     const go = goLock('locks/queue');
-    expect(await settledWithin(go.held, 300)).toBe(false);
+    await queued('locks/queue', 2, go.held);
     const other = new EtcdBackend({ endpoints: [etcd.url] });
     const last = other.lock('locks/queue');
+    await queued('locks/queue', 3, last);
     await first.release();
     await go.held;
-    expect(await settledWithin(last, 300)).toBe(false);
+    await queued('locks/queue', 2, last);
     await go.release();
     await (await last).release();
     await other.close();

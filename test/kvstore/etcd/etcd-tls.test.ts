@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { until } from '../support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 import { TestAuthority } from './support/certificates.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
@@ -60,11 +61,6 @@ async function opened(
   return backend;
 }
 
-async function until(isSo: () => boolean): Promise<void> {
-  for (let i = 0; i < 1000 && !isSo(); i++) await new Promise((resolve) => setTimeout(resolve, 10));
-  expect(isSo()).toBe(true);
-}
-
 const failure = (call: Promise<unknown>): Promise<{ code?: string; message?: string }> =>
   call.then(
     () => ({}),
@@ -101,14 +97,14 @@ describe('etcd over TLS', () => {
     let reloads = 0;
     const backend = await opened(path, { reloadIntervalMs: 50, onReload: () => void reloads++ });
     const recorder = new WatchRecorder(backend.watch('r/'));
-    await until(() => recorder.status().state === 'waiting');
+    await until('it is refused', () => recorder.status().state === 'waiting');
     exchange('rotated', authority.issue('client'));
-    await until(() => recorder.listed);
+    await until('it is listed', () => recorder.listed);
     expect(reloads).toBe(1);
     exchange('rotated', authority.issue('client'));
-    await until(() => reloads === 2);
+    await until('it is taken over', () => reloads === 2);
     await backend.update('r/a', bytesOfText('1'));
-    await until(() => recorder.content.size === 1);
+    await until('it is seen', () => recorder.content.size === 1);
     expect(recorder.breaches).toEqual([]);
     await backend.close();
     await recorder.done;
@@ -120,7 +116,7 @@ describe('etcd over TLS', () => {
     const backend = await opened(path, { reloadIntervalMs: 20, onUnusable: (why) => complaints.push(why) });
     await backend.update('a/b', bytesOfText('1'));
     writeFileSync(`${path}.cert`, '');
-    await until(() => complaints.length === 1);
+    await until('it is reported', () => complaints.length === 1);
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(complaints).toHaveLength(1);
     expect(complaints[0]).toContain('cert-file');
