@@ -13,6 +13,7 @@ import { createService } from '../../src/servicecache/service.ts';
 import { TestModel } from '../api/support/model.ts';
 import { SteeringModel } from '../api/support/steering-model.ts';
 import { type TestApp, testApp } from '../api/support/test-app.ts';
+import { freePort } from '../base/support/free-port.ts';
 import { until } from '../kvstore/support/until.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -26,6 +27,9 @@ const QUIET = [
   ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],
 ];
 
+/** For what must happen: beside others on a slow machine a browser takes its time. */
+const PATIENCE_MS = 90_000;
+
 let browser: Browser;
 let files: readonly PageFile[];
 
@@ -33,7 +37,8 @@ beforeAll(async () => {
   execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
   files = await readPage();
   mkdirSync(SCREENSHOTS, { recursive: true });
-  browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: QUIET });
+  const executablePath = '/usr/bin/chromium';
+  browser = await chromium.launch({ executablePath, args: QUIET, timeout: PATIENCE_MS });
 });
 
 afterAll(() => browser?.close());
@@ -45,6 +50,18 @@ interface Opened extends TestApp {
   readonly show: (hash: string) => Promise<void>;
 }
 
+async function newPage(): Promise<Page> {
+  const page = await browser.newPage({ viewport: { width: 1200, height: 800 } });
+  page.setDefaultTimeout(PATIENCE_MS);
+  return page;
+}
+
+/** A program for the page that goes to another address, and ends when nothing of the view before is shown any more. */
+const leadTo = (hash: string): string => `new Promise((shown) => {
+  addEventListener('hashchange', () => setTimeout(shown), { once: true });
+  location.hash = ${JSON.stringify(hash)};
+})`;
+
 /** The page of an agent with this model, at a view. Fails the test that sees an error or a request to elsewhere. */
 async function open(
   hash = '',
@@ -53,10 +70,10 @@ async function open(
 ): Promise<Opened> {
   const world = testApp(model, files, systemClock);
   spoil(world.feed);
-  const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: 0 } });
+  const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: await freePort() } });
   await server.start();
   const url = server.url ?? '';
-  const page = await browser.newPage({ viewport: { width: 1200, height: 800 } });
+  const page = await newPage();
   const faults: string[] = [];
   page.on('pageerror', ({ message }) => faults.push(message));
   page.on('console', (message) => {
@@ -74,7 +91,7 @@ async function open(
   await page.goto(`${url}/${hash}`);
   await page.waitForSelector('output.live');
   const show = async (next: string): Promise<void> => {
-    await page.goto(`${url}/${next}`);
+    if (new URL(page.url()).hash !== next) await page.evaluate(leadTo(next));
     await page.waitForSelector('main section');
   };
   return { ...world, server, page, url, show };
@@ -117,7 +134,7 @@ describe('the page of an agent that wants a token', () => {
     const tcp = { host: '127.0.0.1', port: 0, token: 'a token' };
     const server = new ApiServer({ app: world.app, tcp, open: new Set(files.map(pagePath)) });
     await server.start();
-    const page = await browser.newPage();
+    const page = await newPage();
     onTestFinished(async () => {
       await page.close();
       await server.stop();
