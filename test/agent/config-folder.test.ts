@@ -13,6 +13,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ConfigFolder } from '../../src/agent/config-folder.ts';
 import type { EtcdConfig } from '../../src/kvstore/etcd/etcd-config.ts';
 import { TestAuthority } from '../kvstore/etcd/support/certificates.ts';
+import { until } from '../kvstore/support/until.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
 function folderOf(path: string): { folder: ConfigFolder; connected: EtcdConfig[] } {
@@ -139,11 +140,11 @@ describe('a folder of configurations', () => {
       await folder.list();
       renameSync(join(parent, 'cfg'), join(parent, 'old'));
       mkdirSync(join(parent, 'cfg'));
-      await vi.waitFor(() => expect(onChange).toHaveBeenCalled());
+      await until('it is told', () => onChange.mock.calls.length > 0);
       await folder.list();
       onChange.mockClear();
       writeFileSync(join(parent, 'cfg', 'a'), YAML);
-      await vi.waitFor(() => expect(onChange).toHaveBeenCalled());
+      await until('it is told', () => onChange.mock.calls.length > 0);
       expect([...(await folder.list()).keys()]).toEqual(['a']);
     },
   );
@@ -156,7 +157,7 @@ describe('a folder of configurations', () => {
     onTestFinished(() => off());
     const before = await hashOf(folder, 'a');
     swap('endpoints:\n- https://west:2379\n');
-    await vi.waitFor(() => expect(onChange).toHaveBeenCalled());
+    await until('it is told', () => onChange.mock.calls.length > 0);
     const after = await hashOf(folder, 'a');
     expect(after).toBeDefined();
     expect(after).not.toBe(before);

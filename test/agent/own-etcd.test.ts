@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { Agent } from '../../src/agent/agent.ts';
 import { createLog } from '../../src/agent/log.ts';
 import { openOwnEtcd } from '../../src/agent/own-etcd.ts';
+import { until } from '../kvstore/support/until.ts';
 import { NO_INPUTS } from './support/agent-under-test.ts';
 import { FakeClock } from './support/fake-clock.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
@@ -20,7 +21,7 @@ it('an own kvstore that does not answer is told at once, once, and ends the star
   const rejected = expect(agent.start(new AbortController().signal)).rejects.toThrow(
     /^own kvstore: not further for 30 s: the kvstore of cluster own does not answer: .*; check the endpoints and certificates of --kvstore-config$/,
   );
-  await vi.waitFor(() => expect(logged).toHaveLength(1));
+  await until('it is logged', () => logged.length === 1);
   expect(agent.status().steps).toContainEqual({
     ...{ name: 'own kvstore', state: 'running', ms: 0, idleMs: 0, failure: undefined },
     waitsFor: [expect.stringMatching(/^the kvstore of cluster own does not answer: /)],
@@ -49,10 +50,12 @@ it('a configuration of the own etcd that breaks is reported, and when it is whol
   });
   onTestFinished(() => backend.close());
   const look = async (content: string, seen: number): Promise<void> => {
-    writeFileSync(path, content);
-    await vi.waitFor(async () => {
+    // It is looked at all the time, and never to be seen half written.
+    writeFileSync(`${path}.new`, content);
+    renameSync(`${path}.new`, path);
+    await until('it is told', async () => {
       await clock.advance(10_000);
-      expect(problems).toHaveLength(seen);
+      return problems.length === seen;
     });
   };
   await look('endpoints: [', 1);

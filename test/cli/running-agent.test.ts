@@ -134,7 +134,7 @@ describe('an agent that is starting', () => {
     const run = runCommand(words, io);
     await once(silent, 'connection');
     const { stdout } = await dpcache('status', '--socket', socket);
-    expect(stdout).toMatch(/^Step 5 of 9, own kvstore: under way for \d s$/m);
+    expect(stdout).toMatch(/^Step 5 of 9, own kvstore: under way for \d+ s$/m);
     const { ask } = new ApiClient(socket, ended.signal);
     const { steps } = (await ask('/v1/status')) as StatusDocument;
     expect(steps.map(({ name, state }) => `${name}: ${state}`)).toEqual([
@@ -143,7 +143,7 @@ describe('an agent that is starting', () => {
       ...['first sync of the remote clusters: pending', 'first sync is over: pending'],
     ]);
     await expect(ask('/readyz')).rejects.toMatchObject({
-      problem: { blockers: [expect.stringMatching(/^step 5 of 9, own kvstore: under way for \d s$/)] },
+      problem: { blockers: [expect.stringMatching(/^step 5 of 9, own kvstore: under way for \d+ s$/)] },
     });
     ended.abort();
     expect(await run).toBe(1);

@@ -45,7 +45,7 @@ describe('a running agent', () => {
       const { child, shows, output } = start(...LIVE, '--play', example('changes.yaml'));
       await shows('Every change is shown from here on');
       child.kill(signal);
-      const [status, killedBy] = await once(child, 'exit');
+      const [status, killedBy] = await once(child, 'close');
       expect({ status, killedBy }).toEqual({ status: 0, killedBy: null });
       expect(output().stderr).toBe('');
     },
@@ -91,7 +91,7 @@ describe('a running agent', () => {
     const { child, shows, output } = start(...LIVE);
     await shows('Every change is shown from here on');
     child.kill('SIGINT');
-    await once(child, 'exit');
+    await once(child, 'close');
     expect(output().stdout).not.toContain('\u001B');
     expect(output().stdout).toContain('339 prefixes, 12 nodes, 5 services with 156 backends');
   });
@@ -107,7 +107,7 @@ describe('a signal during the first wait', () => {
     const { child, output } = start(...words, '--kvstore', 'etcd', '--kvstore-config', config);
     await once(silent, 'connection');
     child.kill('SIGTERM');
-    const [status] = await once(child, 'exit');
+    const [status] = await once(child, 'close');
     expect({ status, ...output() }).toEqual({
       status: 1,
       stdout: '',
@@ -167,7 +167,7 @@ describe('a reader that has seen enough', () => {
   it('ends a command quietly when it closes the pipe', async () => {
     const { child, output } = start('ipcache', 'list', ...ATLANTIC, '-o', 'json');
     child.stdout?.destroy();
-    const [status] = await once(child, 'exit');
+    const [status] = await once(child, 'close');
     expect({ status, stderr: output().stderr }).toEqual({ status: 0, stderr: '' });
   });
 });
