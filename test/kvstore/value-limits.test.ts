@@ -10,6 +10,8 @@ import { decodeInPieces, VALUE_LIMITS, type ValueLimits } from '../../src/kvstor
 import type { Decoded } from '../../src/net/fields.ts';
 import { cpuTime } from '../base/support/cpu-time.ts';
 
+/** Half of what the quickest of these took at one go: 240 ms to 2 s. In steps it is 10 to 30 ms. */
+const STEP_MS = 120;
 const SERVICE = { cluster: 'c', namespace: 'n', name: 's' };
 const NODE = { cluster: 'c', name: 'n' };
 
@@ -171,7 +173,6 @@ describe('one value can hold up nobody', () => {
     return Math.min(...attempts);
   }
 
-  // Once 240 ms to 2 s each at one go.
   it.each([
     ['60,000 backends', { backends: addresses(60_000) }],
     ['90,000 labels', { labels: labels(90_000) }],
@@ -182,10 +183,10 @@ describe('one value can hold up nobody', () => {
       '100,000 objects of other shapes',
       { junk: Array.from({ length: 90_000 }, (_, i) => ({ [`k${i}`]: 0 })) },
     ],
-  ])('%s', (_name, fields) => expect(longestStep(fields)).toBeLessThan(60));
+  ])('%s', (_name, fields) => expect(longestStep(fields)).toBeLessThan(STEP_MS));
 
   it('an identity of 100,000 labels is rejected before they are taken apart', () => {
     const value = bytes('k8s:a=b;'.repeat(150_000));
-    expect(cpuTime(() => decodeIdentity('70000', value, 'key'))).toBeLessThan(60);
+    expect(cpuTime(() => decodeIdentity('70000', value, 'key'))).toBeLessThan(STEP_MS);
   });
 });
