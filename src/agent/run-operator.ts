@@ -16,7 +16,6 @@ import { type OperatorDuties, type OperatorDutiesOptions, operatorDuties } from 
 import type { DutyStatus } from '../operator/duty.ts';
 import {
   type ElectionTimes,
-  electionFault,
   electionIdentity,
   LeaderElection,
   type LeaderElectionStatus,
@@ -330,7 +329,5 @@ export function runOperator(
   serve: ServeOptions,
   context: RunContext,
 ): Promise<void> {
-  const fault = electionFault(options.electionTimes);
-  if (fault !== undefined) return Promise.reject(new InputError(`--leader-election-…: ${fault}`));
   return runProcess((process) => new OperatorProcess(options, process), serve, context);
 }

@@ -6,6 +6,7 @@ import type { ConfigFile } from './config-file.ts';
 import { addDatapathOptions, type DatapathFlags, datapathContradiction } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addMeshOptions, contradiction, type MeshFlags, parsePath } from './mesh-options.ts';
+import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
 import { addServeOptions, addStateOptions, type ServeFlags, serveProblems } from './serve-options.ts';
 import { environmentValue, misspelt, type Setting, settingsOf } from './settings.ts';
 
@@ -85,7 +86,8 @@ export function addConfiguration(
       if (path !== undefined) await applyFile(command, own, path, known);
       const why =
         (options.has('kvstore') ? contradiction(command.opts()) : undefined) ??
-        (options.has('datapath') ? datapathContradiction(command.opts()) : undefined);
+        (options.has('datapath') ? datapathContradiction(command.opts()) : undefined) ??
+        (options.has('deleteAllEndpoints') ? await operatorContradiction(command.opts()) : undefined);
       if (why === undefined) return;
       if (own.some(({ attribute }) => command.getOptionValueSource(attribute) === 'config'))
         throw new InputError(`--config ${path}: ${why}`);
@@ -131,6 +133,13 @@ async function agentProblems(values: ConfigFile['values']): Promise<readonly str
   return [contradiction(flags) ?? [], datapathContradiction(flags) ?? [], await serveProblems(flags)].flat();
 }
 
+/** What of an operator's file, or a kvstoremesh's, cannot be together. */
+async function processProblems(process: Command, values: ConfigFile['values']): Promise<readonly string[]> {
+  const flags: OperatorFlags = { ...process.opts(), ...values };
+  const why = process.name() === 'operator' ? await operatorContradiction(flags) : undefined;
+  return [why ?? [], await serveProblems(flags)].flat();
+}
+
 /** `dpcache config`. */
 export function addConfigCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
@@ -152,7 +161,9 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
           isAgent ? agentSettings() : settingsOf(process.options),
         );
         const all =
-          problems.length > 0 ? problems : await (isAgent ? agentProblems(values) : serveProblems(values));
+          problems.length > 0
+            ? problems
+            : await (isAgent ? agentProblems(values) : processProblems(process, values));
         for (const problem of all) io.stderr.write(`${path}: ${problem}\n`);
         if (all.length > 0) return EXIT.failed;
         io.stdout.write(`${path}: nothing is wrong with it\n`);

@@ -1,55 +1,10 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { RateLimitOptions } from '../base/rate-limit.ts';
+import type { Command } from 'commander';
 import { addOwnConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import {
-  addLogOptions,
-  append,
-  type LogFlags,
-  parseClusterID,
-  parseDuration,
-  parseKvstoreOpt,
-  parseName,
-  parsePath,
-} from './mesh-options.ts';
+import { addLogOptions } from './mesh-options.ts';
+import { addOperatorOptions, electionTimes, type OperatorFlags } from './operator-options.ts';
 import { type AskedProcess, addProcessStatus } from './process-commands.ts';
-import { addListenOptions, type ServeFlags, serveOptions } from './serve-options.ts';
-import { RepeatableOption } from './settings.ts';
-
-interface OperatorFlags extends LogFlags, ServeFlags {
-  readonly cluster: string;
-  readonly clusterId: number;
-  readonly maxConnectedClusters: '255' | '511';
-  readonly kvstoreConfig?: string;
-  readonly kvstoreOpt?: RateLimitOptions;
-  readonly kvstoreLeaseTtl: number;
-  readonly kubeconfig?: string;
-  readonly context?: string;
-  readonly k8sLoad?: readonly string[];
-  readonly manifests?: readonly string[];
-  readonly k8sNamespace: string;
-  readonly leaderElectionLeaseDuration: number;
-  readonly leaderElectionRenewDeadline: number;
-  readonly leaderElectionRetryPeriod: number;
-  readonly k8sEndpoints: 'ciliumendpoints' | 'ciliumendpointslices';
-  readonly identityAllocationMode: 'crd' | 'kvstore';
-  readonly serviceSync: boolean;
-  readonly nodeSync: boolean;
-  readonly identitySync: boolean;
-  readonly ipSync: boolean;
-  readonly clusterConfig: boolean;
-  readonly heartbeat: boolean;
-  readonly endpointGcInterval?: number;
-  readonly identityGcInterval?: number;
-  readonly nodesGcInterval?: number;
-  readonly cnpStatusGcInterval?: number;
-  readonly unmanagedKubeDnsInterval?: number;
-  readonly kvstoreIdentityGcInterval?: number;
-  readonly lockGcInterval?: number;
-  readonly deleteAllEndpoints?: true;
-  readonly endpointSlices: 'off' | 'identity' | 'fcfs';
-  readonly dryRun?: true;
-}
+import { addListenOptions, serveOptions } from './serve-options.ts';
 
 const OPERATOR: AskedProcess = {
   name: 'operator',
@@ -57,196 +12,49 @@ const OPERATOR: AskedProcess = {
   question: async () => (await import('../agent/process-answers.ts')).askOperator,
 };
 
-/** Seconds. Below, etcd's leases are shorter than one election of its own. */
-function parseLeaseTTL(text: string): number {
-  const seconds = parseDuration(text) / 1000;
-  if (seconds >= 5) return seconds;
-  throw new InvalidArgumentError('It must be at least 5s.');
-}
-
-function addDutyOptions(command: Command): Command {
-  return command
-    .optionsGroup('What it publishes:')
-    .option('--no-service-sync', 'no services')
-    .option('--no-node-sync', 'no CiliumNodes')
-    .option('--no-identity-sync', 'no CiliumIdentities')
-    .option('--no-ip-sync', 'no addresses of endpoints')
-    .option('--no-cluster-config', 'no configuration of the cluster')
-    .option('--no-heartbeat', 'no heartbeat')
-    .addOption(
-      new Option(
-        '--endpoint-slices <mode>',
-        'batch CiliumEndpoints into CiliumEndpointSlices: those of one identity together, or first come, first served',
-      )
-        .choices(['off', 'identity', 'fcfs'])
-        .default('off'),
-    )
-    .optionsGroup('What it collects, and how often (0: not at all):')
-    .option(
-      '--endpoint-gc-interval <time>',
-      'CiliumEndpoints of pods that are gone (default: 5m)',
-      parseDuration,
-    )
-    .option(
-      '--identity-gc-interval <time>',
-      'CiliumIdentities that no endpoint names (default: 15m)',
-      parseDuration,
-    )
-    .option('--nodes-gc-interval <time>', 'CiliumNodes without a Node (default: 5m)', parseDuration)
-    .option(
-      '--kvstore-identity-gc-interval <time>',
-      'identities of the kvstore that no node uses (default: 15m)',
-      parseDuration,
-    )
-    .option(
-      '--lock-gc-interval <time>',
-      'locks of the kvstore that are never given back (default: 25s)',
-      parseDuration,
-    )
-    .option(
-      '--cnp-status-gc-interval <time>',
-      'what nodes that are gone have said of policies (default: 0)',
-      parseDuration,
-    )
-    .option(
-      '--unmanaged-kube-dns-interval <time>',
-      'DNS pods without an endpoint, which are restarted (default: 0)',
-      parseDuration,
-    )
-    .option(
-      '--delete-all-endpoints',
-      'delete every CiliumEndpoint once, in use or not, where agents keep none any more; the intervals of endpoints and identities must be 0',
-    );
-}
-
 /** `dpcache operator`. */
 export function addOperatorCommand(program: Command, io: CommandIO, run: RunAction): void {
-  const command = program
-    .command('operator')
-    .description(
-      'do what one process of a cluster does for all: publish it to its mesh, and collect what is unused',
-    )
-    .option(
-      '--dry-run',
-      'print every write and delete with its reason, and make none; alone, without election',
-    )
-    .optionsGroup('Which cluster:')
-    .option('--cluster <name>', 'its name', parseName, 'default')
-    .option('--cluster-id <n>', 'its id in the mesh; 0: in none', parseClusterID, 0)
-    .addOption(
-      new Option('--max-connected-clusters <n>', 'clusters in the mesh')
-        .choices(['255', '511'])
-        .default('255'),
-    )
-    .addOption(
-      new Option(
-        '--identity-allocation-mode <mode>',
-        'who allocates identities: CiliumIdentities, or agents in the kvstore',
-      )
-        .choices(['crd', 'kvstore'])
-        .default('crd'),
-    )
-    .option(
-      '--kvstore-config <file>',
-      'etcd configuration of its kvstore, as of Cilium (default: one in this process)',
-      parsePath,
-    )
-    .addOption(
-      new RepeatableOption(
-        '--kvstore-opt <name=value>',
-        'etcd.qps, etcd.maxInflight: calls to etcd a second, and at a time (default: no limit); may be repeated',
-      ).argParser(parseKvstoreOpt),
-    )
-    .addOption(
-      new Option('--kvstore-lease-ttl <time>', 'what is published goes so long after the last sign of life')
-        .argParser(parseLeaseTTL)
-        .default(900, '15m'),
-    )
-    .optionsGroup('Kubernetes:')
-    .option(
-      '--kubeconfig <file>',
-      'the API server of this kubeconfig (default: as the service account of the pod)',
-      parsePath,
-    )
-    .option('--context <name>', 'context of the kubeconfig (default: its current one)')
-    .addOption(
-      new RepeatableOption(
-        '--k8s-load <path>',
-        'objects as YAML, a file or a folder, that an API server in this process serves: alone, without election; may be repeated',
-      ).argParser(append),
-    )
-    .addOption(new RepeatableOption('--manifests <path>', 'the same').argParser(append))
-    .option(
-      '--k8s-namespace <name>',
-      'namespace of the Lease by which operators elect one',
-      parseName,
-      'default',
-    )
-    .addOption(
-      new Option('--leader-election-lease-duration <time>', 'how long the Lease lasts that is not renewed')
-        .argParser(parseDuration)
-        .default(15_000, '15s'),
-    )
-    .addOption(
-      new Option('--leader-election-renew-deadline <time>', 'so long after its last renewal a leader ends')
-        .argParser(parseDuration)
-        .default(10_000, '10s'),
-    )
-    .addOption(
-      new Option('--leader-election-retry-period <time>', 'time between two renewals, and two attempts')
-        .argParser(parseDuration)
-        .default(2000, '2s'),
-    )
-    .addOption(
-      new Option('--k8s-endpoints <kind>', 'what says where endpoints are')
-        .choices(['ciliumendpoints', 'ciliumendpointslices'])
-        .default('ciliumendpoints'),
-    );
-  addDutyOptions(command)
-    .optionsGroup('Options:')
-    .action((flags: OperatorFlags) =>
-      run(async () => {
-        const load = [...(flags.k8sLoad ?? []), ...(flags.manifests ?? [])];
-        if (load.length > 0 && flags.kubeconfig !== undefined)
-          return command.error(
-            'error: --k8s-load serves objects in place of an API server: leave it out with --kubeconfig',
-          );
-        const { createLog } = await import('../agent/log.ts');
-        const { runOperator } = await import('../agent/run-operator.ts');
-        const serve = await serveOptions(flags, io.env, OPERATOR.socket);
-        await runOperator(
-          {
-            ...{ clusterName: flags.cluster, clusterID: flags.clusterId, load },
-            maxConnectedClusters: flags.maxConnectedClusters === '511' ? 511 : 255,
-            ...{ kvstoreConfig: flags.kvstoreConfig, rateLimit: flags.kvstoreOpt },
-            leaseSeconds: flags.kvstoreLeaseTtl,
-            ...{ kubeconfig: flags.kubeconfig, context: flags.context, namespace: flags.k8sNamespace },
-            electionTimes: {
-              leaseMs: flags.leaderElectionLeaseDuration,
-              renewDeadlineMs: flags.leaderElectionRenewDeadline,
-              retryMs: flags.leaderElectionRetryPeriod,
-            },
-            ...{ endpoints: flags.k8sEndpoints, identityAllocation: flags.identityAllocationMode },
-            publish: {
-              ...{ services: flags.serviceSync, nodes: flags.nodeSync, identities: flags.identitySync },
-              ...{ ips: flags.ipSync, clusterConfig: flags.clusterConfig, heartbeat: flags.heartbeat },
-            },
-            intervals: {
-              ...{ endpoints: flags.endpointGcInterval, identities: flags.identityGcInterval },
-              ...{ nodes: flags.nodesGcInterval, policyStatus: flags.cnpStatusGcInterval },
-              ...{ unmanagedDns: flags.unmanagedKubeDnsInterval, locks: flags.lockGcInterval },
-              kvstoreIdentities: flags.kvstoreIdentityGcInterval,
-            },
-            deleteAllEndpoints: flags.deleteAllEndpoints,
-            slicing: flags.endpointSlices === 'off' ? undefined : flags.endpointSlices,
-            dryRun: flags.dryRun === true ? io.stdout : undefined,
+  const command = addOperatorOptions(
+    program
+      .command('operator')
+      .description(
+        'do what one process of a cluster does for all: publish it to its mesh, and collect what is unused',
+      ),
+  ).action((flags: OperatorFlags) =>
+    run(async () => {
+      const load = [...(flags.k8sLoad ?? []), ...(flags.manifests ?? [])];
+      const { createLog } = await import('../agent/log.ts');
+      const { runOperator } = await import('../agent/run-operator.ts');
+      const serve = await serveOptions(flags, io.env, OPERATOR.socket);
+      await runOperator(
+        {
+          ...{ clusterName: flags.cluster, clusterID: flags.clusterId, load },
+          maxConnectedClusters: flags.maxConnectedClusters === '511' ? 511 : 255,
+          ...{ kvstoreConfig: flags.kvstoreConfig, rateLimit: flags.kvstoreOpt },
+          leaseSeconds: flags.kvstoreLeaseTtl,
+          ...{ kubeconfig: flags.kubeconfig, context: flags.context, namespace: flags.k8sNamespace },
+          electionTimes: electionTimes(flags),
+          ...{ endpoints: flags.k8sEndpoints, identityAllocation: flags.identityAllocationMode },
+          publish: {
+            ...{ services: flags.serviceSync, nodes: flags.nodeSync, identities: flags.identitySync },
+            ...{ ips: flags.ipSync, clusterConfig: flags.clusterConfig, heartbeat: flags.heartbeat },
           },
-          serve,
-          { log: createLog(flags.logLevel, flags.logFormat, io.stderr), signal: io.signal },
-        );
-        return EXIT.ok;
-      }),
-    );
+          intervals: {
+            ...{ endpoints: flags.endpointGcInterval, identities: flags.identityGcInterval },
+            ...{ nodes: flags.nodesGcInterval, policyStatus: flags.cnpStatusGcInterval },
+            ...{ unmanagedDns: flags.unmanagedKubeDnsInterval, locks: flags.lockGcInterval },
+            kvstoreIdentities: flags.kvstoreIdentityGcInterval,
+          },
+          deleteAllEndpoints: flags.deleteAllEndpoints,
+          slicing: flags.endpointSlices === 'off' ? undefined : flags.endpointSlices,
+          dryRun: flags.dryRun === true ? io.stdout : undefined,
+        },
+        serve,
+        { log: createLog(flags.logLevel, flags.logFormat, io.stderr), signal: io.signal },
+      );
+      return EXIT.ok;
+    }),
+  );
   addListenOptions(command, OPERATOR.socket);
   addLogOptions(command);
   addOwnConfiguration(command, io);

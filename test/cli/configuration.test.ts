@@ -219,6 +219,11 @@ describe('dpcache config check', () => {
       status: 1,
       stderr: `${path}: --listen-…: say where with --listen <address>\n`,
     });
+    const contradictory = join(temporaryFolder({ 'b.yaml': 'endpoint-gc-interval: 0\n' }), 'b.yaml');
+    expect(await dpcache('config', 'check', '--of', 'operator', contradictory)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('--endpoint-gc-interval 0: '),
+    });
     expect(await dpcache('config', 'check', '--of', 'kvstoremesh', path)).toMatchObject({
       status: 1,
       stderr: `${path}: leader-election-lease-duration: there is no such setting\n`,
