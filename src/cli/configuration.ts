@@ -119,8 +119,11 @@ export async function reloadConfiguration(
       !isDeepStrictEqual(said[attribute], command.getOptionValue(attribute))
     );
   });
-  for (const { key, attribute } of changed)
-    if (CHANGEABLE.has(key)) command.setOptionValueWithSource(attribute, said[attribute], 'config');
+  const changes = changed.filter(({ key }) => CHANGEABLE.has(key));
+  const now = Object.fromEntries(changes.map(({ attribute }) => [attribute, said[attribute]]));
+  const why = contradiction({ ...command.opts(), ...now });
+  if (why !== undefined) throw new InputError(`--config ${path}: ${why}`);
+  for (const { attribute } of changes) command.setOptionValueWithSource(attribute, said[attribute], 'config');
   return changed.map(({ key }) => key).filter((key) => !CHANGEABLE.has(key));
 }
 

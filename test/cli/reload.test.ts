@@ -91,6 +91,20 @@ it('SIGHUP takes over the log level and manifests, and says what it cannot', asy
   expect(agent.written()).not.toContain('kvstore-opt has changed');
 });
 
+it('SIGHUP takes over nothing that contradicts what the agent follows (regression: two said what services there are)', async () => {
+  const folder = temporaryFolder({ 'a.yaml': service('one'), 'b.yaml': service('two') });
+  const file = (name: string): string => join(folder, name);
+  const right = `socket: ${file('s.sock')}\nk8s-load: ${file('a.yaml')}\n`;
+  writeFileSync(file('c.yaml'), right);
+  const agent = startAgent(file('c.yaml'), file('s.sock'));
+  await agent.shows('Every change is shown');
+  writeFileSync(file('c.yaml'), `${right}manifests: ${file('b.yaml')}\n`);
+  agent.hangup();
+  await agent.shows('settings cannot be taken over: --config');
+  expect(agent.written()).toContain('leave services out of --k8s-watch');
+  expect(await agent.services()).toEqual(['one']);
+});
+
 it('SIGHUP takes nothing away for a file that is wrong or half written', async () => {
   const folder = temporaryFolder({ 'a.yaml': `${service('one')}---\n${service('two')}` });
   const file = (name: string): string => join(folder, name);
