@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { InputError } from '../agent/input-error.ts';
+import { printable } from '../agent/terminal.ts';
 import { showValue } from '../base/show-value.ts';
 import type { ConfigFile } from './config-file.ts';
 import { addDatapathOptions, type DatapathFlags, datapathContradiction } from './datapath-options.ts';
@@ -167,7 +168,7 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
           problems.length > 0
             ? problems
             : await (isAgent ? agentProblems(values) : processProblems(process, values));
-        for (const problem of all) io.stderr.write(`${path}: ${problem}\n`);
+        for (const problem of all) io.stderr.write(`${path}: ${printable(problem)}\n`);
         if (all.length > 0) return EXIT.failed;
         io.stdout.write(`${path}: nothing is wrong with it\n`);
         return EXIT.ok;

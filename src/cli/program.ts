@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { InputError } from '../agent/input-error.ts';
+import { printable } from '../agent/terminal.ts';
 import { version } from '../agent/version.ts';
 import { addAgentCommand } from './agent-command.ts';
 import { addCompletionCommand } from './completion-command.ts';
@@ -62,7 +63,9 @@ export async function runCommand(words: readonly string[], io: CommandIO): Promi
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (!(error instanceof InputError)) throw error;
-    io.stderr.write(`dpcache: ${error.message}\n`);
+    // What it quotes is from files and servers.
+    const lines = error.message.split('\n').map(printable);
+    io.stderr.write(`dpcache: ${lines.join('\n')}\n`);
     return EXIT.failed;
   }
   return status;

@@ -249,6 +249,15 @@ describe('what is wrong ends a command', () => {
     expect(stderr).toContain('clustr: there is no such setting; is cluster meant?');
   });
 
+  it('without steering the terminal by what it quotes (regression)', async () => {
+    const path = join(temporaryFolder({ 'a.yaml': '"\\e[2J\\u009b1m": 1\n' }), 'a.yaml');
+    const { status, stderr } = await dpcache('agent', '--once', '--config', path);
+    expect(status).toBe(1);
+    expect(stderr).toBe(`dpcache: --config ${path}: \\u001b[2J\\u009b1m: there is no such setting\n`);
+    const checked = await dpcache('config', 'check', path);
+    expect(checked.stderr).toBe(`${path}: \\u001b[2J\\u009b1m: there is no such setting\n`);
+  });
+
   it('with status 2 where the environment says it', async () => {
     const { status, stderr } = await dpcacheWith({ DPCACHE_CLUSTER_ID: '900' }, 'agent', '--once');
     expect(status).toBe(2);
