@@ -76,7 +76,7 @@ export class ConnectionHealth implements ApiTransport {
 
   /** A server that says no is alive; only what says that it cannot, or nothing, is a reason to begin anew. */
   #judge(error: ApiError): void {
-    if (this.#closed.signal.aborted || ALIVE.has(error.code)) return;
+    if (this.#closed.signal.aborted || HARMLESS.has(error.code)) return;
     this.#lastFailure = failureOf(error, this.#clock);
     this.#resets++;
     this.#transport.reset();
@@ -94,7 +94,9 @@ export class ConnectionHealth implements ApiTransport {
   }
 }
 
-const ALIVE: ReadonlySet<ApiError['code']> = new Set([
+/** Where there are no credentials it was not asked: what is open lives on without them. */
+const HARMLESS: ReadonlySet<ApiError['code']> = new Set([
+  'credentials',
   'throttled',
   'unauthorized',
   'forbidden',

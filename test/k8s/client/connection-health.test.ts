@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ApiError } from '../../../src/k8s/client/api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import { ConnectionHealth } from '../../../src/k8s/client/connection-health.ts';
 import { ByteStream } from '../../../src/k8s/memory/byte-stream.ts';
@@ -82,6 +83,12 @@ describe('while a server says nothing', () => {
 
   it.each([429, 401, 403, 404, 409, 422, 400])('and answers that with %i, it lives', async (status) => {
     answer = () => says(status);
+    await advance(clock, 30_000);
+    expect(health.status()).toEqual({ probes: 1, resets: 0, lastFailure: undefined });
+  });
+
+  it('and cannot be asked for want of credentials, nothing is closed (regression: watches were cut that live without)', async () => {
+    answer = () => Promise.reject(new ApiError('credentials', 'the plugin failed'));
     await advance(clock, 30_000);
     expect(health.status()).toEqual({ probes: 1, resets: 0, lastFailure: undefined });
   });
