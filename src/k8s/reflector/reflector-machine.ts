@@ -29,7 +29,7 @@ export type ReflectorInput = { readonly now: number } & (
   | { readonly type: 'listed' }
   /** The server accepts the watch. */
   | { readonly type: 'opened' }
-  /** The watch has come to an orderly end. */
+  /** The watch has come to an orderly end; `eventful`: it has gone on from the version that it began with. */
   | { readonly type: 'ended'; readonly lastedMs: number; readonly eventful: boolean }
   | { readonly type: 'proven'; readonly same: boolean }
   | { readonly type: 'failed'; readonly code: ApiErrorCode; readonly retryAfterMs: number }

@@ -378,11 +378,12 @@ export class Reflector implements FollowedResource {
     return this.#exchange(async (exchange) => {
       const begun = clock.now();
       const scanner = new LineScanner(LARGEST_OBJECT);
+      const { version } = this.#known;
       exchange.allowTime(seconds * 1000 + OVERTIME_MS);
       exchange.allowSilence(OPENING_MS);
-      const answer = await exchange.open({ path: watchPath(this.#kind, this.#known.version, seconds) });
+      const answer = await exchange.open({ path: watchPath(this.#kind, version, seconds) });
       exchange.allowSilence(undefined);
-      let eventful = false;
+      let hasSpoken = false;
       this.#watches++;
       this.#heard();
       this.#step({ type: 'opened' });
@@ -390,13 +391,14 @@ export class Reflector implements FollowedResource {
         this.#heard();
         exchange.allowSilence(undefined);
         const lines = scanner.feed(bytes);
-        eventful ||= lines.length > 0;
+        hasSpoken ||= lines.length > 0;
         await readTexts(lines, gate, (values) => this.#lines(values), this.#ended.signal);
         if (scanner.tooLarge > 0) throw new ApiError('garbled', 'an event of a watch is too large');
-        if (eventful) exchange.allowSilence(WATCH_SILENCE_MS);
+        if (hasSpoken) exchange.allowSilence(WATCH_SILENCE_MS);
       }
       if (scanner.isCut) throw new ApiError('broken', 'a watch ended in the middle of an event');
-      return { type: 'ended', lastedMs: clock.now() - begun, eventful };
+      // One that says the same each time would be asked for again and again.
+      return { type: 'ended', lastedMs: clock.now() - begun, eventful: this.#known.version !== version };
     });
   }
 

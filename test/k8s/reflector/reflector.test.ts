@@ -256,6 +256,16 @@ describe('a watch', () => {
     expect(reflector.status()).toMatchObject({ watches: 0, lastFailure: { code: 'silent' } });
   });
 
+  it('that says at once what says nothing new, and ends, has failed (regression: it was asked for without a pause)', async () => {
+    const watch = await followedFrom([], '5');
+    await watch.say(bookmark('5'), added({}));
+    await watch.end();
+    expect(api.waiting).toBe(0);
+    expect(reflector.status().state).toBe('waiting');
+    await advance(clock, 800);
+    await api.takes('watch');
+  });
+
   it('that comes to its end is asked for again at once, from the last version', async () => {
     const watch = await followedFrom([]);
     await watch.say(bookmark('9'));
