@@ -58,7 +58,7 @@ export class NamedPortIndex implements EntryIndex {
     else ports.delete(packed);
     if (ports.size > 0) this.#counts.set(name, ports);
     else this.#counts.delete(name);
-    if (before === 0 || after === 0) this.#toggle(`${packed}${name}`);
+    if (before === 0 || after === 0) this.#toggle(`${packed} ${name}`);
   }
 
   #toggle(key: string): void {

@@ -274,6 +274,19 @@ describe('named ports', () => {
     });
     expect(changes).toBe(1);
   });
+
+  it('are told of when two change at once whose port and name read alike in a row (regression: not told)', () => {
+    const cache = new IPCache();
+    let changes = 0;
+    cache.onNamedPortsChange(() => changes++);
+    const namedPorts = new Map([
+      ['44a', { port: 80, protocol: 6 }], // 20486 and 44a
+      ['a', { port: 8002, protocol: 132 }], // 2048644 and a
+    ]);
+    const k8s = { namespace: 'shop', podName: 'a', namedPorts };
+    cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore', k8s });
+    expect([changes, cache.namedPorts().size]).toEqual([1, 2]);
+  });
 });
 
 describe('owners', () => {
