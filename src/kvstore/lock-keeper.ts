@@ -219,6 +219,7 @@ export class LockKeeper {
         },
       );
       signal.addEventListener('abort', end);
+      if (signal.aborted) end();
     });
   }
 

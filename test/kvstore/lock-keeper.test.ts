@@ -182,6 +182,22 @@ describe('the locks of one client', () => {
     await lock.release();
   });
 
+  it('who gives up in the moment in which it learns who is ahead does not wait for that one (regression: 5 s)', async () => {
+    const other = new FaultyMemory({ clock, server: backend.server });
+    await other.lock(PATH);
+    const { link } = backend;
+    const controller = new AbortController();
+    const range = link.range.bind(link);
+    vi.spyOn(link, 'range').mockImplementation(async (...given) => {
+      const answer = await range(...given);
+      controller.abort();
+      return answer;
+    });
+    const failure = backend.lock(PATH, { signal: controller.signal }).catch((error: unknown) => error);
+    expect(await Promise.race([failure, settle(8)])).toMatchObject({ code: 'aborted' });
+    await other.close();
+  });
+
   it.each(['grantLease', 'txn', 'range'] as const)(
     'who gives up while the server does not answer waits for no deadline: %s (regression: it did for its lease)',
     async (call) => {
