@@ -60,8 +60,9 @@ export class BackgroundValidation<T> {
     });
   }
 
+  /** Until it is stopped: by what validates, too. */
   #validate(count: number): void {
-    for (let i = 0; i < count; i++) {
+    for (let i = 0; i < count && this.#timer !== undefined; i++) {
       const item = this.#next() ?? this.#next(); // once more: from the end back to the start
       if (item !== undefined) this.#options.validate(item);
     }

@@ -536,6 +536,25 @@ describe('background validation', () => {
     expect(clock.pending).toBe(0);
   });
 
+  it('ends in the midst of a turn when a handler closes the manager (regression: the IPCache was written)', () => {
+    const { manager, ipcache, clock } = fresh({}, { maxEntries: 1, maxWaiting: 0 });
+    for (let i = 0; i < 200; i++)
+      manager.nodeUpdated(node(`n${i}`, { addresses: addresses(`InternalIP:10.0.0.${i}`) }));
+    let outcomes: unknown;
+    manager.subscribe({
+      nodeAdd: () => {},
+      nodeUpdate: () => {},
+      nodeDelete: () => {},
+      nodeValidateImplementation: () => {
+        manager.close();
+        outcomes = ipcache.status().outcomes;
+      },
+    });
+    manager.startValidation(1000);
+    clock.advance(1000);
+    expect(ipcache.status().outcomes).toEqual(outcomes);
+  });
+
   it('does not get in the way of changes, and is repeated when it fails', async () => {
     const { manager, clock } = fresh();
     const handler = new DeferredHandler();
