@@ -2,6 +2,7 @@ import { messageOf } from '../../base/failure.ts';
 import { unsubscribeOnce } from '../../base/subscription.ts';
 import { connectDatapath, type Datapath, type DatapathEngines } from '../datapath.ts';
 import type { KeptItems, KeptItemsStatus, PrintedStep } from './kept-items.ts';
+import { SteeredByAnotherError } from './own-locks.ts';
 import { type DatapathPart, missingFor, type ProbeAnswer } from './probe.ts';
 
 /** What the engines feed, each of which may be off, or not able to run, where the others do. */
@@ -48,6 +49,8 @@ interface OpenedPart {
   readonly part: LinuxPart | undefined;
   readonly missing: readonly string[];
   readonly retire?: (() => void) | undefined;
+  /** Another process steers it: it is opened once that has ended. */
+  readonly refused?: WantedPart | undefined;
 }
 
 /**
@@ -62,7 +65,8 @@ interface OpenedPart {
  *               └ dump of every table
  */
 export class LinuxDatapath implements Disposable {
-  readonly #parts: readonly OpenedPart[];
+  readonly #probe: ProbeAnswer;
+  readonly #parts: OpenedPart[];
   readonly #shared: Disposable | undefined;
   readonly #failures = new Map<string, string>();
   readonly #ends: (() => void)[] = [];
@@ -72,10 +76,12 @@ export class LinuxDatapath implements Disposable {
   /** Tables in which there was something, or may have been. */
   readonly #found = new Set<KeptItems>();
   #engines: DatapathEngines | undefined;
+  #isComplete = false;
   #isDisposed = false;
 
   /** Opens what can run here. Never throws. What the parts share is disposed of with them, as the last. */
   constructor(probe: ProbeAnswer, wanted: readonly WantedPart[], shared?: Disposable) {
+    this.#probe = probe;
     this.#shared = shared;
     this.#parts = wanted.map((part) => opened(probe, part));
   }
@@ -85,8 +91,12 @@ export class LinuxDatapath implements Disposable {
   }
 
   /** Reads what is there. A table that cannot be read is named, and not written either. */
-  async adopt(): Promise<void> {
-    for (const table of this.#tables) {
+  adopt(): Promise<void> {
+    return this.#adopt(this.#tables);
+  }
+
+  async #adopt(tables: readonly KeptItems[]): Promise<void> {
+    for (const table of tables) {
       await this.#tried(table, () => table.adopt());
       // One that cannot be read may have anything.
       const { state, actual } = table.status();
@@ -98,14 +108,12 @@ export class LinuxDatapath implements Disposable {
   connect(engines: DatapathEngines): void {
     if (this.#isDisposed) return;
     this.#engines = engines;
-    for (const { name, part } of this.#parts) {
-      const hasFound = part?.tables.some((table) => this.#found.has(table)) === true;
-      if (name !== 'services' || !hasFound) this.#connectPart(name, part);
-    }
+    for (const part of this.#parts) this.#connectEarly(part);
   }
 
   /** The inputs are complete: the engines have all that they will say of what was found. */
   allowDeletes(): void {
+    this.#isComplete = true;
     for (const { name, part } of this.#parts) this.#connectPart(name, part);
     for (const table of this.#tables) table.allowDeletes();
     for (const part of this.#parts) void this.#retire(part);
@@ -118,9 +126,13 @@ export class LinuxDatapath implements Disposable {
     return steps;
   }
 
-  /** Puts right what others have changed; gives what has differed. What could not be read, or taken away, is tried again. */
+  /**
+   * Puts right what others have changed; gives what has differed. What could not be read, or taken away, is tried again, and
+   * so is a part that another process steers.
+   */
   async repair(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];
+    await this.#takeOver();
     for (const table of this.#tables) {
       const isUnread = table.status().state === 'unread';
       if (isUnread) await this.#tried(table, () => table.adopt());
@@ -177,6 +189,29 @@ export class LinuxDatapath implements Disposable {
     }
   }
 
+  /** Opens what another process has steered that has ended: as all others were, a step after the other. */
+  async #takeOver(): Promise<void> {
+    for (const [at, { refused }] of this.#parts.entries()) {
+      if (refused === undefined || this.#isDisposed) continue;
+      const part = opened(this.#probe, refused);
+      this.#parts[at] = part;
+      const { name, part: { tables } = { tables: [] } } = part;
+      await this.#adopt(tables);
+      if (this.#isDisposed) return;
+      this.#connectEarly(part);
+      if (!this.#isComplete) continue;
+      this.#connectPart(name, part.part);
+      for (const table of tables) table.allowDeletes();
+      void this.#retire(part);
+    }
+  }
+
+  /** Before the inputs are complete: but for services of which some were found. */
+  #connectEarly({ name, part }: OpenedPart): void {
+    const hasFound = part?.tables.some((table) => this.#found.has(table)) === true;
+    if (name !== 'services' || !hasFound) this.#connectPart(name, part);
+  }
+
   #connectPart(name: LinuxPartName, part: LinuxPart | undefined): void {
     if (part === undefined || this.#engines === undefined || this.#connected.has(name)) return;
     this.#connected.add(name);
@@ -204,13 +239,15 @@ function assertWhole(table: KeptItems): void {
   if (missing > 0) throw new Error(`${missing} items of ${name} are not written`);
 }
 
-function opened(probe: ProbeAnswer, { name, needs, open, retire }: WantedPart): OpenedPart {
+function opened(probe: ProbeAnswer, wanted: WantedPart): OpenedPart {
+  const { name, needs, open, retire } = wanted;
   if (open === undefined) return { name, part: undefined, missing: [], retire };
   const missing = [...new Set(needs.flatMap((need) => missingFor(probe, need)))];
   if (missing.length > 0) return { name, part: undefined, missing };
   try {
     return { name, part: open(), missing: [] };
   } catch (error) {
-    return { name, part: undefined, missing: [messageOf(error)] };
+    const refused = error instanceof SteeredByAnotherError ? wanted : undefined;
+    return { name, part: undefined, missing: [messageOf(error)], refused };
   }
 }

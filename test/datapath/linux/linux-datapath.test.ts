@@ -9,6 +9,7 @@ import {
   type LinuxPartName,
   type WantedPart,
 } from '../../../src/datapath/linux/linux-datapath.ts';
+import { SteeredByAnotherError } from '../../../src/datapath/linux/own-locks.ts';
 import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
 
@@ -241,6 +242,52 @@ describe('a Linux datapath', () => {
     datapath.allowDeletes();
     await rig.turns.settle();
     expect(Object.fromEntries(services.there)).toEqual({ service: 'backends 1 2 3' });
+  });
+
+  describe('of which another process steers a part', () => {
+    const refusing = (rig: Rig, name: LinuxPartName) => {
+      const other = { isRunning: true };
+      const datapath = rig.open({}, ABLE, (part, opened) => {
+        if (opened === name && other.isRunning) throw new SteeredByAnotherError('another agent steers it');
+        return part;
+      });
+      return { other, datapath };
+    };
+    const stateOf = (datapath: LinuxDatapath, name: LinuxPartName): string | undefined =>
+      datapath.status().parts.find((part) => part.name === name)?.state;
+
+    it('takes it over by a repair once that has ended, and what it finds there (regression: only after a start of its own)', async () => {
+      const rig = new Rig();
+      const { other, datapath } = refusing(rig, 'ipcache');
+      await rig.turns.until(datapath.adopt());
+      datapath.connect(rig.ports);
+      datapath.allowDeletes();
+      for (const key of ['same', 'gone']) rig.tables.ipcache.there.set(key, 'old');
+      rig.engines.say('same', 'old');
+      rig.engines.say('added', 'new');
+      await rig.turns.until(datapath.repair());
+      expect([stateOf(datapath, 'ipcache'), rig.tables.ipcache.calls]).toEqual(['cannot run', []]);
+      other.isRunning = false;
+      await rig.turns.until(datapath.repair());
+      expect([stateOf(datapath, 'ipcache'), rig.tables.ipcache.calls.flat()]).toEqual([
+        'runs',
+        ['+ added new', '- gone'],
+      ]);
+    });
+
+    it('keeps what it finds there until the caches are complete', async () => {
+      const rig = new Rig();
+      const { other, datapath } = refusing(rig, 'services');
+      await rig.turns.until(datapath.adopt());
+      datapath.connect(rig.ports);
+      rig.tables.services.there.set('shop/web', 'backends of two clusters');
+      other.isRunning = false;
+      await rig.turns.until(datapath.repair());
+      expect([rig.engines.subscribed, rig.tables.services.calls]).toEqual([['nodes', 'ipcache'], []]);
+      datapath.allowDeletes();
+      await rig.turns.settle();
+      expect(rig.tables.services.calls.flat()).toEqual(['- shop/web']);
+    });
   });
 
   it('reads no table any more once it has ended, also where a question was under way', async () => {
