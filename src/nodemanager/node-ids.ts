@@ -5,6 +5,8 @@ import { canonicalAddress } from '../net/prefix.ts';
 import type { Node } from './node.ts';
 import type { NodeHandler } from './node-handler.ts';
 
+const NONE: ReadonlySet<string> = new Set();
+
 /** Ids are 16 bits wide in datapaths, and 0 means that there is none. */
 export const MAX_NODE_ID = 0xffff;
 
@@ -38,6 +40,8 @@ export class NodeIDs implements NodeHandler {
   readonly #ips = new Map<number, string>();
   /** How many nodes have an address; absent when it is in use by none. */
   readonly #uses = new Map<string, number>();
+  /** The addresses of each node, by its full name, as far as they are in use. */
+  readonly #counted = new Map<string, ReadonlySet<string>>();
   /** Addresses that no node has, in the order in which they were freed. */
   readonly #unused = new Set<string>();
   /** No id from here on was ever given out. */
@@ -78,17 +82,24 @@ export class NodeIDs implements NodeHandler {
   }
 
   nodeAdd(node: Node): void {
-    this.#acquireAll(addressesOf(node));
+    this.#count(node.fullName, addressesOf(node));
   }
 
-  nodeUpdate(old: Node, node: Node): void {
-    const [before, after] = [addressesOf(old), addressesOf(node)];
-    this.#acquireAll([...after].filter((ip) => !before.has(ip)));
-    for (const ip of before) if (!after.has(ip)) this.#release(ip);
+  nodeUpdate(_old: Node, node: Node): void {
+    this.#count(node.fullName, addressesOf(node));
   }
 
   nodeDelete(node: Node): void {
-    for (const ip of addressesOf(node)) this.#release(ip);
+    this.#count(node.fullName, NONE);
+  }
+
+  /** A node has these addresses. Those before are what was counted of it: a call that has failed is undone by another. */
+  #count(node: string, after: ReadonlySet<string>): void {
+    const before = this.#counted.get(node) ?? NONE;
+    this.#acquireAll([...after].filter((ip) => !before.has(ip)));
+    for (const ip of before) if (!after.has(ip)) this.#release(ip);
+    if (after.size > 0) this.#counted.set(node, after);
+    else this.#counted.delete(node);
   }
 
   /** All or nothing: a call that fails is made again, and must not count addresses twice. */

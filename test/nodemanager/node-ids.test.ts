@@ -68,6 +68,31 @@ describe('node ids', () => {
     expect(manager.status().handlers[0]?.failing).toEqual([]);
   });
 
+  it('stay with the node that has the address when another one that got none goes (regression: given to a third)', () => {
+    const { manager } = fresh();
+    const ids = new NodeIDs(1);
+    manager.subscribe(ids);
+    manager.nodeUpdated(node('a', at('10.0.0.1')));
+    manager.nodeUpdated(node('b', at('10.0.0.1', '10.0.0.2')));
+    manager.nodeDeleted(gone('b'));
+    manager.nodeUpdated(node('c', at('10.0.0.3')));
+    expect([ids.idOf('10.0.0.1'), ids.idOf('10.0.0.3')]).toEqual([1, undefined]);
+  });
+
+  it('are free after a node that could not be updated, whatever it was to become (regression: never)', () => {
+    const { manager, clock } = fresh();
+    const ids = new NodeIDs(2);
+    manager.subscribe(ids);
+    manager.nodeUpdated(node('a', at('10.0.0.1')));
+    manager.nodeUpdated(node('b', at('10.0.0.2')));
+    manager.nodeUpdated(node('a', at('10.0.0.3')));
+    manager.nodeUpdated(node('a', at('10.0.0.4')));
+    manager.nodeDeleted(gone('b'));
+    clock.advance(60_000);
+    manager.nodeUpdated(node('c', at('10.0.0.5')));
+    expect([ids.idOf('10.0.0.4'), ids.idOf('10.0.0.5')]).toEqual([2, 1]);
+  });
+
   it('of an earlier run are taken over; what is wrong is rejected', () => {
     const { manager } = fresh();
     const ids = new NodeIDs();
