@@ -1,6 +1,7 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
 import type { Clock, Random } from './clock.ts';
 import { type Failure, failureOf } from './failure.ts';
+import { followSignal } from './follow-signal.ts';
 import { CallbackGuard } from './guard.ts';
 import { sleep } from './sleep.ts';
 
@@ -45,19 +46,25 @@ class Task {
   readonly name: string;
   readonly signal: AbortSignal;
   readonly #controller = new AbortController();
+  readonly #unfollow: () => void;
   settled: Promise<unknown> = Promise.resolve();
   waiting = false;
   failures = 0;
   lastFailure: Failure | undefined;
 
   constructor(name: string, parent: AbortSignal | undefined) {
-    const { signal } = this.#controller;
     this.name = name;
-    this.signal = parent === undefined ? signal : AbortSignal.any([signal, parent]);
+    this.signal = this.#controller.signal;
+    this.#unfollow = parent === undefined ? () => {} : followSignal(parent, this.#controller);
   }
 
   stop(): void {
     this.#controller.abort();
+  }
+
+  /** It has settled. */
+  over(): void {
+    this.#unfollow();
   }
 
   status(): TaskStatus {
@@ -145,7 +152,10 @@ export class Supervisor {
   #own<T>(task: Task, work: () => Promise<T>): Promise<T> {
     this.#tasks.add(task);
     const result = work();
-    const over = (): void => void this.#tasks.delete(task);
+    const over = (): void => {
+      this.#tasks.delete(task);
+      task.over();
+    };
     task.settled = result.then(over, over);
     return result;
   }

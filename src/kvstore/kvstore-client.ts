@@ -39,7 +39,7 @@ import { LockKeeper } from './lock-keeper.ts';
 import { ObservedTransport } from './observed-transport.ts';
 import { OwnWrites, type ReadOwn } from './own-writes.ts';
 import { PutBatches } from './put-batches.ts';
-import { sharedSignal, untilClosed } from './shared-signal.ts';
+import { sharedSignal, UntilClosed } from './shared-signal.ts';
 import {
   type CallOptions,
   type Compare,
@@ -195,7 +195,8 @@ export class KvstoreClient implements KvstoreBackend {
   /** In pages, read beside a stream, which a restore of the store ends: so they are of one history. */
   async #listPages(prefix: string, minModRevision: number, call: CallOptions): Promise<readonly KeyValue[]> {
     const { clock } = this.#options;
-    const signal = untilClosed(call.signal, this.#closed.signal);
+    using until = new UntilClosed(call.signal, this.#closed.signal);
+    const { signal } = until;
     const request = { prefix: `${prefix}\0`, startRevision: 0 }; // no key begins so
     const session = new WatchSession({ transport: this.#transport, request, clock, signal });
     try {

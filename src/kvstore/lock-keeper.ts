@@ -5,7 +5,7 @@ import { bytesOfText } from './bytes.ts';
 import { abortedError, KvstoreError } from './errors.ts';
 import { keyRange, prefixRange } from './key-range.ts';
 import { LeaseKeeper, leaseHex } from './lease-keeper.ts';
-import { untilClosed } from './shared-signal.ts';
+import { UntilClosed } from './shared-signal.ts';
 import type { CallOptions, KeyValue, LeaseID, Transport, TxnRequest, TxnResponse } from './transport.ts';
 import { WriteFence } from './write-fence.ts';
 
@@ -72,7 +72,8 @@ export class LockKeeper {
 
   /** See `KvstoreBackend.lock`. */
   async lock(path: string, { signal: given }: CallOptions = {}): Promise<KvstoreLock> {
-    const signal = untilClosed(given, this.#closed.signal);
+    using until = new UntilClosed(given, this.#closed.signal);
+    const { signal } = until;
     const done = await this.#turn(path, signal);
     try {
       return await this.#acquire(path, signal, done);
