@@ -13,6 +13,7 @@ function formatIPv4(word: number): string {
 // The groups being formatted, and the codes of the text; formatting never yields.
 const groups = new Uint16Array(8);
 const codes: number[] = [];
+const DOT = 46;
 const COLON = 58;
 const ZERO = 48;
 const NINE = 57;
@@ -108,10 +109,18 @@ function isCanonicalIPv6(text: string, words: Readonly<AddressWords>): boolean {
   return isCompressed === (zeros !== 0) && group + (digits > 0 ? 1 : 0) === 8;
 }
 
+/**
+ * Whether an IPv4 address was written as one, of which there is one spelling only: no leading zeros are accepted. Else it is
+ * a mapped IPv6 address, whose first group is empty or zero. A search for a colon would take longer than the parsing.
+ */
+function isDotted(text: string): boolean {
+  const first = text.charCodeAt(0);
+  return (first > ZERO && first <= NINE) || text.charCodeAt(1) === DOT;
+}
+
 /** Whether a text that was parsed to these words as an address is what {@link formatAddress} gives. */
 export function isCanonicalAddress(text: string, words: Readonly<AddressWords>): boolean {
-  // Dotted decimal has one spelling only: no leading zeros are accepted.
-  return words.family === 4 ? !text.includes(':') : isCanonicalIPv6(text, words);
+  return words.family === 4 ? isDotted(text) : isCanonicalIPv6(text, words);
 }
 
 /**

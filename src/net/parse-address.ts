@@ -6,9 +6,22 @@ const SLASH = 47;
 const ZERO = 48;
 const COLON = 58;
 
-/** The value of a decimal digit's code, or a number above 9. */
-function decimalDigit(code: number): number {
-  return (code - ZERO) >>> 0;
+/** The decimal digit at a place of the text; a number above 9 where there is none. */
+function digitAt(text: string, at: number): number {
+  return at < text.length ? (text.charCodeAt(at) - ZERO) >>> 0 : 10;
+}
+
+/** How many digits an octet has at most is known, so they need no loop: its value, with the number of digits above bit 8, or -1. */
+function scanOctet(text: string, at: number): number {
+  const first = digitAt(text, at);
+  if (first > 9) return -1;
+  const second = digitAt(text, at + 1);
+  if (second > 9) return (1 << 8) | first;
+  if (first === 0) return -1;
+  const third = digitAt(text, at + 2);
+  if (third > 9) return (2 << 8) | (first * 10 + second);
+  const octet = first * 100 + second * 10 + third;
+  return octet > 255 ? -1 : (3 << 8) | octet;
 }
 
 /** For each ASCII code its value as a hexadecimal digit, or -1. A table, since no branch can predict what comes. */
@@ -23,31 +36,19 @@ const HEX_DIGITS: Int8Array = Int8Array.from({ length: 128 }, (_, code) => {
  * and an address must not mean two things.
  */
 function scanOctets(text: string, from: number, out: AddressWords): number {
-  const end = text.length;
   let word = 0;
-  let octet = -1; // no digit yet
-  let dots = 0;
   let i = from;
-  for (; i < end; i++) {
-    const code = text.charCodeAt(i);
-    const digit = decimalDigit(code);
-    if (digit <= 9) {
-      if (octet === 0) return -1;
-      octet = octet < 0 ? digit : octet * 10 + digit;
-      if (octet > 255) return -1;
-    } else if (code === DOT) {
-      if (octet < 0) return -1;
-      word = (word << 8) | octet;
-      dots++;
-      octet = -1;
-    } else if (code === SLASH) {
-      break;
-    } else {
-      return -1;
-    }
+  for (let dots = 0; ; dots++) {
+    const octet = scanOctet(text, i);
+    if (octet < 0) return -1;
+    word = (word << 8) | (octet & 255);
+    i += octet >> 8;
+    if (dots === 3) break;
+    if (i === text.length || text.charCodeAt(i) !== DOT) return -1;
+    i++;
   }
-  if (dots !== 3 || octet < 0) return -1;
-  out.w0 = (word << 8) | octet;
+  if (i < text.length && text.charCodeAt(i) !== SLASH) return -1;
+  out.w0 = word;
   return i;
 }
 

@@ -820,13 +820,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/net/parse-address.ts',
-    line: 'octet = octet < 0 ? digit : octet * 10 + digit;',
-    original: 'octet < 0',
-    replacements: ['octet <= 0'],
-    reason: 'a digit after an octet of 0 has been rejected before',
-  },
-  {
-    file: 'src/net/parse-address.ts',
     line: 'for (; i < to; i++) {',
     original: 'i < to',
     replacements: ['i <= to'],
