@@ -131,7 +131,7 @@ export class ClaimState {
    */
   withdraw(by: Writer, key: PrefixRegister, limit: number, from = 0): { withdrawn: number; on: number } {
     let withdrawn = 0;
-    for (const slot of this.overruled.slotsOf(by)) {
+    for (const slot of this.overruled.slotsOf(by).keys()) {
       if (withdrawn === limit) break;
       this.table.keyOf(slot, key);
       this.#willChange(key, slot);

@@ -1,12 +1,13 @@
+import { PagedMap } from '../base/paged-map.ts';
 import { compareWriters } from '../identity/source.ts';
-import { ByWriter, isOf } from './by-writer.ts';
+import { ByWriter, isOf, type Places } from './by-writer.ts';
 import type { HeldClaim } from './entry-reader.ts';
 import type { Writer } from './types.ts';
 
 /** The overruled claims of the few keys that have any, by slot, strongest first (I4). */
 export class OverruledClaims {
-  readonly #bySlot = new Map<number, readonly HeldClaim[]>();
-  readonly #byWriter = new ByWriter<number>();
+  readonly #bySlot = new PagedMap<readonly HeldClaim[]>();
+  readonly #byWriter = new ByWriter<number>(() => new PagedMap());
   #count = 0;
 
   /** Overruled claims in all. */
@@ -46,7 +47,7 @@ export class OverruledClaims {
   }
 
   /** Slots that have overruled claims of a writer. */
-  slotsOf(writer: Writer): ReadonlySet<number> {
+  slotsOf(writer: Writer): Pick<Places<number>, 'size' | 'keys'> {
     return this.#byWriter.of(writer);
   }
 }

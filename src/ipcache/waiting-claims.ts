@@ -63,7 +63,7 @@ class KeyQueue {
 export class WaitingClaims {
   readonly #limit: number;
   readonly #waiting = new Map<string, Waiting>();
-  readonly #byWriter = new ByWriter<string>();
+  readonly #byWriter = new ByWriter<string>(() => new Map());
   /** Keys by rank, in order of arrival. */
   readonly #ranks = new Map<number, KeyQueue>();
   /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
@@ -112,7 +112,7 @@ export class WaitingClaims {
   /** Forgets claims of a writer, at most `limit`, and says how many. */
   withdraw({ source, owner }: Writer, limit: number): number {
     let withdrawn = 0;
-    for (const key of this.#byWriter.of({ source, owner })) {
+    for (const key of this.#byWriter.of({ source, owner }).keys()) {
       if (withdrawn === limit) break;
       this.remove(key, { source, owner });
       withdrawn++;

@@ -169,6 +169,22 @@ describe('a withdrawal in steps', () => {
     expect(again).toBeLessThan(PAGE_ROWS + 10);
   });
 
+  it('keeps overruled claims in maps that are never copied or passed over as a whole, however many there are', () => {
+    const cache = filled(5 * PAGE_ROWS, () => true);
+    const set = Map.prototype.set;
+    let largest = 0;
+    vi.spyOn(Map.prototype, 'set').mockImplementation(function (this: Map<unknown, unknown>, key, value) {
+      set.call(this, key, value);
+      largest = Math.max(largest, this.size);
+      return this;
+    });
+    const addToSet = vi.spyOn(Set.prototype, 'add');
+    for (const { key } of cache.entries()) cache.upsert(key, { source: 'generated', identity: 300 });
+    expect(cache.status().overruledClaims).toBe(5 * PAGE_ROWS);
+    expect(largest).toBeLessThanOrEqual(PAGE_ROWS);
+    expect(addToSet).not.toHaveBeenCalled();
+  });
+
   it('passes over nothing when its writer has no claim', () => {
     const cache = filled(1000, () => false);
     const looks = vi.spyOn(EntryReader.prototype, 'writer');
