@@ -149,6 +149,17 @@ export function addressClaims(node: Node, configuration: NodeConfiguration): Nod
   return claims;
 }
 
+/** Whether two versions of a node claim the same, whatever the switches: they share all that {@link addressClaims} asks. */
+export function haveSameClaims({ fields: a }: Node, { fields: b }: Node): boolean {
+  return (
+    a.addresses === b.addresses &&
+    a.source === b.source &&
+    a.encryptionKey === b.encryptionKey &&
+    a.ipv4HealthIP === b.ipv4HealthIP &&
+    a.ipv6HealthIP === b.ipv6HealthIP
+  );
+}
+
 function putInside(
   claims: NodeClaims,
   node: Node,

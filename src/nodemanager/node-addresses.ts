@@ -3,7 +3,13 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { compareWriters, sourceRank } from '../identity/source.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter, OwnerChange } from '../ipcache/types.ts';
-import { type AddressClaim, addressClaims, NodeClaims, type NodeConfiguration } from './address-claims.ts';
+import {
+  type AddressClaim,
+  addressClaims,
+  haveSameClaims,
+  NodeClaims,
+  type NodeConfiguration,
+} from './address-claims.ts';
 import type { Node } from './node.ts';
 import type { NodeEntry } from './node-entry.ts';
 
@@ -146,6 +152,10 @@ export class NodeAddresses {
   }
 
   #replace(entry: NodeEntry, configuration: NodeConfiguration): void {
+    if (configuration === this.#configuration && !this.mayRefresh(entry) && claimsAlike(entry)) {
+      entry.written = entry.effective;
+      return;
+    }
     const before = this.#claims(entry.written, this.#configuration);
     const wanted = this.#claims(entry.effective, configuration);
     const changesSource = entry.written?.source !== entry.effective?.source;
@@ -287,6 +297,10 @@ export class NodeAddresses {
       this.#end();
     }
   }
+}
+
+function claimsAlike({ written, effective }: NodeEntry): boolean {
+  return written !== undefined && effective !== undefined && haveSameClaims(written, effective);
 }
 
 function holds(claim: AddressClaim, holder: ClaimWriter | undefined): boolean {

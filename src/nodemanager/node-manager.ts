@@ -308,7 +308,7 @@ export class NodeManager {
     const claim = known?.claimOf(spec.source);
     if (known !== undefined && claim !== undefined && sameNode(claim.fields, spec))
       return this.#repeated(known, claim);
-    const node = parseNode(spec, this.#reject, known?.fullName);
+    const node = parseNode(spec, this.#reject, known?.effective);
     if (node === undefined) return 'invalid';
     if (known !== undefined && claim?.equals(node)) return this.#repeated(known, claim);
     const entry = known ?? new NodeEntry(node.fullName);

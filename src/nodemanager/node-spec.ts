@@ -73,7 +73,7 @@ function sameScalars(a: NodeSpec, b: NodeSpec): boolean {
   );
 }
 
-function sameAddresses(a: readonly NodeAddress[] = [], b: readonly NodeAddress[] = []): boolean {
+export function sameAddresses(a: readonly NodeAddress[] = [], b: readonly NodeAddress[] = []): boolean {
   if (a.length !== b.length) return false;
   for (let i = 0; i < a.length; i++) {
     if (a[i]?.ip !== b[i]?.ip || a[i]?.type !== b[i]?.type) return false;
@@ -89,7 +89,10 @@ function sameTexts(a: readonly string[] = [], b: readonly string[] = []): boolea
 
 const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 
-function sameStrings(a = NO_STRINGS, b = NO_STRINGS): boolean {
+export function sameStrings(
+  a: ReadonlyMap<string, string> = NO_STRINGS,
+  b: ReadonlyMap<string, string> = NO_STRINGS,
+): boolean {
   if (a === b) return true;
   if (a.size !== b.size) return false;
   if (a.size === 0) return true;

@@ -5,10 +5,11 @@ import type { NodeAddress } from '../net/cluster-node.ts';
 import { Fields, isObject, type RejectField } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { Node } from './node.ts';
-import { type NodeFields, type NodeSpec, nodeFullName } from './node-spec.ts';
+import { type NodeFields, type NodeSpec, nodeFullName, sameAddresses, sameStrings } from './node-spec.ts';
 
 const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 const NO_CIDRS: readonly string[] = Object.freeze([]);
+const NO_ADDRESSES: readonly NodeAddress[] = Object.freeze([]);
 
 type AddressField = 'ipv4HealthIP' | 'ipv6HealthIP' | 'ipv4IngressIP' | 'ipv6IngressIP';
 type CIDRField = 'ipv4AllocCIDR' | 'ipv6AllocCIDR';
@@ -17,12 +18,12 @@ type CIDRField = 'ipv4AllocCIDR' | 'ipv6AllocCIDR';
  * Makes a node of what a source says: addresses and CIDRs in canonical form, each checked. What names the node or
  * decides how it is reached (name, cluster, source, cluster id, key) must be right, else the node is rejected as a
  * whole: `undefined`. An address or CIDR that is not valid is left out, and the rest stands. Every rejection goes to
- * `onReject` with the field's name. `fullName` as for {@link Node}.
+ * `onReject` with the field's name. `known` is another version of the node, of which it keeps what it says, too.
  */
 export function parseNode(
   spec: NodeSpec,
   onReject: (rejection: Rejection) => void,
-  fullName?: string,
+  known?: Node,
 ): Node | undefined {
   const reject: RejectField<undefined> = (reason, field, value, why) => {
     onReject(rejection(reason, field, value, why, `node ${nodeFullName(spec)}`));
@@ -35,7 +36,7 @@ export function parseNode(
     cluster: spec.cluster,
     source: spec.source,
     clusterID: spec.clusterID ?? 0,
-    addresses: addressesOf(spec, fields),
+    addresses: addressesOf(spec, fields, known?.fields.addresses),
     ipv4AllocCIDR: cidrOf(spec, fields, 'ipv4AllocCIDR'),
     ipv6AllocCIDR: cidrOf(spec, fields, 'ipv6AllocCIDR'),
     ipv4SecondaryAllocCIDRs: cidrsOf(spec, fields, 'ipv4SecondaryAllocCIDRs'),
@@ -45,13 +46,13 @@ export function parseNode(
     ipv4IngressIP: addressOf(spec, fields, 'ipv4IngressIP'),
     ipv6IngressIP: addressOf(spec, fields, 'ipv6IngressIP'),
     encryptionKey: spec.encryptionKey ?? 0,
-    labels: stringsOf(spec.labels),
-    annotations: stringsOf(spec.annotations),
+    labels: stringsOf(spec.labels, known?.fields.labels),
+    annotations: stringsOf(spec.annotations, known?.fields.annotations),
     nodeIdentity: spec.nodeIdentity ?? 0,
     wireguardPubKey: spec.wireguardPubKey ?? '',
     bootID: spec.bootID ?? '',
   };
-  return new Node(canonical, fullName);
+  return new Node(canonical, known?.fullName);
 }
 
 /** Whether the fields are valid without which there is no node; rejects those that are not. */
@@ -105,9 +106,16 @@ function isCanonical(address: unknown): boolean {
   return typeof type === 'string' && type !== '' && typeof ip === 'string' && canonicalAddress(ip) === ip;
 }
 
-function addressesOf({ addresses }: NodeSpec, fields: Fields<undefined>): readonly NodeAddress[] {
-  // The common case: a codec has made them canonical.
-  if (Array.isArray(addresses) && addresses.every(isCanonical)) return addresses;
+function addressesOf(
+  { addresses }: NodeSpec,
+  fields: Fields<undefined>,
+  known: readonly NodeAddress[] = NO_ADDRESSES,
+): readonly NodeAddress[] {
+  if (Array.isArray(addresses)) {
+    if (sameAddresses(addresses, known)) return known;
+    // The common case: a codec has made them canonical.
+    if (addresses.every(isCanonical)) return addresses;
+  }
   return fields.list('addresses').items(readAddress);
 }
 
@@ -119,6 +127,10 @@ function readAddress(list: Fields<undefined>, index: number): NodeAddress | unde
 }
 
 /** Empty maps are common and not small: all nodes share one. */
-function stringsOf(given: ReadonlyMap<string, string> | undefined): ReadonlyMap<string, string> {
-  return given === undefined || given.size === 0 ? NO_STRINGS : given;
+function stringsOf(
+  given: ReadonlyMap<string, string> | undefined,
+  known: ReadonlyMap<string, string> = NO_STRINGS,
+): ReadonlyMap<string, string> {
+  if (given === undefined || given.size === 0) return NO_STRINGS;
+  return sameStrings(given, known) ? known : given;
 }

@@ -79,15 +79,30 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   { weight: 3, arbitrary: fc.record({ op: fc.constant('free' as const), key, source }) },
 );
 
-/** Now and then the same thing is said twice in a row. */
-const saidOnceOrTwice = fc
-  .tuple(operation, fc.constantFrom(1, 1, 1, 2))
-  .map(([said, times]): readonly Operation[] => (times === 1 ? [said] : [said, said]));
+/** What is said, the same again now and then, or the same node again with one field of `other`. */
+function followedUp(
+  said: Operation,
+  again: 'no' | 'same' | keyof NodeSpec,
+  other: NodeSpec,
+): readonly Operation[] {
+  if (again === 'no') return [said];
+  if (again === 'same' || said.op !== 'update') return [said, said];
+  return [said, { op: 'update', node: { ...said.node, [again]: other[again] } }];
+}
+
+const followUp = fc.oneof(
+  { weight: 4, arbitrary: fc.constant('no' as const) },
+  { weight: 2, arbitrary: fc.constant('same' as const) },
+  {
+    weight: 2,
+    arbitrary: fc.constantFrom('source', 'encryptionKey', 'ipv4HealthIP', 'ipv6HealthIP', 'bootID'),
+  },
+);
 
 /** Histories over a handful of nodes, sources and addresses: collisions of every kind are common. */
 export const history: fc.Arbitrary<readonly Operation[]> = fc
-  .array(saidOnceOrTwice, { minLength: 1, maxLength: 20, size: 'max' })
-  .map((said) => said.flat());
+  .array(fc.tuple(operation, followUp, node), { minLength: 1, maxLength: 20, size: 'max' })
+  .map((said) => said.flatMap((one) => followedUp(...one)));
 
 /** Does it to the engines; gives what was returned. */
 export function apply(
