@@ -11,9 +11,6 @@ const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 const NO_CIDRS: readonly string[] = Object.freeze([]);
 const NO_ADDRESSES: readonly NodeAddress[] = Object.freeze([]);
 
-type AddressField = 'ipv4HealthIP' | 'ipv6HealthIP' | 'ipv4IngressIP' | 'ipv6IngressIP';
-type CIDRField = 'ipv4AllocCIDR' | 'ipv6AllocCIDR';
-
 /**
  * Makes a node of what a source says: addresses and CIDRs in canonical form, each checked. What names the node or
  * decides how it is reached (name, cluster, source, cluster id, key) must be right, else the node is rejected as a
@@ -37,14 +34,14 @@ export function parseNode(
     source: spec.source,
     clusterID: spec.clusterID ?? 0,
     addresses: addressesOf(spec, fields, known?.fields.addresses),
-    ipv4AllocCIDR: cidrOf(spec, fields, 'ipv4AllocCIDR'),
-    ipv6AllocCIDR: cidrOf(spec, fields, 'ipv6AllocCIDR'),
-    ipv4SecondaryAllocCIDRs: cidrsOf(spec, fields, 'ipv4SecondaryAllocCIDRs'),
-    ipv6SecondaryAllocCIDRs: cidrsOf(spec, fields, 'ipv6SecondaryAllocCIDRs'),
-    ipv4HealthIP: addressOf(spec, fields, 'ipv4HealthIP'),
-    ipv6HealthIP: addressOf(spec, fields, 'ipv6HealthIP'),
-    ipv4IngressIP: addressOf(spec, fields, 'ipv4IngressIP'),
-    ipv6IngressIP: addressOf(spec, fields, 'ipv6IngressIP'),
+    ipv4AllocCIDR: spec.ipv4AllocCIDR === undefined ? undefined : fields.cidr('ipv4AllocCIDR'),
+    ipv6AllocCIDR: spec.ipv6AllocCIDR === undefined ? undefined : fields.cidr('ipv6AllocCIDR'),
+    ipv4SecondaryAllocCIDRs: cidrsOf(spec.ipv4SecondaryAllocCIDRs, fields, 'ipv4SecondaryAllocCIDRs'),
+    ipv6SecondaryAllocCIDRs: cidrsOf(spec.ipv6SecondaryAllocCIDRs, fields, 'ipv6SecondaryAllocCIDRs'),
+    ipv4HealthIP: spec.ipv4HealthIP === undefined ? undefined : fields.address('ipv4HealthIP'),
+    ipv6HealthIP: spec.ipv6HealthIP === undefined ? undefined : fields.address('ipv6HealthIP'),
+    ipv4IngressIP: spec.ipv4IngressIP === undefined ? undefined : fields.address('ipv4IngressIP'),
+    ipv6IngressIP: spec.ipv6IngressIP === undefined ? undefined : fields.address('ipv6IngressIP'),
     encryptionKey: spec.encryptionKey ?? 0,
     labels: stringsOf(spec.labels, known?.fields.labels),
     annotations: stringsOf(spec.annotations, known?.fields.annotations),
@@ -57,17 +54,22 @@ export function parseNode(
 
 /** Whether the fields are valid without which there is no node; rejects those that are not. */
 function isUsable(spec: NodeSpec, fields: Fields<undefined>): boolean {
-  const checks = [
-    fields.text('name') !== undefined,
-    fields.text('cluster') !== undefined &&
-      (!spec.cluster.includes('/') || rejects(fields, 'cluster', 'invalid-name', 'must not contain /')),
-    isSource(spec.source) || rejects(fields, 'source', 'unknown-source', 'is not a source'),
-    isZero(spec.clusterID) || fields.integer('clusterID', 0, MAX_CLUSTER_ID) !== undefined,
-    isZero(spec.encryptionKey) || fields.integer('encryptionKey', 0, 255) !== undefined,
-    isNumericIdentity(spec.nodeIdentity ?? 0) ||
-      rejects(fields, 'nodeIdentity', 'out-of-range', 'is not an identity'),
-  ];
-  return !checks.includes(false);
+  const { cluster, source, clusterID, encryptionKey, nodeIdentity } = spec;
+  const hasName = fields.text('name') !== undefined;
+  const hasCluster =
+    (isText(cluster) || fields.text('cluster') !== undefined) &&
+    (!cluster.includes('/') || rejects(fields, 'cluster', 'invalid-name', 'must not contain /'));
+  const hasSource = isSource(source) || rejects(fields, 'source', 'unknown-source', 'is not a source');
+  const hasClusterID = (clusterID ?? 0) === 0 || fields.integer('clusterID', 0, MAX_CLUSTER_ID) !== undefined;
+  const hasKey = (encryptionKey ?? 0) === 0 || fields.integer('encryptionKey', 0, 255) !== undefined;
+  const hasIdentity =
+    isNumericIdentity(nodeIdentity ?? 0) ||
+    rejects(fields, 'nodeIdentity', 'out-of-range', 'is not an identity');
+  return hasName && hasCluster && hasSource && hasClusterID && hasKey && hasIdentity;
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === 'string' && value !== '';
 }
 
 function rejects(fields: Fields<undefined>, name: string, reason: string, why: string): false {
@@ -75,27 +77,12 @@ function rejects(fields: Fields<undefined>, name: string, reason: string, why: s
   return false;
 }
 
-function isZero(number: number | undefined): boolean {
-  return (number ?? 0) === 0;
-}
-
-// Most nodes say little of this: what is absent is not looked up by name.
-
-function addressOf(spec: NodeSpec, fields: Fields<undefined>, name: AddressField): string | undefined {
-  return spec[name] === undefined ? undefined : fields.address(name);
-}
-
-function cidrOf(spec: NodeSpec, fields: Fields<undefined>, name: CIDRField): string | undefined {
-  return spec[name] === undefined ? undefined : fields.cidr(name);
-}
-
 /** Most nodes have none: all of these share one list. */
 function cidrsOf(
-  spec: NodeSpec,
+  given: readonly string[] = NO_CIDRS,
   fields: Fields<undefined>,
-  name: 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs',
+  name: string,
 ): readonly string[] {
-  const given = spec[name] ?? NO_CIDRS;
   if (Array.isArray(given) && given.length === 0) return NO_CIDRS;
   return fields.list(name).items((list, index) => list.cidr(index));
 }
