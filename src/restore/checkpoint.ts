@@ -128,12 +128,15 @@ function readLabel(list: Fields<never>, index: number): Label {
   return { source: fields.text(0), key: fields.text(1), value: fields.string(2) ?? '' };
 }
 
+/** The last moment that a `Date` can be: a later one cannot be shown. */
+const LATEST = 8.64e15;
+
 /** Reads a header, or says why it is none. */
 export function readHeader(payload: Uint8Array): Decoded<CheckpointHeader> {
   return decodeWith('checkpoint', (): CheckpointHeader => {
     const fields = Fields.of(parseJson(payload), rejectInput, 'header');
     const time = (of: Fields<never>, name: string | number): number =>
-      of.number(name, 0, Number.MAX_SAFE_INTEGER) ?? of.reject(name, 'missing-field', 'is missing');
+      of.number(name, 0, LATEST) ?? of.reject(name, 'missing-field', 'is missing');
     const knownAt = fields.list('knownAt').items((list, index): [string, number] => {
       const pair = list.list(index);
       return [pair.text(0), time(pair, 1)];

@@ -225,6 +225,8 @@ describe('a start', () => {
     [[], 'header'],
     [{ ...HEADER, cluster: '' }, 'cluster'],
     [{ ...HEADER, writtenAt: -1 }, 'writtenAt'],
+    [{ ...HEADER, writtenAt: 8.64e15 + 1 }, 'writtenAt'],
+    [{ ...HEADER, knownAt: [['east', 9e15]] }, 'knownAt[0][1]'],
     [{ cluster: OWN }, 'writtenAt'],
     [{ ...HEADER, knownAt: [['east', 7], ['west']] }, 'knownAt[1][1]'],
     [{ ...HEADER, knownAt: [7] }, 'knownAt[0]'],
