@@ -168,6 +168,7 @@ export class KubernetesFeed {
   #allPods: boolean | undefined;
   /** What is followed in place of EndpointSlices v1, once that is known. */
   #serviceEndpoints: ResourceKind | undefined;
+  #isChoosing = false;
 
   constructor(options: KubernetesFeedOptions) {
     this.#options = options;
@@ -384,8 +385,15 @@ export class KubernetesFeed {
     kind.follow(pods(all ? undefined : this.#options.nodeName));
   }
 
-  /** Asks the API server for the best that it has (K 13): never slices and Endpoints both. */
+  /** Asks the API server for the best that it has (K 13): never slices and Endpoints both. Each failure is a change. */
   async #chooseServiceEndpoints(): Promise<void> {
+    if (this.#isChoosing) return;
+    this.#isChoosing = true;
+    await this.#askForServiceEndpoints();
+    this.#isChoosing = false;
+  }
+
+  async #askForServiceEndpoints(): Promise<void> {
     const { source, clock, random = Math.random, selection = {} } = this.#options;
     const { signal } = this.#ended;
     const kinds = serviceEndpoints(selection);
