@@ -1,6 +1,6 @@
 import type { Ask } from '../api/api-client.ts';
 import type { EntryDocument } from '../api/documents.ts';
-import type { Output } from './terminal.ts';
+import { type Output, writeLines } from './terminal.ts';
 
 /** So many IPs are asked for in one request. */
 const AT_A_TIME = 1_000;
@@ -43,6 +43,6 @@ export async function lookupLines(
 async function lookUp(ask: Ask, ips: readonly string[], output: Output): Promise<boolean> {
   const found = (await ask('/v1/lookup', { ips })) as { entries: readonly (EntryDocument | null)[] };
   const lines = ips.map((ip, at) => `${JSON.stringify({ ip, entry: found.entries[at] ?? null })}\n`);
-  output.write(lines.join(''));
+  writeLines(output, lines.join(''));
   return found.entries.every((entry) => entry !== null);
 }

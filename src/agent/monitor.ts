@@ -3,7 +3,7 @@ import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/docume
 import type { ChangeDocument } from '../api/monitor-stream.ts';
 import { identityCell } from './answer.ts';
 import { backendsText } from './change-text.ts';
-import { type ColourEnvironment, type Output, printable, Terminal } from './terminal.ts';
+import { type ColourEnvironment, type Output, printable, Terminal, writeLines } from './terminal.ts';
 
 /** What {@link monitor} shows. */
 export interface MonitorOptions {
@@ -40,7 +40,7 @@ export async function monitor(
   const terminal = new Terminal(output, env);
   try {
     for await (const event of monitorEvents(client, { types, from })) {
-      if (format === 'json') output.write(`${jsonLine(event)}\n`);
+      if (format === 'json') writeLines(output, `${jsonLine(event)}\n`);
       else showEvent(event, terminal);
       await output.drained?.(signal);
     }

@@ -14,7 +14,7 @@ import type { ServeOptions } from './served-api.ts';
 import type { Step } from './start-step.ts';
 import { stateDocument } from './state-document.ts';
 import { showState } from './summary.ts';
-import { type ColourEnvironment, type Output, Terminal } from './terminal.ts';
+import { type ColourEnvironment, type Output, Terminal, writeLines } from './terminal.ts';
 
 /** What the last step of a script sets off is shown before the script is said to be over. */
 const SETTLE_MS = 1_000;
@@ -73,7 +73,7 @@ export function printState(
   const { output, env } = context;
   return withAgent(options, context, (agent, _api, complete) => {
     if (format === 'text') showState(agent, agent.status(), new Terminal(output, env));
-    else output.write(`${JSON.stringify(stateDocument(agent.contents()), null, 1)}\n`);
+    else writeLines(output, `${JSON.stringify(stateDocument(agent.contents()), null, 1)}\n`);
     return complete ? 'complete' : 'incomplete';
   });
 }

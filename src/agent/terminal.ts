@@ -70,6 +70,14 @@ export function printable(text: string): string {
   return text.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
+/**
+ * Writes lines for programs as they are; to a terminal nothing of them that could steer it. What that shows as escapes means
+ * the same in JSON.
+ */
+export function writeLines(output: Output, text: string): void {
+  output.write(output.isTTY === true ? text.split('\n').map(printable).join('\n') : text);
+}
+
 /** Rows as aligned columns, two spaces between; the last column is not padded. */
 export function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
   const widths: number[] = [];

@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { Answer, Question } from '../agent/answer.ts';
 import { InputError } from '../agent/input-error.ts';
+import { writeLines } from '../agent/terminal.ts';
 import { ApiError } from '../api/api-client.ts';
 import { addConfiguration } from './configuration.ts';
 import { addPinOptions, type DatapathFlags, DEFAULT_PIN_FOLDER } from './datapath-options.ts';
@@ -37,7 +38,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
   };
   const show = ({ json, lines, found }: Answer, { output }: KernelFlags): ExitStatus => {
     const text = output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n');
-    io.stdout.write(`${text}\n`);
+    writeLines(io.stdout, `${text}\n`);
     return found ? EXIT.ok : EXIT.failed;
   };
   const answers = () => import('../agent/datapath-answers.ts');

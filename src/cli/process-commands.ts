@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { Question } from '../agent/answer.ts';
+import { writeLines } from '../agent/terminal.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
@@ -41,7 +42,7 @@ export function addProcessStatus(
         const answer = await askAgent(path, (client) => ask(client.ask, view), io.signal, advice);
         const { json, lines, found: isReady } = answer;
         const text = flags.output === 'json' ? [JSON.stringify(json, null, 1)] : lines;
-        if (flags.quiet !== true) io.stdout.write(text.map((line) => `${line}\n`).join(''));
+        if (flags.quiet !== true) writeLines(io.stdout, text.map((line) => `${line}\n`).join(''));
         return isReady ? EXIT.ok : EXIT.failed;
       }),
     );

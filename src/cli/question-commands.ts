@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Answer, ListFilters, Question } from '../agent/answer.ts';
 import type { Asked } from '../agent/run-agent.ts';
+import { writeLines } from '../agent/terminal.ts';
 import type { Ask } from '../api/api-client.ts';
 import type { ChangeType } from '../api/change-feed.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
@@ -111,7 +112,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       const { found, lines } = answered;
       const forPrograms = output === 'json' || output === 'yaml';
       if (!found && !forPrograms) io.stderr.write(`${lines.join('\n')}\n`);
-      else if (!quiet) io.stdout.write(await textOf(answered, output));
+      else if (!quiet) writeLines(io.stdout, await textOf(answered, output));
       // An answer out of a part of the mesh is an answer, and a script must be able to tell.
       return found && complete ? EXIT.ok : EXIT.failed;
     });
@@ -132,7 +133,8 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
             const text = await textOf(await question(client.ask, view), output);
             if (text === before) continue;
             const clear = io.stdout.isTTY === true ? CLEAR_SCREEN : '\n';
-            io.stdout.write(before === undefined && clear === '\n' ? text : clear + text);
+            if (before !== undefined || clear !== '\n') io.stdout.write(clear);
+            writeLines(io.stdout, text);
             before = text;
             await io.stdout.drained?.(io.signal);
           }

@@ -25,12 +25,12 @@ export function addRestoreCommand(program: Command, io: CommandIO, run: RunActio
     )
     .action((folder: string, { output }: InspectFlags) =>
       run(async () => {
-        const { printable } = await import('../agent/terminal.ts');
+        const { printable, writeLines } = await import('../agent/terminal.ts');
         const { readCiliumState, ciliumStateDocument, ciliumStateLines } = await import(
           '../agent/cilium-state.ts'
         );
         const state = ciliumStateDocument(await readCiliumState(folder));
-        if (output === 'json') io.stdout.write(`${JSON.stringify(state, null, 1)}\n`);
+        if (output === 'json') writeLines(io.stdout, `${JSON.stringify(state, null, 1)}\n`);
         else for (const line of ciliumStateLines(state)) io.stdout.write(`${line}\n`);
         for (const { file, message } of state.problems)
           io.stderr.write(`${printable(`${file}: ${message}`)}\n`);

@@ -1,6 +1,8 @@
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { runCommand } from '../../src/cli/program.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, dpcache, example, nothing } from './support/run.ts';
 
 const MESH = [...ATLANTIC, '--manifests', example('services.yaml')];
@@ -51,6 +53,30 @@ it('-o wide: more columns, each at its full width', async () => {
     expect((await header(what, 'wide')).filter((column) => !narrow.includes(column))).toEqual(more);
   }
 });
+
+it.each(['name', 'json', 'yaml', 'text'])(
+  '-o %s steers no terminal, whatever a name is (regression: -o name did)',
+  async (format) => {
+    const name = 'n\u001b[2J\u009b1m\u202e';
+    const address = { Type: 'InternalIP', IP: '10.0.0.1' };
+    const value = { Name: name, Cluster: 'baltic', IPAddresses: [address], Source: 'custom-resource' };
+    const key = `cilium/state/nodes/v1/baltic/${name}`;
+    const keys = { store: 'baltic', key, value: JSON.stringify(value) };
+    const load = join(temporaryFolder({ 'a.jsonl': `${JSON.stringify(keys)}\n` }), 'a.jsonl');
+    const shown = async (isTTY: boolean): Promise<string> => {
+      let text = '';
+      const stdout = { write: (part: string) => (text += part), isTTY };
+      const stderr = { write: () => true };
+      const io = { stdout, stderr, stdin: nothing(), env: {}, signal: new AbortController().signal };
+      await runCommand(['node', 'list', '--cluster', 'atlantic', '--load', load, '-o', format], io);
+      return text;
+    };
+    expect(await shown(true)).toContain('\\u009b1m\\u202e');
+    expect(await shown(true)).not.toMatch(/[^\P{Cc}\n]|\u202e/u);
+    if (format === 'json') expect(JSON.parse(await shown(true))).toEqual(JSON.parse(await shown(false)));
+    if (format === 'name') expect(await shown(false)).toBe(`baltic/${name}\n`);
+  },
+);
 
 it('a table is cut to the width of a terminal, unless it is wide or nobody looks', async () => {
   const widest = async (columns: number | undefined, format: string): Promise<number> => {
