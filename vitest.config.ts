@@ -1,4 +1,6 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** What takes minutes, or a kube-apiserver, has configurations of its own. */
 const ELSEWHERE = ['test/long/**', 'test/apiserver/**'];
@@ -6,9 +8,32 @@ const ELSEWHERE = ['test/long/**', 'test/apiserver/**'];
 /** Tests of what is pure, or talks to servers in the same process: they leave nothing behind that another could see. */
 const PURE = [
   'test/{base,conformance,identity,ipcache,k8s,metadata,net,nodemanager,restore,servicecache}/**/*.test.ts',
+  'test/{agent,api}/**/*.test.ts',
+  'test/cli/{bad-input,completion,configuration,mesh-options,once,operations,operator,output,questions,reload,restore-inspect,running-agent,start-up}.test.ts',
   'test/{clustermesh,kvstore,operator}/*.test.ts',
   'test/operator/{collect,kvstoremesh,slices}/*.test.ts',
 ];
+
+/** What takes ten seconds and more, the longest first. */
+const SLOWEST = [
+  ...['kvstore/etcd/etcd-contract', 'kvstore/chaos/chaos', 'ui/page', 'package/packed', 'operator/etcd/mesh'],
+  ...['datapath/linux/services', 'kvstore/etcd/etcd-auth', 'kvstore/etcd/etcd-auth-changes', 'demo-mesh'],
+  ...['ipcache/laws', 'nodemanager/laws', 'servicecache/laws', 'clustermesh/mesh-laws'],
+].map((name) => `/test/${name}.test.ts`);
+
+/**
+ * In each project begins with what takes longest, that no core waits for it in the end. Where there was no run before, Vitest
+ * begins with the largest files, and many of the slowest are the smallest.
+ */
+class SlowestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId, project }: TestSpecification): number => {
+      const at = SLOWEST.findIndex((name) => moduleId.endsWith(name));
+      return (project.config.isolate ? 0 : 100) + (at < 0 ? SLOWEST.length : at);
+    };
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
+  }
+}
 
 const config: ViteUserConfig = defineConfig({
   test: {
@@ -17,8 +42,9 @@ const config: ViteUserConfig = defineConfig({
     // Hooks start etcds and browsers: beside others on a slow machine that takes longer than the 10 s of Vitest's default.
     hookTimeout: 300_000,
     expect: { poll: { timeout: 90_000 } },
-    // Vitest would leave a core free; what talks to a real etcd mostly waits.
-    maxWorkers: '100%',
+    // One more than there are cores: what talks to a real etcd mostly waits.
+    maxWorkers: availableParallelism() + 1,
+    sequence: { sequencer: SlowestFirst },
     projects: [
       {
         extends: true,
