@@ -200,9 +200,9 @@ export function backendContract(
     });
 
     it('a client that lives keeps its keys past their lease', async () => {
-      const brief = await kvstore.client({ leaseSeconds: 2 });
+      const brief = await kvstore.client({ leaseSeconds: 4 });
       await brief.backend.update(`${P}leased`, bytes('1'), { leased: true });
-      await kvstore.pass(5000);
+      await kvstore.pass(7000);
       expect((await kvstore.content(P)).size).toBe(1);
     });
 
@@ -214,7 +214,7 @@ export function backendContract(
     });
 
     it('a lost lease is told with its keys, and the next write gets a new one (trap: stuck after lease loss)', async () => {
-      const brief = await kvstore.client({ leaseSeconds: 3 });
+      const brief = await kvstore.client({ leaseSeconds: 6 });
       const lost: string[] = [];
       brief.backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
       await brief.backend.update(`${P}a`, bytes('1'), { leased: true });
@@ -235,7 +235,8 @@ export function backendContract(
     });
 
     it('a leased key that was deleted and that a restore brings back goes, though its client lives', async () => {
-      const brief = await kvstore.client({ leaseSeconds: 2 });
+      // Long enough for what is back to be seen before it goes.
+      const brief = await kvstore.client({ leaseSeconds: 5 });
       const put = async (keys: readonly string[]): Promise<void> => {
         for (const key of keys) await brief.backend.updateIfDifferent(key, bytes('1'), { leased: true });
       };
@@ -248,7 +249,7 @@ export function backendContract(
       await restore();
       await kvstore.until('it is back', () => recorder.content.size === 2);
       await kvstore.until('it is gone', async () => (await kvstore.content(P)).size === 1);
-      await kvstore.pass(3000);
+      await kvstore.pass(6000);
       expect([...(await kvstore.content(P)).keys()]).toEqual([`${P}wanted`]);
     });
 

@@ -161,7 +161,8 @@ class EtcdClient implements ContractClient {
         ...(admin === undefined ? {} : { auth: USER }),
         deadlineMs: 4000,
         keepAliveTimeMs: 1000,
-        keepAliveTimeoutMs: 1000,
+        // An etcd that gets no processor for a while is not to be taken for a black hole.
+        keepAliveTimeoutMs: 4000,
       },
       { leaseSeconds },
     );
