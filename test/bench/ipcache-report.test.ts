@@ -20,7 +20,7 @@ describe('the bench of the ipcache', () => {
     );
     report = await benchIPCache({ n: 2000, rounds: 2, peers: true, peer, json: true });
     rmSync(folder, { recursive: true });
-  }, 60_000);
+  });
 
   it('gives time and ratio of every operation of the budget table', () => {
     const operations = ['fresh', 'unchanged', 'identityChange', 'delete', 'exact'];

@@ -306,7 +306,7 @@ describe('a leader election', () => {
       ),
       { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 120) },
     );
-  }, 120_000);
+  });
 });
 
 describe('the lease of an election', () => {

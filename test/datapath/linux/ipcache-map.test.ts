@@ -252,7 +252,6 @@ describeOnLinux('a program in the kernel', ['maps'], () => {
       expect(found).toBeGreaterThan(ADDRESSES / 2);
       expect(found).toBeLessThan(ADDRESSES);
     },
-    60_000,
   );
 
   it('reads tunnel endpoint, encryption key and flags, too', async () => {

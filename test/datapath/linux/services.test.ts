@@ -129,7 +129,7 @@ describeOnLinux(
       const third = new AgentProcess(scratch, [...words, '--datapath-services', 'nftables'], through);
       await third.settled();
       expect(host.run('nft', 'list', 'ruleset')).toContain(`${SERVICE} . tcp . ${PORT}`);
-      expect(exec('bpftool', 'cgroup', 'show', cgroup)).not.toContain('connect4');
+      await until(() => !exec('bpftool', 'cgroup', 'show', cgroup).includes('connect4'));
       await until(() => readdirSync(pins).join() === 'ipcache');
       await client.more(500);
       expect(client.errors).toEqual([]);

@@ -187,7 +187,7 @@ describe('the collector of CiliumIdentities', () => {
     const { ways, first } = await histories(ours, 3);
     expect(first).toBeUndefined();
     expect(ways).toBeGreaterThan(2000);
-  }, 60_000);
+  });
 
   it('would delete what is in use by the rule of 1.8: no mark, and a view that is behind (#23970, #26514)', async () => {
     expect((await histories(upstream(false), 3)).first).toBeDefined();

@@ -311,5 +311,5 @@ describe('the slices of endpoints', () => {
       ),
       { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 60) },
     );
-  }, 120_000);
+  });
 });

@@ -283,5 +283,5 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     const open = openServiceMaps(bpf, scratch.bpffs(), ROOM);
     const steps = fc.sample(SERVICE_STEP, { numRuns: 1000, seed: 11 });
     await live(open, steps, 25);
-  }, 60_000);
+  });
 });
