@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { until } from '../support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
@@ -21,9 +22,13 @@ async function started(members: number): Promise<readonly EtcdProcess[]> {
   return etcds;
 }
 
+/** So that a black hole is noticed soon. */
+const SOON = { deadlineMs: 1000, keepAliveTimeMs: 500, keepAliveTimeoutMs: 500 };
+
 /** A client with a link to each member. */
 async function clientOf(
   members: readonly EtcdProcess[],
+  limits: Partial<EtcdConfig> = {},
 ): Promise<{ readonly backend: EtcdBackend; readonly links: readonly TcpProxy[] }> {
   const links = members.map(({ clientPort }) => new TcpProxy(clientPort));
   for (const link of links) {
@@ -31,12 +36,7 @@ async function clientOf(
     cleanUps.push(() => link.close());
   }
   const backend = new EtcdBackend(
-    {
-      endpoints: links.map(({ port }) => `http://127.0.0.1:${port}`),
-      deadlineMs: 1000,
-      keepAliveTimeMs: 500,
-      keepAliveTimeoutMs: 500,
-    },
+    { endpoints: links.map(({ port }) => `http://127.0.0.1:${port}`), ...limits },
     { random: () => 0 },
   );
   cleanUps.push(() => backend.close());
@@ -61,7 +61,7 @@ describe('several endpoints', () => {
   it.each(['refuse', 'black-hole'] as const)(
     'when the one in use is gone (%s) another is used, and what is known there is not told again',
     async (mode) => {
-      const { backend, links } = await clientOf(await started(3));
+      const { backend, links } = await clientOf(await started(3), SOON);
       await put(backend, 'a');
       const recorder = new WatchRecorder(backend.watch(P));
       await watching(recorder);
