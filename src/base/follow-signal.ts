@@ -1,5 +1,10 @@
-/** Those that follow a signal. */
-const followers = new WeakMap<AbortSignal, Set<AbortController>>();
+/** Those that follow a signal, and the one listener that fires them: Node takes more than ten for a leak, and says so. */
+interface Followers {
+  readonly all: Set<AbortController>;
+  readonly fire: () => void;
+}
+
+const followers = new WeakMap<AbortSignal, Followers>();
 
 /**
  * Fires `controller` when `signal` does, until the function that it gives is called. For what is over sooner than the signal:
@@ -10,18 +15,22 @@ export function followSignal(signal: AbortSignal, controller: AbortController): 
     controller.abort(signal.reason);
     return () => {};
   }
-  const all = followers.get(signal) ?? firedBy(signal);
+  const { all, fire } = followers.get(signal) ?? firedBy(signal);
   all.add(controller);
-  return () => void all.delete(controller);
+  return () => {
+    if (!all.delete(controller) || all.size > 0) return;
+    signal.removeEventListener('abort', fire);
+    followers.delete(signal);
+  };
 }
 
-/** By one listener: Node takes more than ten for a leak, and says so on the console. */
-function firedBy(signal: AbortSignal): Set<AbortController> {
+function firedBy(signal: AbortSignal): Followers {
   const all = new Set<AbortController>();
-  followers.set(signal, all);
   const fire = (): void => {
     for (const controller of all) controller.abort(signal.reason);
   };
+  const made = { all, fire };
+  followers.set(signal, made);
   signal.addEventListener('abort', fire, { once: true });
-  return all;
+  return made;
 }
