@@ -1,19 +1,21 @@
-import type { Socket } from 'node:net';
-import { pipeline, Readable } from 'node:stream';
-import type { TLSSocket } from 'node:tls';
+import { Buffer } from 'node:buffer';
+import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http';
+import { connect as connectPlain, isIP, Socket } from 'node:net';
+import { type Duplex, pipeline, Readable } from 'node:stream';
+import { connect as connectTLS } from 'node:tls';
 import { createGunzip } from 'node:zlib';
-import { buildConnector, type Dispatcher, Pool } from 'undici';
 import { messageOf } from '../../base/failure.ts';
-import { AnswerBody, type Flow } from './answer-body.ts';
+import { AnswerBody } from './answer-body.ts';
 import { ApiError, retryAfter } from './api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
 import { type ClusterAccess, type Pem, readPem } from './cluster-access.ts';
 
 const CONNECT_MS = 10_000;
+/** A connection that has not been used for so long is closed: one that has died meanwhile says so only when it is used. */
+const IDLE_MS = 4_000;
+const KEEP_ALIVE = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 /** Of what is unpacked: each piece is a turn of a thread and of the loop. */
 const UNZIPPED_PIECE = 64 * 1024;
-/** Errors after which the connection was there; all others say that none was made. */
-const CONNECTED: ReadonlySet<unknown> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
 
 /**
  * HTTP/1.1 to one API server: one pool of connections for all who ask. A watch takes a connection for itself, so there
@@ -22,157 +24,195 @@ const CONNECTED: ReadonlySet<unknown> = new Set(['UND_ERR_SOCKET', 'ECONNRESET',
  */
 export class HttpTransport implements ApiTransport {
   readonly #access: ClusterAccess;
-  readonly #base: string;
-  /** What answers come from whose end has not come. */
-  readonly #flows = new Set<Flow>();
+  readonly #server: URL;
+  /** What is under way, with its answer. */
+  readonly #open = new Set<Exchanging>();
   #pool: Pool;
 
   constructor(access: ClusterAccess) {
     this.#access = access;
-    this.#base = new URL(access.server).pathname.replace(/\/$/, '');
-    this.#pool = this.#open();
+    this.#server = new URL(access.server);
+    this.#pool = new Pool(() => this.#connect());
   }
 
   async send({ method = 'GET', path, body, contentType, gzip, signal }: ApiRequest): Promise<ApiAnswer> {
     const { credentials, disableCompression = false } = this.#access;
     const authorization = await credentials.authorization();
-    const headers: Record<string, string> = { accept: 'application/json', 'user-agent': 'datapath-cache' };
+    const { host, pathname } = this.#server;
+    const headers: Record<string, string> = {
+      host,
+      accept: 'application/json',
+      'user-agent': 'datapath-cache',
+    };
     if (authorization !== undefined) headers['authorization'] = authorization;
     if (gzip === true && !disableCompression) headers['accept-encoding'] = 'gzip';
-    if (body !== undefined) headers['content-type'] = contentType ?? 'application/json';
-    const text = body === undefined ? null : JSON.stringify(body);
-    const options = {
-      method,
-      path: `${this.#base}${path}`,
-      headers,
-      body: text,
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    };
-    const answer = await exchanged({ pool: this.#pool, flows: this.#flows, options, signal });
-    if (answer.status === 401) credentials.refused();
-    const { 'content-encoding': encoding, 'content-length': length } = answer.headers;
+    const text = body === undefined ? '' : JSON.stringify(body);
+    if (body !== undefined) {
+      headers['content-type'] = contentType ?? 'application/json';
+      headers['content-length'] = String(Buffer.byteLength(text));
+    }
+    if (signal.aborted) throw asError(signal.reason);
+    const sent = request({ agent: this.#pool, method, path: pathname.replace(/\/$/, '') + path, headers });
+    const answer = await this.#exchange(new Exchanging(sent), signal, text);
+    const { statusCode: status = 0, headers: said } = answer.head;
+    if (status === 401) credentials.refused();
+    const { 'content-encoding': encoding, 'content-length': length } = said;
     // Of nothing there is no compressed form, whatever the head says.
-    const isEmpty = answer.status === 204 || length === '0';
+    const isEmpty = status === 204 || length === '0';
     return {
-      status: answer.status,
-      retryAfterMs: retryAfter(answer.headers['retry-after']),
+      status,
+      retryAfterMs: retryAfter(said['retry-after']),
       body: encoding === 'gzip' && !isEmpty ? unzipped(answer.body) : answer.body,
     };
   }
 
   reset(): void {
     const pool = this.#pool;
-    this.#pool = this.#open();
-    pool
-      .destroy(new ApiError('broken', 'all connections were closed, as the server seems to be dead'))
-      .catch(() => {});
+    this.#pool = new Pool(() => this.#connect());
+    this.#end(pool, 'all connections were closed, as the server seems to be dead');
   }
 
   async close(): Promise<void> {
-    await this.#pool.destroy();
+    this.#end(this.#pool, 'closed');
   }
 
-  #open(): Pool {
-    const connect = (options: buildConnector.Options, callback: buildConnector.Callback): void => {
-      this.#connect(options).then(
-        (socket) => callback(null, socket),
-        (error: Error) => callback(error, null),
-      );
+  #end(pool: Pool, why: string): void {
+    for (const exchanging of this.#open) exchanging.giveUp(new ApiError('broken', why));
+    pool.destroy();
+  }
+
+  /** Resolves with the head of the answer. */
+  async #exchange(exchanging: Exchanging, signal: AbortSignal, text: string): Promise<Answer> {
+    const giveUp = (): void => exchanging.giveUp(asError(signal.reason));
+    signal.addEventListener('abort', giveUp);
+    this.#open.add(exchanging);
+    exchanging.onOver = () => {
+      signal.removeEventListener('abort', giveUp);
+      this.#open.delete(exchanging);
     };
-    return new Pool(new URL(this.#access.server).origin, { connections: null, pipelining: 1, connect });
+    return exchanging.send(text);
   }
 
-  async #connect(options: buildConnector.Options): Promise<Socket | TLSSocket> {
+  async #connect(): Promise<Socket> {
     const { ca, serverName, insecureSkipVerify, credentials } = this.#access;
+    const { protocol, hostname, port } = this.#server;
+    const host = hostname.replace(/^\[|\]$/g, '');
     const shown = await credentials.certificate();
-    const connector = buildConnector({
-      timeout: CONNECT_MS,
-      maxCachedSessions: 0,
+    if (protocol === 'http:')
+      return connected(connectPlain({ host, port: Number(port || 80), ...KEEP_ALIVE }), 'connect');
+    const servername = serverName ?? (isIP(host) === 0 ? host : undefined);
+    const socket = connectTLS({
+      ...{ host, port: Number(port || 443), ...KEEP_ALIVE },
       rejectUnauthorized: !insecureSkipVerify,
+      ...(servername === undefined ? {} : { servername }),
       ...(ca === undefined ? {} : { ca: await pemText(ca) }),
       ...(shown === undefined
         ? {}
         : { cert: await pemText(shown.certificate), key: await pemText(shown.key) }),
     });
-    const named = serverName === undefined ? options : { ...options, servername: serverName };
-    return new Promise((resolve, reject) => {
-      // Where there is an error, the socket is null or undefined.
-      connector(named, (...[error, socket]) =>
-        error === null ? resolve(this.#kept(socket)) : reject(error),
-      );
-    });
-  }
-
-  /**
-   * undici 7 ends the process where a connection ends while its answer is held up (nodejs/undici#5360). Our listeners
-   * come before its own: at the end nothing is held up, and for a reset it looks for no end of the answer.
-   */
-  #kept<T extends Socket>(socket: T): T {
-    socket.on('end', () => {
-      for (const flow of this.#flows) flow.resume();
-    });
-    socket.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ECONNRESET') error.code = 'EPIPE';
-    });
-    return socket;
+    return connected(socket, 'secureConnect');
   }
 }
 
-interface Exchanged {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+/** Rejects with an ApiError where no connection is made. */
+function connected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const late = setTimeout(() => {
+      socket.destroy(new Error(`no connection after ${CONNECT_MS / 1000} s`));
+    }, CONNECT_MS);
+    socket.once(event, () => {
+      clearTimeout(late);
+      resolve(socket);
+    });
+    socket.on('error', (cause) => {
+      clearTimeout(late);
+      reject(new ApiError('unreachable', messageOf(cause), { cause }));
+    });
+  });
+}
+
+/** Connections that are there, and those that are being made. */
+class Pool extends Agent {
+  readonly #connect: () => Promise<Socket>;
+  #isOver = false;
+
+  constructor(connect: () => Promise<Socket>) {
+    super({ keepAlive: true, timeout: IDLE_MS });
+    this.#connect = connect;
+  }
+
+  override createConnection(
+    _options: object,
+    made?: (error: Error | null, socket: Duplex) => void,
+  ): undefined {
+    this.#connect().then(
+      (socket) => {
+        if (this.#isOver) socket.destroy();
+        made?.(null, socket);
+      },
+      (error: Error) => made?.(error, new Socket()), // which is not looked at
+    );
+  }
+
+  override destroy(): void {
+    this.#isOver = true;
+    super.destroy();
+  }
+}
+
+interface Answer {
+  readonly head: IncomingMessage;
   readonly body: AnswerBody;
 }
 
-interface Sending {
-  readonly pool: Pool;
-  /** Has that of the answer until the answer ends. */
-  readonly flows: Set<Flow>;
-  readonly options: Dispatcher.DispatchOptions;
-  readonly signal: AbortSignal;
-}
+/** A request and its answer, until it has ended or was given up. */
+class Exchanging {
+  readonly #request: ClientRequest;
+  #body: AnswerBody | undefined;
+  #reject: (error: Error) => void = () => {};
+  onOver: () => void = () => {};
 
-/** Resolves with the head of the answer. */
-function exchanged({ pool, flows, options, signal }: Sending): Promise<Exchanged> {
-  return new Promise((resolve, reject) => {
-    let body: AnswerBody | undefined;
-    let connection: Dispatcher.DispatchController | undefined;
-    const over = (): void => {
-      signal.removeEventListener('abort', giveUp);
-      if (connection !== undefined) flows.delete(connection);
-    };
-    const fail = (error: Error): void => {
-      over();
-      if (body === undefined) reject(asTransportError(error));
-      else body.end(error);
-    };
-    const giveUp = (): void => {
-      const reason = asError(signal.reason);
-      fail(reason);
-      connection?.abort(reason);
-    };
-    if (signal.aborted) return giveUp();
-    signal.addEventListener('abort', giveUp);
-    pool.dispatch(options, {
-      onRequestStart: (controller) => {
-        connection = controller;
-        if (signal.aborted) controller.abort(asError(signal.reason));
-      },
-      onResponseStart: (controller, status, headers) => {
-        if (status < 200) return; // another one follows
-        flows.add(controller);
-        body = new AnswerBody(controller);
-        resolve({ status, headers, body });
-      },
-      onResponseData: (_controller, bytes) => body?.push(bytes),
-      onResponseEnd: () => {
-        over();
-        body?.end(null);
-      },
-      onResponseError: (_controller, error) => fail(error),
+  constructor(request: ClientRequest) {
+    this.#request = request;
+  }
+
+  send(text: string): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      this.#reject = reject;
+      this.#request.on('error', (error) => this.#fail(error));
+      this.#request.on('response', (head) => resolve({ head, body: this.#receive(head) }));
+      this.#request.end(text);
     });
-  });
+  }
+
+  giveUp(reason: Error): void {
+    this.#fail(reason);
+    this.#request.destroy();
+  }
+
+  #receive(head: IncomingMessage): AnswerBody {
+    const body = new AnswerBody({
+      pause: () => head.pause(),
+      resume: () => head.resume(),
+      abort: (reason) => this.giveUp(reason),
+    });
+    this.#body = body;
+    head.on('data', (bytes: Uint8Array) => body.push(bytes));
+    head.on('end', () => {
+      this.onOver();
+      body.end(null);
+    });
+    head.on('error', (error) => this.#fail(error));
+    return body;
+  }
+
+  #fail(error: Error): void {
+    this.onOver();
+    this.#body?.end(error);
+    this.#reject(
+      error instanceof ApiError ? error : new ApiError('broken', messageOf(error), { cause: error }),
+    );
+  }
 }
 
 function asError(reason: unknown): Error {
@@ -181,12 +221,6 @@ function asError(reason: unknown): Error {
 
 async function pemText(pem: Pem): Promise<string> {
   return new TextDecoder().decode(await readPem(pem));
-}
-
-function asTransportError(error: unknown): ApiError {
-  if (error instanceof ApiError) return error;
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  return new ApiError(CONNECTED.has(code) ? 'broken' : 'unreachable', messageOf(error), { cause: error });
 }
 
 /** Errors of either end both. */
