@@ -22,12 +22,13 @@ export interface EndpointRank {
   readonly uid: string;
 }
 
-/** What a pod or CiliumEndpoint claims: the same for each of its addresses. Not to be changed. */
-export interface EndpointAddresses {
+/**
+ * What a pod or CiliumEndpoint claims: the same for each of its addresses. Not to be changed. One object, with its rank, as
+ * there is one for each of them.
+ */
+export interface EndpointAddresses extends Claim, EndpointRank {
   /** Canonical, each once; at least one. */
   readonly ips: readonly string[];
-  readonly claim: Claim;
-  readonly rank: EndpointRank;
 }
 
 /**
@@ -35,26 +36,26 @@ export interface EndpointAddresses {
  * created last, then the greater `namespace/name/uid`.
  */
 export function outranks(a: EndpointAddresses, b: EndpointAddresses): boolean {
-  if (a.rank.deleting !== b.rank.deleting) return b.rank.deleting;
-  if (a.rank.createdAt !== b.rank.createdAt) return a.rank.createdAt > b.rank.createdAt;
+  if (a.deleting !== b.deleting) return b.deleting;
+  if (a.createdAt !== b.createdAt) return a.createdAt > b.createdAt;
   return fullName(a) > fullName(b);
 }
 
 /** Put together only where it decides: it would be a long string for each object. */
-function fullName({ claim: { k8s }, rank: { uid } }: EndpointAddresses): string {
+function fullName({ k8s, uid }: EndpointAddresses): string {
   return `${k8s?.namespace}/${k8s?.podName}/${uid}`;
 }
 
 /** Whether two say the same, so that nothing is to be written. */
 export function sameAddresses(a: EndpointAddresses, b: EndpointAddresses): boolean {
   return (
-    a.claim.identity === b.claim.identity &&
-    a.claim.hostIP === b.claim.hostIP &&
-    a.claim.encryptKey === b.claim.encryptKey &&
-    sameMetadata(a.claim.k8s, b.claim.k8s) &&
-    a.rank.deleting === b.rank.deleting &&
-    a.rank.createdAt === b.rank.createdAt &&
-    a.rank.uid === b.rank.uid &&
+    a.identity === b.identity &&
+    a.hostIP === b.hostIP &&
+    a.encryptKey === b.encryptKey &&
+    sameMetadata(a.k8s, b.k8s) &&
+    a.deleting === b.deleting &&
+    a.createdAt === b.createdAt &&
+    a.uid === b.uid &&
     a.ips.length === b.ips.length &&
     a.ips.every((ip, index) => ip === b.ips[index])
   );
@@ -122,20 +123,23 @@ export class SharedParts {
   }
 }
 
-/** The claim of a pod or CiliumEndpoint. */
-export function endpointClaim(
+/** What a pod or CiliumEndpoint claims. */
+export function endpointAddresses(
   source: 'k8s' | 'custom-resource',
   { namespace, name: podName }: ServiceID,
+  { deleting, createdAt, uid }: EndpointRank,
   said: {
+    readonly ips: readonly string[];
     readonly identity: number | undefined;
     readonly hostIP: string;
     readonly encryptKey: number;
     readonly namedPorts: NamedPorts | undefined;
   },
   shared: SharedParts,
-): Claim {
-  const { identity = RESERVED_IDENTITIES.unmanaged, encryptKey } = said;
+): EndpointAddresses {
+  const { ips, identity = RESERVED_IDENTITIES.unmanaged, encryptKey } = said;
   const hostIP = shared.host(said.hostIP);
   const namedPorts = said.namedPorts && shared.ports(said.namedPorts);
-  return { source, identity, hostIP, encryptKey, k8s: { namespace, podName, namedPorts } };
+  const k8s = { namespace, podName, namedPorts };
+  return { source, identity, hostIP, encryptKey, k8s, ips, deleting, createdAt, uid };
 }

@@ -2,7 +2,7 @@ import type { ServiceID } from '../servicecache/service-id.ts';
 import {
   type EndpointAddresses,
   type EndpointRank,
-  endpointClaim,
+  endpointAddresses,
   MOST_ADDRESSES,
   RANK_FIELDS,
   readListedIPs,
@@ -40,8 +40,8 @@ function readEndpoint(
   const key = encryption.integer('key', 0, 255);
   if (hostIP === undefined || ips.length === 0 || isSpoilt(encryption, 'key', key)) return undefined;
   const namedPorts = readPortsByName([fields.list('named-ports')], 'port');
-  const said = { identity, hostIP, encryptKey: key ?? 0, namedPorts };
-  return { ips, claim: endpointClaim('custom-resource', id, said, shared), rank };
+  const said = { ips, identity, hostIP, encryptKey: key ?? 0, namedPorts };
+  return endpointAddresses('custom-resource', id, rank, said, shared);
 }
 
 /** What {@link readCiliumEndpoint} looks at. */

@@ -1,6 +1,6 @@
 import {
   type EndpointAddresses,
-  endpointClaim,
+  endpointAddresses,
   MOST_ADDRESSES,
   RANK_FIELDS,
   readListedIPs,
@@ -45,8 +45,8 @@ function readAddresses(
   if (id === undefined || ips.length === 0 || hostIP === undefined) return undefined;
   const containers = spec.list('containers').items((list, index) => list.item(index)?.list('ports'));
   const namedPorts = readPortsByName(containers, 'containerPort');
-  const said = { identity: undefined, hostIP, encryptKey, namedPorts };
-  return { ips, claim: endpointClaim('k8s', id, said, shared), rank: readRank(fields) };
+  const said = { ips, identity: undefined, hostIP, encryptKey, namedPorts };
+  return endpointAddresses('k8s', id, readRank(fields), said, shared);
 }
 
 /** What {@link readPod} looks at. */

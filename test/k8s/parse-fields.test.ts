@@ -63,18 +63,15 @@ describe('a CiliumEndpoint', () => {
     expect(why).toEqual([]);
     expect(value).toEqual({
       ips: ['10.0.0.1', 'fd00::1'],
-      claim: {
-        ...{ source: 'custom-resource', identity: 4_294_967_295, hostIP: '192.168.0.1', encryptKey: 255 },
-        k8s: {
-          ...{ namespace: 'shop', podName: 'web' },
-          namedPorts: new Map([['http', { port: 80, protocol: 6 }]]),
-        },
+      ...{ source: 'custom-resource', identity: 4_294_967_295, hostIP: '192.168.0.1', encryptKey: 255 },
+      k8s: {
+        ...{ namespace: 'shop', podName: 'web' },
+        namedPorts: new Map([['http', { port: 80, protocol: 6 }]]),
       },
-      rank: { deleting: false, createdAt: Date.parse('2026-11-22T00:00:00Z'), uid: 'u' },
+      ...{ deleting: false, createdAt: Date.parse('2026-11-22T00:00:00Z'), uid: 'u' },
     });
     const { value: bare } = read(spec({}, { uid: undefined, deletionTimestamp: 'now' }), readCiliumEndpoint);
-    expect(bare?.rank).toMatchObject({ deleting: true, uid: '' });
-    expect(bare?.claim).toMatchObject({ encryptKey: 0, identity: 3 });
+    expect(bare).toMatchObject({ deleting: true, uid: '', encryptKey: 0, identity: 3 });
   });
 
   it.each([
@@ -117,10 +114,10 @@ describe('a CiliumEndpointSlice', () => {
     expect([value?.name, value?.createdAt]).toEqual(['slice', Date.parse('2026-11-22T00:00:00Z')]);
     expect([...(value?.endpoints.keys() ?? [])]).toEqual(['shop/a', 'shop/d', 'shop/e']);
     expect(value?.endpoints.get('shop/a')).toMatchObject({
-      claim: { identity: 300, k8s: { namespace: 'shop', podName: 'a' } },
-      rank: { deleting: false, createdAt: value?.createdAt },
+      ...{ identity: 300, k8s: { namespace: 'shop', podName: 'a' } },
+      ...{ deleting: false, createdAt: value?.createdAt },
     });
-    expect(value?.endpoints.get('shop/d')?.claim.identity).toBe(3);
+    expect(value?.endpoints.get('shop/d')?.identity).toBe(3);
     expect(value?.endpoints.get('shop/e')).toBeUndefined();
   });
 
@@ -140,9 +137,9 @@ describe('which endpoint has an address', () => {
 
   it('is decided by deletion, then age, then namespace, name and uid', () => {
     const endpoint = (of: EndpointRank, namespace = 'a', podName = 'b'): EndpointAddresses => ({
+      ...{ source: 'k8s', identity: 3, k8s: { namespace, podName } },
       ips: ['10.0.0.1'],
-      claim: { source: 'k8s', identity: 3, k8s: { namespace, podName } },
-      rank: of,
+      ...of,
     });
     const ascending = [
       endpoint(rank(true, 9, 'b'), 'z'),
@@ -159,28 +156,24 @@ describe('which endpoint has an address', () => {
   it('two say the same only with all fields equal', () => {
     const base: EndpointAddresses = {
       ips: ['10.0.0.1', '10.0.0.2'],
-      claim: {
-        source: 'k8s',
-        identity: 3,
-        hostIP: '192.168.0.1',
-        encryptKey: 1,
-        k8s: { namespace: 'a', podName: 'b' },
-      },
-      rank: rank(false, 1, 'c'),
+      ...{ source: 'k8s', identity: 3, hostIP: '192.168.0.1', encryptKey: 1 },
+      k8s: { namespace: 'a', podName: 'b' },
+      ...rank(false, 1, 'c'),
     };
-    const { claim, rank: of } = base;
-    expect(sameAddresses(base, { ips: [...base.ips], claim: { ...claim }, rank: { ...of } })).toBe(true);
+    expect(sameAddresses(base, { ...base, ips: [...base.ips], k8s: { namespace: 'a', podName: 'b' } })).toBe(
+      true,
+    );
     for (const other of [
       { ...base, ips: ['10.0.0.1'] },
       { ...base, ips: ['10.0.0.1', '10.0.0.3'] },
       { ...base, ips: ['10.0.0.1', '10.0.0.2', '10.0.0.3'] },
-      { ...base, claim: { ...claim, identity: 4 } },
-      { ...base, claim: { ...claim, hostIP: '192.168.0.2' } },
-      { ...base, claim: { ...claim, encryptKey: 2 } },
-      { ...base, claim: { ...claim, k8s: { namespace: 'a', podName: 'x' } } },
-      { ...base, rank: rank(true, 1, 'c') },
-      { ...base, rank: rank(false, 2, 'c') },
-      { ...base, rank: rank(false, 1, 'd') },
+      { ...base, identity: 4 },
+      { ...base, hostIP: '192.168.0.2' },
+      { ...base, encryptKey: 2 },
+      { ...base, k8s: { namespace: 'a', podName: 'x' } },
+      { ...base, ...rank(true, 1, 'c') },
+      { ...base, ...rank(false, 2, 'c') },
+      { ...base, ...rank(false, 1, 'd') },
     ])
       expect([sameAddresses(base, other), sameAddresses(other, base)]).toEqual([false, false]);
   });
@@ -384,7 +377,7 @@ describe('a Pod', () => {
 
   it('has each of its IPs once, the first one first', () => {
     const both = { podIP: '10.0.0.1', podIPs: [{ ip: '10.0.0.1' }, { ip: 'fd00::1' }] };
-    expect(addressesOf(pod(both))).toMatchObject({ ips: ['10.0.0.1', 'fd00::1'], claim: { encryptKey: 7 } });
+    expect(addressesOf(pod(both))).toMatchObject({ ips: ['10.0.0.1', 'fd00::1'], encryptKey: 7 });
     expect(addressesOf(pod({ podIP: '10.0.0.9', podIPs: [{ ip: 'fd00::1' }] }))?.ips).toEqual([
       ...['10.0.0.9', 'fd00::1'],
     ]);
@@ -401,7 +394,7 @@ describe('a Pod', () => {
       { ports: [{ name: 'a', containerPort: 1 }] },
       { ports: [{ name: 'b', containerPort: 2 }] },
     ];
-    expect(addressesOf(pod({ podIP: '10.0.0.1' }, { containers }))?.claim.k8s?.namedPorts).toEqual(
+    expect(addressesOf(pod({ podIP: '10.0.0.1' }, { containers }))?.k8s?.namedPorts).toEqual(
       new Map([
         ['a', { port: 1, protocol: 6 }],
         ['b', { port: 2, protocol: 6 }],

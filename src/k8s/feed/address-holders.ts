@@ -75,9 +75,9 @@ export class AddressHolders {
 
   #write(ip: string, old: EndpointAddresses | undefined, next: EndpointAddresses | undefined): void {
     if (next === old) return;
-    if (next !== undefined) this.#ipcache.upsert(ip, next.claim);
+    if (next !== undefined) this.#ipcache.upsert(ip, next);
     else if (old !== undefined) {
-      const { source, k8s: ifPod } = old.claim;
+      const { source, k8s: ifPod } = old;
       this.#ipcache.delete(ip, { source, ifPod });
     }
   }

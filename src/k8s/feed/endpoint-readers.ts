@@ -52,7 +52,8 @@ function comesBefore(a: Listing, b: Listing): boolean {
 /** Whether an endpoint is described alike; the rank is the slice's and no description of it. */
 function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
-  return sameAddresses(a, { ...b, rank: a.rank });
+  const { deleting, createdAt, uid } = a;
+  return sameAddresses(a, { ...b, deleting, createdAt, uid });
 }
 
 /**

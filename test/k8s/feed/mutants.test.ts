@@ -35,7 +35,7 @@ class BySourceAlone implements AddressSink {
     this.#ipcache = ipcache;
   }
   change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
-    for (const ip of now?.ips ?? []) if (now !== undefined) this.#ipcache.upsert(ip, now.claim);
+    for (const ip of now?.ips ?? []) if (now !== undefined) this.#ipcache.upsert(ip, now);
     for (const ip of before?.ips ?? [])
       if (now?.ips.includes(ip) !== true) this.#ipcache.delete(ip, { source: 'k8s' });
   }
@@ -48,19 +48,18 @@ class ForgetsTheNext implements AddressSink {
     this.#ipcache = ipcache;
   }
   change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
-    for (const ip of now?.ips ?? []) if (now !== undefined) this.#ipcache.upsert(ip, now.claim);
+    for (const ip of now?.ips ?? []) if (now !== undefined) this.#ipcache.upsert(ip, now);
     for (const ip of before?.ips ?? [])
-      if (now?.ips.includes(ip) !== true)
-        this.#ipcache.delete(ip, { source: 'k8s', ifPod: before?.claim.k8s });
+      if (now?.ips.includes(ip) !== true) this.#ipcache.delete(ip, { source: 'k8s', ifPod: before?.k8s });
   }
 }
 
 /** Compares host IPs the wrong way round: a changed one is ignored (K 21). */
 class InvertedHostIP extends AddressHolders {
   override change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
-    const isOtherHost = now?.claim.hostIP !== before?.claim.hostIP;
+    const isOtherHost = now?.hostIP !== before?.hostIP;
     if (now === undefined || before === undefined || !isOtherHost) super.change(now, before);
-    else super.change({ ...now, claim: { ...now.claim, hostIP: before.claim.hostIP } }, before);
+    else super.change({ ...now, hostIP: before.hostIP }, before);
   }
 }
 
@@ -341,18 +340,18 @@ describe('a broken feed is caught', () => {
   it('two compare what they say: nothing that is equal is written again (K 10)', () => {
     const claim = { source: 'k8s', identity: 3, hostIP: '192.0.2.1' } as const;
     const rank = { deleting: false, createdAt: 0, uid: 'a' };
-    const one = { ips: ['10.1.0.1'], claim, rank };
+    const one = { ips: ['10.1.0.1'], ...claim, ...rank };
     expect(sameAddresses(one, { ...one })).toBe(true);
     for (const other of [
       { ...one, ips: ['10.1.0.2'] },
       { ...one, ips: ['10.1.0.1', '10.1.0.2'] },
-      { ...one, claim: { ...claim, identity: 4 } },
-      { ...one, claim: { ...claim, hostIP: '192.0.2.2' } },
-      { ...one, claim: { ...claim, encryptKey: 1 } },
-      { ...one, claim: { ...claim, k8s: { namespace: 'a', podName: 'b' } } },
-      { ...one, rank: { ...rank, deleting: true } },
-      { ...one, rank: { ...rank, createdAt: 1 } },
-      { ...one, rank: { ...rank, uid: 'b' } },
+      { ...one, identity: 4 },
+      { ...one, hostIP: '192.0.2.2' },
+      { ...one, encryptKey: 1 },
+      { ...one, k8s: { namespace: 'a', podName: 'b' } },
+      { ...one, deleting: true },
+      { ...one, createdAt: 1 },
+      { ...one, uid: 'b' },
     ])
       expect(sameAddresses(one, other)).toBe(false);
   });

@@ -59,8 +59,7 @@ export function K23_theYoungestHasIt(make: (ipcache: FedIPCache) => AddressSink)
       for (const { name, ips, hostIP, createdAt } of changes) {
         const k8s = { namespace: 'shop', podName: name };
         const claim = { source: 'k8s', identity: 3, hostIP, encryptKey: 0, k8s } as const;
-        const next =
-          ips.length === 0 ? undefined : { ips, claim, rank: { deleting: false, createdAt, uid: '' } };
+        const next = ips.length === 0 ? undefined : { ...claim, ips, deleting: false, createdAt, uid: '' };
         const before = now.get(name);
         if (next === undefined && before === undefined) continue;
         sink.change(next, before);
@@ -69,13 +68,11 @@ export function K23_theYoungestHasIt(make: (ipcache: FedIPCache) => AddressSink)
         for (const ip of IPS) {
           const listing = [...now.values()].filter((one) => one.ips.includes(ip));
           listing.sort(
-            (a, b) =>
-              b.rank.createdAt - a.rank.createdAt ||
-              ((a.claim.k8s?.podName ?? '') < (b.claim.k8s?.podName ?? '') ? 1 : -1),
+            (a, b) => b.createdAt - a.createdAt || ((a.k8s?.podName ?? '') < (b.k8s?.podName ?? '') ? 1 : -1),
           );
           const entry = ipcache.get(ip);
-          expect(entry?.k8s?.podName).toBe(listing[0]?.claim.k8s?.podName);
-          expect(entry?.hostIP).toBe(listing[0]?.claim.hostIP);
+          expect(entry?.k8s?.podName).toBe(listing[0]?.k8s?.podName);
+          expect(entry?.hostIP).toBe(listing[0]?.hostIP);
         }
       }
     }),
