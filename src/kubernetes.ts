@@ -60,6 +60,7 @@ export type {
   FollowedResource,
   FollowOptions,
   KubernetesObject,
+  ObjectLife,
   ResourceEvent,
   ResourceKind,
   ResourceSink,

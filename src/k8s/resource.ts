@@ -19,13 +19,12 @@ export interface KubernetesObject {
   readonly [field: string]: unknown;
 }
 
+/** Which life of an object, and at which version. */
+export type ObjectLife = Pick<KubernetesObject['metadata'], 'uid' | 'resourceVersion'>;
+
 /** Who an object is, and no more: what a reflector may keep of it for a sink that remembers by itself what objects said. */
-export function identified({
-  metadata: { name, namespace, uid, resourceVersion },
-}: KubernetesObject): KubernetesObject {
-  // Written out: objects that are spread and then grow have a hidden class each, of 300 bytes.
-  if (namespace === undefined) return { metadata: { name, uid, resourceVersion } };
-  return { metadata: { name, namespace, uid, resourceVersion } };
+export function identified({ metadata: { uid, resourceVersion } }: KubernetesObject): ObjectLife {
+  return { uid, resourceVersion }; // its reflector knows the name
 }
 
 /** What became of one object: it is new or another now, or it is gone. */
@@ -111,9 +110,10 @@ export interface FollowOptions {
   readonly signal?: AbortSignal | undefined;
   /**
    * What is kept in memory of an object that is handed out, to be handed out again when it is gone: called once for each,
-   * before that. Its name, namespace, uid and resourceVersion must stay. Default: everything; see {@link identified}.
+   * before that. Its name, namespace, uid and resourceVersion must stay. Default: everything; see {@link identified}, of
+   * which an object with a name is handed out, and no more.
    */
-  readonly keep?: ((object: KubernetesObject) => KubernetesObject) | undefined;
+  readonly keep?: ((object: KubernetesObject) => KubernetesObject | ObjectLife) | undefined;
   /**
    * The fields that the sink reads, as paths: `status.networking`, with all that is in it; those of a list's elements
    * without a number: `spec.ports.port`. Others may be left out of objects, which saves their decoding. What

@@ -1,6 +1,7 @@
 import type { RejectionLog } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import { type ObjectName, ObjectTable } from '../object-table.ts';
+import { AgingTable } from '../aging-table.ts';
+import type { ObjectName } from '../object-table.ts';
 import { type ObjectFields, parseObject } from '../parse-object.ts';
 import type { KubernetesObject, ResourceEvent, ResourceSink } from '../resource.ts';
 
@@ -45,12 +46,6 @@ export interface AnyFeed {
   withdrawSteps(): Iterable<unknown>;
 }
 
-interface Held<T> {
-  readonly said: T;
-  /** The run that last saw the object. */
-  run: number;
-}
-
 /**
  * Follows the objects of one kind, whoever hands them over: keeps **what each object said** and changes only what differs
  * from that (K 10), not from what a reflector held before. So a reflector may be ended and another one begun
@@ -61,7 +56,8 @@ interface Held<T> {
 export class ObjectFeed<T> implements AnyFeed {
   readonly #reader: ObjectReader<T>;
   readonly #options: ObjectFeedOptions;
-  readonly #held = new ObjectTable<Held<T>>();
+  /** What objects said; old is what the present run has not seen. */
+  readonly #said = new AgingTable<T>();
   #run = 0;
   #complete = false;
   #rejected = 0;
@@ -77,7 +73,7 @@ export class ObjectFeed<T> implements AnyFeed {
 
   /** Objects that say something. */
   get size(): number {
-    return this.#held.size;
+    return this.#said.size;
   }
 
   /** Fields and objects that were rejected. */
@@ -87,7 +83,7 @@ export class ObjectFeed<T> implements AnyFeed {
 
   /** What the object of that name says. */
   said(namespace: string, name: string): T | undefined {
-    return this.#held.get({ namespace, name })?.said;
+    return this.#said.get({ namespace, name });
   }
 
   /** Whether the first list of the present run is complete, and applied. */
@@ -120,11 +116,12 @@ export class ObjectFeed<T> implements AnyFeed {
    * {@link ObjectFeed.begin}, it leaves the rest, which goes when the list of that is complete.
    */
   withdrawSteps(): Generator<undefined, void, void> {
-    return this.#removeSteps(this.#end(), () => true);
+    return this.#removeSteps(this.#end());
   }
 
   #end(): number {
     this.#complete = false;
+    this.#said.age();
     return ++this.#run;
   }
 
@@ -135,13 +132,14 @@ export class ObjectFeed<T> implements AnyFeed {
 
   #apply({ type, object }: ResourceEvent): void {
     const { metadata } = object;
-    const before = this.#held.get(metadata);
+    const before = this.#said.get(metadata);
     const said = type === 'put' ? this.#read(object) : undefined;
     if (said === undefined) this.#remove(metadata, before);
-    else if (before !== undefined && this.#reader.same?.(said, before.said) === true) before.run = this.#run;
+    else if (before !== undefined && this.#reader.same?.(said, before) === true)
+      this.#said.set(metadata, before);
     else {
-      this.#held.set(metadata, { said, run: this.#run });
-      this.#reader.change(said, before?.said);
+      this.#said.set(metadata, said);
+      this.#reader.change(said, before);
     }
   }
 
@@ -154,10 +152,10 @@ export class ObjectFeed<T> implements AnyFeed {
     return value;
   }
 
-  #remove(name: ObjectName, held: Held<T> | undefined): void {
-    if (held === undefined) return;
-    this.#held.delete(name);
-    this.#reader.change(undefined, held.said);
+  #remove(name: ObjectName, said: T | undefined): void {
+    if (said === undefined) return;
+    this.#said.delete(name);
+    this.#reader.change(undefined, said);
   }
 
   #sweep(run: number, onComplete: (() => void) | undefined): void {
@@ -167,23 +165,23 @@ export class ObjectFeed<T> implements AnyFeed {
   }
 
   *#sweepSteps(run: number, onComplete: (() => void) | undefined): Generator<undefined, void, void> {
-    yield* this.#removeSteps(run, (held) => held.run !== run);
+    yield* this.#removeSteps(run);
     if (run !== this.#run) return;
     this.#complete = true;
     this.#reader.listed?.();
     onComplete?.();
   }
 
-  /** Removes what `isGone` says of, while this run lasts. Objects that come meanwhile are looked at, too. */
-  *#removeSteps(run: number, isGone: (held: Held<T>) => boolean): Generator<undefined, void, void> {
-    const objects = this.#held.entries();
+  /** Removes what this run has not seen, while it lasts. */
+  *#removeSteps(run: number): Generator<undefined, void, void> {
+    const objects = this.#said.old();
     for (let done = false; !done; ) {
       if (run !== this.#run) return;
       this.#batch(() => {
         for (let count = 0; count < OBJECTS_PER_STEP && !done; count++) {
           const next = objects.next();
           done = next.done === true;
-          if (next.done !== true && isGone(next.value[1])) this.#remove(...next.value);
+          if (next.done !== true) this.#remove(...next.value);
         }
       });
       yield;

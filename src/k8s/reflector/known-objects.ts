@@ -1,6 +1,7 @@
 import { isObject } from '../../net/fields.ts';
-import { ObjectTable } from '../object-table.ts';
-import type { KubernetesObject, ResourceEvent } from '../resource.ts';
+import { AgingTable } from '../aging-table.ts';
+import type { ObjectName } from '../object-table.ts';
+import type { KubernetesObject, ObjectLife, ResourceEvent } from '../resource.ts';
 
 function isName(value: unknown): value is string {
   return typeof value === 'string' && value !== '';
@@ -24,21 +25,37 @@ export interface Anchor {
   readonly version: string;
 }
 
+/** What is kept of an object: all of it or a part, or only which life it is. */
+export type Kept = KubernetesObject | ObjectLife;
+
+function isWhole(kept: Kept): kept is KubernetesObject {
+  return 'metadata' in kept;
+}
+
+function lifeOf(kept: Kept): ObjectLife {
+  return isWhole(kept) ? kept.metadata : kept;
+}
+
+/** That of an object that has been handed out, as it is handed out again. */
+function keptObject({ namespace = '', name }: ObjectName, kept: Kept): KubernetesObject {
+  if (isWhole(kept)) return kept;
+  return { metadata: namespace === '' ? { name, ...kept } : { name, namespace, ...kept } };
+}
+
 /**
  * What a reflector has handed out, by name, and up to which version. Each method gives the events that follow from what
  * the server says: none for what is known. A list is said piece by piece, between {@link beginList} and
  * {@link endList}; the end deletes what it did not have (K 6). One that breaks off deletes nothing (K 10).
  */
 export class KnownObjects {
-  readonly #objects = new ObjectTable<KubernetesObject>();
-  readonly #keep: (object: KubernetesObject) => KubernetesObject;
-  /** What the list under way has not said yet. */
-  #unlisted = new Set<KubernetesObject>();
+  /** Old is what the list under way has not said yet. */
+  readonly #objects = new AgingTable<Kept>();
+  readonly #keep: (object: KubernetesObject) => Kept;
   #version = '';
   #anchor: Anchor | undefined;
 
   /** @param keep what is kept of an object */
-  constructor(keep: (object: KubernetesObject) => KubernetesObject = (object) => object) {
+  constructor(keep: (object: KubernetesObject) => Kept = (object) => object) {
     this.#keep = keep;
   }
 
@@ -57,23 +74,19 @@ export class KnownObjects {
   }
 
   beginList(): void {
-    this.#unlisted = new Set();
-    for (const [, object] of this.#objects.entries()) this.#unlisted.add(object);
+    this.#objects.age();
   }
 
   listed(object: KubernetesObject): readonly ResourceEvent[] {
-    const known = this.#objects.get(object.metadata);
-    if (known !== undefined) this.#unlisted.delete(known);
     return this.#put(object);
   }
 
   /** The events that the list's silence means, one at a time; `version` holds once all are taken. */
   *endList(version: string): Generator<ResourceEvent, void, void> {
-    for (const object of this.#unlisted) {
-      this.#objects.delete(object.metadata);
-      yield { type: 'delete', object };
+    for (const [name, kept] of this.#objects.old()) {
+      this.#objects.delete(name);
+      yield { type: 'delete', object: keptObject(name, kept) };
     }
-    this.#unlisted = new Set();
     this.#version = version;
     this.#anchor = undefined;
   }
@@ -93,10 +106,9 @@ export class KnownObjects {
     this.#anchor = undefined; // an earlier put proves nothing of this delete
     const known = this.#objects.get(metadata);
     // Another life of the same name: its delete has been said already.
-    if (known === undefined || known.metadata.uid !== metadata.uid) return [];
+    if (known === undefined || lifeOf(known).uid !== metadata.uid) return [];
     this.#objects.delete(metadata);
-    this.#unlisted.delete(known);
-    return [{ type: 'delete', object: known }];
+    return [{ type: 'delete', object: keptObject(metadata, known) }];
   }
 
   /** A bookmark: nothing of this kind has happened up to there. */
@@ -110,12 +122,18 @@ export class KnownObjects {
   }
 
   #put(object: KubernetesObject): readonly ResourceEvent[] {
-    const known = this.#objects.get(object.metadata);
-    const { uid, resourceVersion } = object.metadata;
-    const isSame = known?.metadata.uid === uid;
-    if (isSame && known?.metadata.resourceVersion === resourceVersion) return [];
-    this.#objects.set(object.metadata, this.#keep(object));
+    const { metadata } = object;
+    const known = this.#objects.get(metadata);
+    const life = known && lifeOf(known);
+    const isSame = life?.uid === metadata.uid;
+    if (known !== undefined && isSame && life?.resourceVersion === metadata.resourceVersion) {
+      this.#objects.set(isWhole(known) ? known.metadata : metadata, known); // it is there
+      return [];
+    }
+    this.#objects.set(metadata, this.#keep(object));
     const put: ResourceEvent = { type: 'put', object };
-    return known === undefined || isSame ? [put] : [{ type: 'delete', object: known }, put];
+    return known === undefined || isSame
+      ? [put]
+      : [{ type: 'delete', object: keptObject(metadata, known) }, put];
   }
 }

@@ -18,7 +18,7 @@ import type {
   ResourceStatus,
 } from '../resource.ts';
 import { FieldTree } from './field-tree.ts';
-import { isKubernetesObject, KnownObjects } from './known-objects.ts';
+import { isKubernetesObject, type Kept, KnownObjects } from './known-objects.ts';
 import { LineScanner } from './line-scanner.ts';
 import {
   anchorPath,
@@ -461,7 +461,7 @@ export class Reflector implements FollowedResource {
   }
 
   /** All of an object where the callback fails. */
-  #keep(object: KubernetesObject): KubernetesObject {
+  #keep(object: KubernetesObject): Kept {
     try {
       return this.#options.keep?.(object) ?? object;
     } catch (error) {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Anchor, isKubernetesObject, KnownObjects } from '../../../src/k8s/reflector/known-objects.ts';
-import type { KubernetesObject, ResourceEvent } from '../../../src/k8s/resource.ts';
+import { identified, type KubernetesObject, type ResourceEvent } from '../../../src/k8s/resource.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 
 type Kept = KubernetesObject & { readonly kept?: boolean };
@@ -117,6 +117,27 @@ describe('what a reflector knows', () => {
     known.put(told);
     expect(known.delete({ ...told, spec: {} })).toEqual([{ type: 'delete', object: told }]);
   });
+});
+
+describe('an object of which only its life is kept', () => {
+  it.each([undefined, 'n'])(
+    'is handed out by name when it is gone, by a watch or a list; namespace %s',
+    (namespace) => {
+      const place = namespace === undefined ? {} : { namespace };
+      const life = (uid: string): KubernetesObject => ({
+        metadata: { name: 'a', ...place, uid, resourceVersion: uid },
+      });
+      const told = { ...life('1'), spec: { size: 7 } };
+      const known = new KnownObjects(identified);
+      expect(known.put(told)).toEqual([{ type: 'put', object: told }]);
+      expect(known.put(told)).toEqual([]);
+      expect(known.put(life('2'))[0]).toEqual({ type: 'delete', object: life('1') });
+      expect(known.delete({ ...life('2'), spec: {} })).toEqual([{ type: 'delete', object: life('2') }]);
+      known.put(told);
+      known.beginList();
+      expect([...known.endList('9')]).toEqual([{ type: 'delete', object: life('1') }]);
+    },
+  );
 });
 
 describe('an object that can be followed', () => {

@@ -25,6 +25,14 @@ function keyOf({ metadata: { namespace = '', name } }: KubernetesObject): string
   return `${namespace}/${name}`;
 }
 
+/** What a follower has of an object of which it keeps so much. */
+function wholeOf({ metadata: { name, namespace } }: KubernetesObject, kept: object): KubernetesObject {
+  if (isKubernetesObject(kept)) return kept;
+  const whole = { metadata: { name, ...(namespace === undefined ? {} : { namespace }), ...kept } };
+  if (!isKubernetesObject(whole)) throw new Error('too little is kept of an object');
+  return whole;
+}
+
 function selects({ fieldSelector }: ResourceKind, object: KubernetesObject): boolean {
   const [field, value] = fieldSelector?.split('=') ?? [];
   if (field === undefined) return true;
@@ -105,7 +113,7 @@ class FakeFollower implements FollowedResource {
   #hand(events: readonly ResourceEvent[]): void {
     const { keep = (object) => object } = this.#options;
     for (const { type, object } of events) {
-      if (type === 'put') this.#known.set(keyOf(object), keep(object));
+      if (type === 'put') this.#known.set(keyOf(object), wholeOf(object, keep(object)));
       else this.#known.delete(keyOf(object));
     }
     if (events.length > 0) this.#sink.apply(events.map((event) => this.#asked(event)));
