@@ -19,7 +19,10 @@ export interface ApiAnswer {
   readonly status: number;
   /** What the server asks for; 0 if nothing. */
   readonly retryAfterMs: number;
-  /** To be read to its end, or the request's signal is to fire. Throws where the connection breaks. */
+  /**
+   * To be read to its end, or the request's signal is to fire. A piece is the reader's until it asks for the next. Throws
+   * where the connection breaks.
+   */
   readonly body: AsyncIterable<Uint8Array>;
 }
 

@@ -227,5 +227,10 @@ async function pemText(pem: Pem): Promise<string> {
 function unzipped(body: AnswerBody): AsyncIterable<Uint8Array> {
   const gunzip = createGunzip({ chunkSize: UNZIPPED_PIECE });
   // Who reads it learns of an error; no one does where the answer was given up.
-  return pipeline(Readable.from(body), gunzip, () => {});
+  return pipeline(Readable.from(copied(body)), gunzip, () => {});
+}
+
+/** A stream reads ahead. */
+async function* copied(body: AnswerBody): AsyncGenerator<Uint8Array, void, void> {
+  for await (const bytes of body) yield Uint8Array.from(bytes);
 }

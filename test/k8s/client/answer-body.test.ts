@@ -35,6 +35,23 @@ it('hands out what has come in one turn as one piece, in order', async () => {
   expect([...(first.value ?? [])]).toEqual([1, 2, 3]);
 });
 
+it('puts the next pieces together where the last were: those are read by then', async () => {
+  const { body: one } = body();
+  const pieces = one[Symbol.asyncIterator]();
+  const push = (...all: readonly number[][]): void => {
+    for (const bytes of all) one.push(Uint8Array.from(bytes));
+  };
+  push([1, 2], [3]);
+  const first = (await pieces.next()).value ?? new Uint8Array();
+  push([4], [5]);
+  expect([...first]).toEqual([1, 2, 3]);
+  const second = (await pieces.next()).value ?? new Uint8Array();
+  expect([...second]).toEqual([4, 5]);
+  expect(second.buffer).toBe(first.buffer);
+  push([6, 7], [8, 9]);
+  expect([...((await pieces.next()).value ?? [])]).toEqual([6, 7, 8, 9]);
+});
+
 it('holds up the connection while too much waits for a slow reader', async () => {
   const { body: one, did } = body();
   for (let i = 0; i < 4; i++) one.push(new Uint8Array(16 * KIB));

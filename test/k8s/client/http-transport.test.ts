@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -93,6 +94,16 @@ it.each([
     expect(await textOf(answer.body)).toBe('');
   },
 );
+
+it('unpacks what comes faster than it is read', async () => {
+  const text = randomBytes(1 << 20).toString('hex'); // half as long packed: many pieces
+  const transport = await wayTo((_request, response) => {
+    response.writeHead(200, { 'content-encoding': 'gzip' });
+    response.end(gzipSync(text));
+  });
+  const { body } = await transport.send({ path: '/', gzip: true, signal: never });
+  expect((await textOf(body, text.length)) === text).toBe(true);
+});
 
 it('lets credentials be fetched anew that a server does not accept, and no others', async () => {
   let refused = 0;
