@@ -2,14 +2,16 @@ import { PAGE_ROWS } from '../base/int32-rows.ts';
 import { addressBits, type Family, maskWords } from './address-words.ts';
 import { familyOfWord, KeyHash, lengthOfWord, lengthWord } from './key-hash.ts';
 import { containsWords, type PrefixRegister, prefixRegister } from './prefix.ts';
-import type { PrefixBlock } from './prefix-block.ts';
+import { BLOCK_KEYS, type PrefixBlock } from './prefix-block.ts';
 import type { PrefixTable } from './prefix-table.ts';
 import { StemIndex } from './stem-index.ts';
 
 /** Key lengths of a family: 0 to 128, and 129 for an endpoint. */
 const LENGTHS = 130;
 
+// What reading ahead works in: it calls nothing back.
 const warmed = prefixRegister();
+const buckets = new Int32Array(BLOCK_KEYS);
 
 /** The length of a key in this table: an endpoint is longer than the full-length CIDR over it (I4). */
 function keyLength(key: Readonly<PrefixRegister>): number {
@@ -60,8 +62,10 @@ export class HashPrefixTable implements PrefixTable {
 
   warm(block: PrefixBlock, count: number): void {
     for (let at = 0; at < count; at++) {
-      if (block.get(at, warmed)) this.#keys.warm(warmed, lengthWord(warmed.family, keyLength(warmed)));
+      const isKey = block.get(at, warmed);
+      buckets[at] = isKey ? this.#keys.bucketOf(warmed, lengthWord(warmed.family, keyLength(warmed))) : -1;
     }
+    this.#keys.warm(buckets, count);
   }
 
   insert(key: Readonly<PrefixRegister>): number {

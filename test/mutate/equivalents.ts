@@ -736,7 +736,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     file: 'src/net/hash-prefix-table.ts',
     line: 'warm(block: PrefixBlock, count: number): void {',
     original:
-      '{ for (let at = 0; at < count; at++) { if (block.get(at, war … m(warmed, lengthWord(warmed.family, keyLength(warmed))); } }',
+      '{ for (let at = 0; at < count; at++) { const isKey = block.g … yLength(warmed))) : -1; } this.#keys.warm(buckets, count); }',
     replacements: ['{}'],
     reason: 'reads ahead: only time tells',
   },
@@ -751,15 +751,22 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     file: 'src/net/hash-prefix-table.ts',
     line: 'for (let at = 0; at < count; at++) {',
     original:
-      '{ if (block.get(at, warmed)) this.#keys.warm(warmed, lengthWord(warmed.family, keyLength(warmed))); }',
+      '{ const isKey = block.get(at, warmed); buckets[at] = isKey ? … armed, lengthWord(warmed.family, keyLength(warmed))) : -1; }',
     replacements: ['{}'],
     reason: 'reads ahead: only time tells',
   },
   {
     file: 'src/net/hash-prefix-table.ts',
-    line: 'if (block.get(at, warmed)) this.#keys.warm(warmed, lengthWord(warmed.family, keyLength(warmed)));',
-    original: 'block.get(at, warmed)',
+    line: 'buckets[at] = isKey ? this.#keys.bucketOf(warmed, lengthWord(warmed.family, keyLength(warmed))) : -1;',
+    original: 'isKey',
     replacements: ['true', 'false'],
+    reason: 'reads ahead: only time tells',
+  },
+  {
+    file: 'src/net/key-hash.ts',
+    line: 'for (let i = 0; i < count; i++) {',
+    original: 'i < count',
+    replacements: ['false', 'i <= count'],
     reason: 'reads ahead: only time tells',
   },
   {
