@@ -163,6 +163,9 @@ export class LockKeeper {
       const absent = { key, target: 'create-revision', equals: 0 } as const;
       const { succeeded, header } = await this.#txn({ compare: [absent], writes: [put] }, signal);
       if (succeeded) return { key, lease, revision: header.revision };
+      // It was there: left over from a call whose answer was lost.
+      const { kvs } = await this.#options.transport.range(keyRange(key), { signal });
+      return { key, lease, revision: kvs[0]?.createRevision ?? 0 };
     } catch (error) {
       if (!(error instanceof KvstoreError && error.code === 'lease-not-found')) {
         // The answer may be lost and the key there all the same.
@@ -172,9 +175,6 @@ export class LockKeeper {
       this.#leases.markLost(lease);
       return this.#enter(path, signal);
     }
-    // It was there: left over from a call whose answer was lost.
-    const { kvs } = await this.#options.transport.range(keyRange(key), { signal });
-    return { key, lease, revision: kvs[0]?.createRevision ?? 0 };
   }
 
   #txn(request: TxnRequest, signal?: AbortSignal): Promise<TxnResponse> {

@@ -263,6 +263,20 @@ describe('the locks of one client', () => {
     expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(0);
   });
 
+  it('a place that is still there is given up when it cannot be looked at (regression: it blocked everybody while its process lived)', async () => {
+    await (await backend.lock(PATH)).release();
+    failNextDelete();
+    backend.link.loseAnswers(1);
+    await expect(backend.lock(PATH)).rejects.toMatchObject({ code: 'unavailable' });
+    await settle(6);
+    expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(1);
+    const reset = new KvstoreError('unavailable', 'connection reset');
+    vi.spyOn(backend.link, 'range').mockRejectedValueOnce(reset);
+    await expect(backend.lock(PATH)).rejects.toBe(reset);
+    await advance(clock, 60_000);
+    expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(0);
+  });
+
   describe('with those of another client', () => {
     let other: FaultyMemory;
     beforeEach(() => {
