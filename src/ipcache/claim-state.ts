@@ -78,10 +78,14 @@ export class ClaimState {
   constructor(
     newTable: () => PrefixTable,
     sink: ClaimSink,
-    options: { readonly retainOverruled: boolean; readonly maxEntries: number },
+    options: {
+      readonly retainOverruled: boolean;
+      readonly maxEntries: number;
+      readonly hashSeed?: number | undefined;
+    },
   ) {
     this.table = newTable();
-    this.rows = new EntryRows(newTable());
+    this.rows = new EntryRows(newTable(), options.hashSeed);
     this.#sink = sink;
     this.#retainOverruled = options.retainOverruled;
     this.#maxEntries = options.maxEntries;

@@ -60,9 +60,12 @@ export class EntryReader {
   protected lists: IdentityLists | undefined;
   /** Shared by forks: those of a reader whose forks are asked for lists have them from the beginning. */
   readonly #wanted: { lists: boolean };
+  /** Of the lists. */
+  readonly #seed: number;
 
-  constructor(columns: EntryColumns, wanted: { lists: boolean } = { lists: false }) {
+  constructor(columns: EntryColumns, seed = 0, wanted: { lists: boolean } = { lists: false }) {
     this.columns = columns;
+    this.#seed = seed;
     this.#wanted = wanted;
   }
 
@@ -70,7 +73,7 @@ export class EntryReader {
   fork(): EntryReader {
     const { rows, k8s, hosts, writers } = this.columns;
     const columns = { rows: rows.fork(), k8s: k8s.fork(), hosts: hosts.fork(), writers: writers.fork() };
-    const fork = new EntryReader(columns, this.#wanted);
+    const fork = new EntryReader(columns, this.#seed, this.#wanted);
     if (this.#wanted.lists) fork.lists = this.#allLists().fork();
     return fork;
   }
@@ -153,7 +156,7 @@ export class EntryReader {
 
   #allLists(): IdentityLists {
     if (this.lists !== undefined) return this.lists;
-    const lists = new IdentityLists();
+    const lists = new IdentityLists(this.#seed);
     const { rows } = this.columns;
     for (let slot = 0; slot < rows.limit; slot++) {
       if (this.writer(slot) !== NO_WRITER_ID) lists.add(slot, rows.get(slot, IDENTITY));

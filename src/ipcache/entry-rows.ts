@@ -32,16 +32,19 @@ export class EntryRows extends EntryReader {
   /** For each page of rows a mark for every writer that may have a claim there; see {@link markOf}. */
   readonly #writerMarks: number[] = [];
 
-  /** `hostTable` must be empty; it becomes these rows' own. */
-  constructor(hostTable: PrefixTable) {
+  /** `hostTable` must be empty; it becomes these rows' own. The `seed` is that of {@link IdentityLists}. */
+  constructor(hostTable: PrefixTable, seed?: number) {
     const hosts = new HostTable(hostTable);
     const writers = new WriterTable();
-    super({
-      rows: new Int32Rows(STRIDE),
-      k8s: new ObjectColumn(),
-      hosts: hosts.texts,
-      writers: writers.writers,
-    });
+    super(
+      {
+        rows: new Int32Rows(STRIDE),
+        k8s: new ObjectColumn(),
+        hosts: hosts.texts,
+        writers: writers.writers,
+      },
+      seed,
+    );
     this.hosts = hosts;
     this.writers = writers;
   }

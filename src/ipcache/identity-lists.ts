@@ -16,12 +16,16 @@ export class IdentityLists {
   /** For each identity the length of its list. */
   readonly #counts: Int32Map;
   readonly #links: Int32Rows;
+  readonly #seed: number;
 
+  /** The `seed` is mixed in, so that strangers cannot choose identities that crowd one part of the maps. */
   constructor(
+    seed = 0,
     heads: Int32Map = new Int32Map(),
     counts: Int32Map = new Int32Map(),
     links: Int32Rows = new Int32Rows(2),
   ) {
+    this.#seed = seed;
     this.#heads = heads;
     this.#counts = counts;
     this.#links = links;
@@ -33,12 +37,12 @@ export class IdentityLists {
 
   /** The lists as they are now; later writes do not show. */
   fork(): IdentityLists {
-    return new IdentityLists(this.#heads.fork(), this.#counts.fork(), this.#links.fork());
+    return new IdentityLists(this.#seed, this.#heads.fork(), this.#counts.fork(), this.#links.fork());
   }
 
   /** The slots of an identity. */
   *of(identity: number): Generator<number, void, void> {
-    let link = this.#heads.get(identity | 0);
+    let link = this.#heads.get(identity ^ this.#seed);
     while (link !== 0) {
       yield link - 1;
       link = this.#links.get(link - 1, NEXT);
@@ -47,15 +51,15 @@ export class IdentityLists {
 
   /** How many slots they are. */
   count(identity: number): number {
-    return this.#counts.get(identity | 0);
+    return this.#counts.get(identity ^ this.#seed);
   }
 
   /** Puts a slot that is in no list at the front of one. */
   add(slot: number, identity: number): void {
     const links = this.#links;
     links.reserve(slot);
-    const first = this.#heads.exchange(identity | 0, slot + 1);
-    this.#counts.exchange(identity | 0, this.count(identity) + 1);
+    const first = this.#heads.exchange(identity ^ this.#seed, slot + 1);
+    this.#counts.exchange(identity ^ this.#seed, this.count(identity) + 1);
     if (first !== 0) links.set(first - 1, PREVIOUS, slot + 1);
     links.set(slot, NEXT, first);
     links.set(slot, PREVIOUS, 0);
@@ -66,9 +70,9 @@ export class IdentityLists {
     const links = this.#links;
     const next = links.get(slot, NEXT);
     const previous = links.get(slot, PREVIOUS);
-    this.#counts.exchange(identity | 0, this.count(identity) - 1);
+    this.#counts.exchange(identity ^ this.#seed, this.count(identity) - 1);
     if (next !== 0) links.set(next - 1, PREVIOUS, previous);
     if (previous !== 0) links.set(previous - 1, NEXT, next);
-    else this.#heads.exchange(identity | 0, next);
+    else this.#heads.exchange(identity ^ this.#seed, next);
   }
 }

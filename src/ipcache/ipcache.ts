@@ -77,10 +77,10 @@ export class IPCache extends EntryView {
   #hosts: HostIndex | undefined;
 
   constructor(options: IPCacheOptions = {}) {
-    const { retainOverruled = true, maxEntries = Number.POSITIVE_INFINITY } = options;
-    const newTable = (): PrefixTable => new HashPrefixTable(options.hashSeed);
+    const { retainOverruled = true, maxEntries = Number.POSITIVE_INFINITY, hashSeed } = options;
+    const newTable = (): PrefixTable => new HashPrefixTable(hashSeed);
     const journal = new ChangeJournal();
-    const state = new ClaimState(newTable, journal, { retainOverruled, maxEntries });
+    const state = new ClaimState(newTable, journal, { retainOverruled, maxEntries, hashSeed });
     super(state.table, state.rows);
     this.#journal = journal;
     this.#state = state;

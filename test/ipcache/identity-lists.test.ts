@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { IdentityLists } from '../../src/ipcache/identity-lists.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
 
@@ -31,7 +32,7 @@ describe('the lists by identity', () => {
   it('are those of the entries (I5), whenever they are asked for first', () => {
     fc.assert(
       fc.property(fc.array(write, { maxLength: 80 }), fc.nat(80), fc.nat(80), (writes, taken, asked) => {
-        const cache = new IPCache();
+        const cache = new IPCache({ hashSeed: taken });
         let snapshot = cache.snapshot();
         let before = snapshot;
         writes.forEach(({ host, identity, owner, gone }, at) => {
@@ -62,5 +63,19 @@ describe('the lists by identity', () => {
     expect(first.lookupByIdentity(300)).toEqual(['10.0.0.1']);
     cache.snapshot();
     expect(cache.status().bytes).toBeGreaterThan(bytes);
+  });
+
+  it('mix a seed in, so that strangers cannot choose identities that make them slow (regression: they could)', () => {
+    // The hashes of these are the lowest that there are: without a seed they lie in one run of buckets.
+    const crowd: number[] = [];
+    for (let identity = 0; crowd.length < 8192; identity++)
+      if (Math.imul(identity, 0x9e37_79b1) >>> 0 < 1 << 22) crowd.push(identity);
+    const [known = 0, unknown = 0] = [0, 0x5bd1_e995].map((seed) => {
+      const lists = new IdentityLists(seed);
+      const before = process.cpuUsage().user;
+      for (const [slot, identity] of crowd.entries()) lists.add(slot, identity);
+      return process.cpuUsage().user - before;
+    });
+    expect(unknown).toBeLessThan(known / 4);
   });
 });
