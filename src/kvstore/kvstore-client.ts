@@ -133,9 +133,14 @@ export class KvstoreClient implements KvstoreBackend {
   constructor(options: KvstoreClientOptions) {
     this.#options = options;
     const { clock, random, onFailure } = options;
-    const transport = new ObservedTransport(options.transport, clock, () => {
-      for (const watch of this.#watches) watch.checkRights();
-    });
+    const transport = new ObservedTransport(
+      options.transport,
+      clock,
+      () => {
+        for (const watch of this.#watches) watch.checkRights();
+      },
+      (followedUntil) => this.#diverged(followedUntil),
+    );
     this.#transport = transport;
     this.#guard = new CallbackGuard((error) => onFailure?.(error, 'lease listener'));
     this.#leaseListeners = new ListenerSet(new DeliveryQueue(this.#guard));

@@ -24,16 +24,28 @@ export class ObservedTransport implements Transport {
   readonly #inner: Transport;
   readonly #clock: Clock;
   readonly #onRefused: () => void;
+  readonly #onWentBack: (followedUntil: number) => void;
   #connected = false;
   #clusterID: string | undefined;
   #lastFailure: Failure | undefined;
+  /** The latest revision that a call was answered with, and when. */
+  #latest = { revision: 0, at: 0 };
   readonly #requests: Partial<Record<KvstoreErrorCode | 'ok', number>> = { ok: 0 };
 
-  /** @param onRefused called when something was refused for want of a right */
-  constructor(inner: Transport, clock: Clock, onRefused: () => void) {
+  /**
+   * @param onRefused called when something was refused for want of a right
+   * @param onWentBack called when the store is at an earlier revision than it was, with the time of that: it was restored
+   */
+  constructor(
+    inner: Transport,
+    clock: Clock,
+    onRefused: () => void,
+    onWentBack: (followedUntil: number) => void,
+  ) {
     this.#inner = inner;
     this.#clock = clock;
     this.#onRefused = onRefused;
+    this.#onWentBack = onWentBack;
   }
 
   /** Whether the last that was heard of the server is not that it cannot be reached. */
@@ -60,7 +72,7 @@ export class ObservedTransport implements Transport {
   }
 
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
-    return this.#answered(this.#inner.txn(request, options));
+    return this.#answered(this.#inner.txn(request, options), (answer) => hasWritten(request, answer));
   }
 
   grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
@@ -112,9 +124,22 @@ export class ObservedTransport implements Transport {
     return this.#inner.close();
   }
 
-  async #answered<T extends { readonly header: ResponseHeader }>(call: Promise<T>): Promise<T> {
+  /**
+   * A quorum answers: none before the revision of an answer that was there when the call was made, and writes after it. Where
+   * it is otherwise the store was restored, and who watches nothing learns of it by this, unless it has grown past it since.
+   */
+  async #answered<T extends { readonly header: ResponseHeader }>(
+    call: Promise<T>,
+    isWrite: (answer: T) => boolean = () => false,
+  ): Promise<T> {
+    const before = this.#latest;
     const answer = await this.#seen(call);
-    this.#alive(answer.header);
+    const { header } = answer;
+    this.#alive(header);
+    const { revision } = header;
+    const isBack = revision < before.revision + (isWrite(answer) ? 1 : 0);
+    if (isBack || revision >= this.#latest.revision) this.#latest = { revision, at: this.#clock.now() };
+    if (isBack) this.#onWentBack(before.at);
     return answer;
   }
 
@@ -146,4 +171,8 @@ export class ObservedTransport implements Transport {
     if (code !== 'aborted') this.#connected = code !== 'closed' && !OUT_OF_REACH.has(code);
     if (code === 'forbidden') this.#onRefused();
   }
+}
+
+function hasWritten({ writes, otherwise = [] }: TxnRequest, { succeeded, deleted }: TxnResponse): boolean {
+  return deleted > 0 || (succeeded ? writes : otherwise).some(({ op }) => op === 'put');
 }

@@ -16,6 +16,8 @@ describe('a transport that is observed', () => {
   /** What its calls fail with. */
   let failure: unknown;
   let refusals: number;
+  /** Times that it was told with. */
+  let wentBack: number[];
   let below: WatchObserver;
   let observed: ObservedTransport;
 
@@ -55,12 +57,21 @@ describe('a transport that is observed', () => {
     failure = undefined;
   };
 
+  const newObserved = (transport: Transport): ObservedTransport =>
+    new ObservedTransport(
+      transport,
+      clock,
+      () => refusals++,
+      (followedUntil) => wentBack.push(followedUntil),
+    );
+
   beforeEach(() => {
     clock = new ManualClock();
     calls = [];
     failure = undefined;
     refusals = 0;
-    observed = new ObservedTransport(inner, clock, () => refusals++);
+    wentBack = [];
+    observed = newObserved(inner);
   });
 
   it('knows nothing of its server at first', () => {
@@ -92,6 +103,34 @@ describe('a transport that is observed', () => {
       ['revoke', '11', OPTIONS],
       ['endpoints', OPTIONS],
     ]);
+  });
+
+  it('tells that the store has gone back, and since when, by calls that were made after an answer of a later one', async () => {
+    let revision = 9;
+    const at = <T>(value: T) => ({ ...value, header: { ...headerOf('one'), revision } });
+    const write = { op: 'put', key: 'a', value: new Uint8Array(), lease: '0' } as const;
+    const answers = { succeeded: false, deleted: 0 };
+    const transport = newObserved({
+      ...inner,
+      range: async () => at(ANSWER),
+      txn: async () => at({ ...answers, header: headerOf('one') }),
+    });
+    clock.advance(1000);
+    await transport.range(RANGE);
+    clock.advance(1000);
+    const late = transport.range(RANGE);
+    await transport.txn({ compare: [], writes: [write] }); // it has not written
+    expect(wentBack).toEqual([]);
+    await transport.txn({ compare: [], writes: [], otherwise: [write] });
+    expect(wentBack).toEqual([2000]);
+    await late;
+    revision = 8;
+    await transport.range(RANGE);
+    await transport.range(RANGE);
+    expect(wentBack).toEqual([2000, 2000]);
+    answers.deleted = 1;
+    await transport.txn({ compare: [], writes: [] });
+    expect(wentBack).toEqual([2000, 2000, 2000]);
   });
 
   it('is connected by the answer to a call that has no header', async () => {

@@ -88,6 +88,18 @@ describe('a store that is restored from a backup', () => {
     expect(lost).toEqual(['k', 'k']);
   });
 
+  it('is found by a client that watches nothing and writes before it asks for its lease (regression: never)', async () => {
+    const lost: string[] = [];
+    backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+    await backend.update('k', bytesOfText('1'), { leased: true });
+    const backup = server.snapshot();
+    await backend.update('k', bytesOfText('2'), { leased: true });
+    await advance(clock, 1000);
+    server.restore(backup);
+    await backend.update('l', bytesOfText('1'), { leased: true });
+    expect(lost.sort()).toEqual(['k', 'l']);
+  });
+
   it.each([1, 2, 3])(
     'before read %i of a listing is not listed as a mixture of both (regression: it was)',
     async (number) => {
