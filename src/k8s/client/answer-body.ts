@@ -31,7 +31,7 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
   }
 
   push(bytes: Uint8Array): void {
-    if (bytes.length === 0) return; // as undici gives it at the end of a connection: holds nothing up
+    if (bytes.length === 0) return; // nothing to hand out
     this.#waiting.push(bytes);
     this.#size += bytes.length;
     if (this.#size > MOST_WAITING) this.#flow.pause();
