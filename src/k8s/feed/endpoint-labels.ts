@@ -54,8 +54,10 @@ export class EndpointLabels {
   readonly #options: EndpointLabelsOptions;
   readonly #pods = new Map<string, LocalPod>();
   readonly #namespaces = new Map<string, ReadonlyMap<string, string>>();
-  /** What could not be applied: pods by key, `undefined` where they are gone. */
+  /** What could not be applied, by key: the labels of a pod, or, where there is none, that it is gone. */
   readonly #failed = new Map<string, LabelledPod>();
+  /** Pods, by key, of which labels were applied, be it in another life, and not that they are gone. */
+  readonly #labelled = new Set<string>();
   #failures = 0;
   #retry: Timer | undefined;
 
@@ -77,8 +79,8 @@ export class EndpointLabels {
     const known = this.#pods.get(key);
     if (now === undefined) {
       this.#pods.delete(key);
-      if (known?.applied === undefined) this.#failed.delete(key);
-      else this.#gone(key, pod);
+      if (this.#labelled.has(key)) this.#gone(key, pod);
+      else this.#failed.delete(key);
       return;
     }
     this.#pods.set(key, { pod: now, applied: known?.applied });
@@ -136,8 +138,11 @@ export class EndpointLabels {
   #say(key: string, { namespace, name, uid }: LabelledPod, labels: Labels | undefined): boolean {
     const pod = { namespace, name, uid };
     const isApplied = this.#options.guard.call(this.#options.onLabels, pod, labels);
-    if (isApplied) this.#failed.delete(key);
-    else {
+    if (isApplied) {
+      this.#failed.delete(key);
+      if (labels === undefined) this.#labelled.delete(key);
+      else this.#labelled.add(key);
+    } else {
       this.#failed.set(key, pod);
       this.#repeatLater();
     }

@@ -235,6 +235,26 @@ describe('identity labels', () => {
     expect(world.clock.pending).toBe(0);
   });
 
+  it('are gone with a pod whose labels were never applied, where those of its former life were (regression: they stayed)', async () => {
+    const calls: string[] = [];
+    let failing = false;
+    const onLabels = ({ uid }: LabelledPod, labels: Labels | undefined): void => {
+      if (failing) throw new Error('no identity');
+      calls.push(`${uid} ${labels === undefined ? 'gone' : 'labelled'}`);
+    };
+    const { world } = await labelWorld({ onLabels, random: () => 1 });
+    namespace(world);
+    world.cluster.put('pods', pod('web'));
+    failing = true;
+    world.cluster.delete('pods', 'web', 'shop');
+    world.cluster.put('pods', pod('web', { uid: 'second' }));
+    world.cluster.delete('pods', 'web', 'shop');
+    failing = false;
+    world.clock.advance(1_000);
+    expect(calls).toEqual(['uid-web labelled', 'second gone']);
+    expect(world.clock.pending).toBe(0);
+  });
+
   it('are reserved:init where the filter leaves none (K 25)', async () => {
     const { LabelFilter } = await import('../../../src/identity/label-filter.ts');
     const labelFilter = new LabelFilter({ file: [{ prefix: 'nothing' }] });
