@@ -32,8 +32,8 @@ export interface ClusterAccess {
   /** Take any server for what it says it is. Dangerous. */
   readonly insecureSkipVerify: boolean;
   /**
-   * Lists come as they are. Where the network is no limit, that costs server and client less time, and the client less
-   * memory; compressed, a list is a tenth as long. Default false.
+   * Lists come as they are. Where the network is no limit, that costs server and client less time; compressed, a list is a
+   * tenth as long. Default false.
    */
   readonly disableCompression?: boolean | undefined;
   readonly credentials: Credentials;
