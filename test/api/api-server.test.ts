@@ -11,6 +11,7 @@ import { pagePath } from '../../src/api/page-routes.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { settle } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { bytesInUse } from '../base/support/garbage.ts';
 import { type TestApp, testApp } from './support/test-app.ts';
 
 async function serve(options: Omit<ApiServerOptions, 'app'>, app: TestApp = testApp()): Promise<ApiServer> {
@@ -438,13 +439,13 @@ describe('a monitor over a connection', () => {
     socket.pause();
     socket.write(`GET /v1/monitor HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`);
     await once(socket, 'connect');
-    const before = process.memoryUsage().rss;
+    const before = await bytesInUse();
     for (let round = 0; round < 100; round++) {
       for (let i = 0; i < 1_000; i++)
         world.model.ipcache.upsert(`10.1.${i >> 8}.${i & 255}`, { identity: round + 1, source: 'k8s' });
       await new Promise((resolve) => setImmediate(resolve));
     }
-    expect(process.memoryUsage().rss - before).toBeLessThan(64 << 20);
+    expect((await bytesInUse()) - before).toBeLessThan(16 << 20);
     socket.destroy();
     await once(socket, 'close');
   });

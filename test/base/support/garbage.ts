@@ -9,3 +9,10 @@ export async function collectGarbage(): Promise<void> {
   if (typeof collect !== 'function') throw new Error('no garbage collector to call');
   collect();
 }
+
+/** Bytes that this process holds and that are not garbage, those of buffers too. */
+export async function bytesInUse(): Promise<number> {
+  await collectGarbage();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}

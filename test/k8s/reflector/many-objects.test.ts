@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { identified } from '../../../src/k8s/resource.ts';
-import { collectGarbage } from '../../base/support/garbage.ts';
+import { bytesInUse } from '../../base/support/garbage.ts';
 
 const COUNT = 100_000;
 
@@ -43,18 +43,11 @@ function manyObjects(look: () => Promise<void>): ApiTransport {
   };
 }
 
-/** Bytes that are not garbage. */
-async function inUse(): Promise<number> {
-  await collectGarbage();
-  const { heapUsed, arrayBuffers } = process.memoryUsage();
-  return heapUsed + arrayBuffers;
-}
-
 it('a list of 100,000 objects is never in memory as a whole', async () => {
   let peak = 0;
-  const before = await inUse();
+  const before = await bytesInUse();
   const look = async (): Promise<void> => {
-    peak = Math.max(peak, (await inUse()) - before);
+    peak = Math.max(peak, (await bytesInUse()) - before);
   };
   const client = new KubernetesClient(manyObjects(look));
   let puts = 0;
