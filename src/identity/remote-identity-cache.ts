@@ -11,6 +11,7 @@ import type { NumericIdentity } from './numeric-identity.ts';
 export class RemoteIdentityCache {
   readonly #compare: (a: NumericIdentity, b: NumericIdentity) => number;
   readonly #byID = new Map<number, { readonly key: string; readonly labels: Labels }>();
+  /** In order. */
   readonly #byLabels = new Map<string, NumericIdentity[]>();
   #changes = 0;
 
@@ -49,8 +50,9 @@ export class RemoteIdentityCache {
     this.delete(id);
     this.#changes++;
     this.#byID.set(id, { key, labels });
-    const ids = this.#byLabels.get(key) ?? [];
-    this.#byLabels.set(key, [...ids, id].sort(this.#compare));
+    const ids = this.#byLabels.get(key);
+    if (ids === undefined) this.#byLabels.set(key, [id]);
+    else ids.splice(this.#placeAmong(ids, id), 0, id);
   }
 
   /** True when the identity was known. */
@@ -59,9 +61,9 @@ export class RemoteIdentityCache {
     if (entry === undefined) return false;
     this.#changes++;
     this.#byID.delete(id);
-    const rest = (this.#byLabels.get(entry.key) ?? []).filter((other) => other !== id);
-    if (rest.length > 0) this.#byLabels.set(entry.key, rest);
-    else this.#byLabels.delete(entry.key);
+    const ids: number[] = this.#byLabels.get(entry.key) ?? [];
+    ids.splice(ids.indexOf(id), 1);
+    if (ids.length === 0) this.#byLabels.delete(entry.key);
     return true;
   }
 
@@ -69,5 +71,17 @@ export class RemoteIdentityCache {
     this.#changes++;
     this.#byID.clear();
     this.#byLabels.clear();
+  }
+
+  /** In few steps: a cluster may give all of its numbers to the same labels. */
+  #placeAmong(ids: readonly NumericIdentity[], id: NumericIdentity): number {
+    let low = 0;
+    let high = ids.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#compare(ids[middle] ?? id, id) < 0) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 }

@@ -32,6 +32,23 @@ function sameLabels(a: Labels, b: Labels): boolean {
 }
 
 describe('the identities of a cluster', () => {
+  it('find their place in few steps, however many have the same labels (regression: one for each of them)', () => {
+    let compared = 0;
+    const cache = new RemoteIdentityCache((a, b) => {
+      compared++;
+      return a - b;
+    });
+    const labels = [{ source: 'k8s', key: 'app', value: 'a' }];
+    const numbers = Array.from({ length: 1000 }, (_, nth) => (nth * 7919) % 1000);
+    for (const id of numbers) cache.upsert(id as NumericIdentity, labels);
+    expect(compared).toBeLessThan(10 * numbers.length);
+    for (const id of numbers.toSorted((a, b) => a - b)) {
+      expect(cache.lookupByLabels(labels)).toBe(id);
+      cache.delete(id);
+    }
+    expect(cache.lookupByLabels(labels)).toBeUndefined();
+  });
+
   it('are found by number and by labels, the smallest number where several have the same labels', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 30 }), anyLabels, (steps, wanted) => {
