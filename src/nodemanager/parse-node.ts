@@ -11,6 +11,9 @@ const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 const NO_CIDRS: readonly string[] = Object.freeze([]);
 const NO_ADDRESSES: readonly NodeAddress[] = Object.freeze([]);
 
+type AddressField = 'ipv4HealthIP' | 'ipv6HealthIP' | 'ipv4IngressIP' | 'ipv6IngressIP';
+type CIDRField = 'ipv4AllocCIDR' | 'ipv6AllocCIDR';
+
 /**
  * Makes a node of what a source says: addresses and CIDRs in canonical form, each checked. What names the node or
  * decides how it is reached (name, cluster, source, cluster id, key) must be right, else the node is rejected as a
@@ -34,14 +37,14 @@ export function parseNode(
     source: spec.source,
     clusterID: spec.clusterID ?? 0,
     addresses: addressesOf(spec, fields, known?.fields.addresses),
-    ipv4AllocCIDR: spec.ipv4AllocCIDR === undefined ? undefined : fields.cidr('ipv4AllocCIDR'),
-    ipv6AllocCIDR: spec.ipv6AllocCIDR === undefined ? undefined : fields.cidr('ipv6AllocCIDR'),
+    ipv4AllocCIDR: cidrOf(spec, fields, 'ipv4AllocCIDR'),
+    ipv6AllocCIDR: cidrOf(spec, fields, 'ipv6AllocCIDR'),
     ipv4SecondaryAllocCIDRs: cidrsOf(spec.ipv4SecondaryAllocCIDRs, fields, 'ipv4SecondaryAllocCIDRs'),
     ipv6SecondaryAllocCIDRs: cidrsOf(spec.ipv6SecondaryAllocCIDRs, fields, 'ipv6SecondaryAllocCIDRs'),
-    ipv4HealthIP: spec.ipv4HealthIP === undefined ? undefined : fields.address('ipv4HealthIP'),
-    ipv6HealthIP: spec.ipv6HealthIP === undefined ? undefined : fields.address('ipv6HealthIP'),
-    ipv4IngressIP: spec.ipv4IngressIP === undefined ? undefined : fields.address('ipv4IngressIP'),
-    ipv6IngressIP: spec.ipv6IngressIP === undefined ? undefined : fields.address('ipv6IngressIP'),
+    ipv4HealthIP: addressOf(spec, fields, 'ipv4HealthIP'),
+    ipv6HealthIP: addressOf(spec, fields, 'ipv6HealthIP'),
+    ipv4IngressIP: addressOf(spec, fields, 'ipv4IngressIP'),
+    ipv6IngressIP: addressOf(spec, fields, 'ipv6IngressIP'),
     encryptionKey: spec.encryptionKey ?? 0,
     labels: stringsOf(spec.labels, known?.fields.labels),
     annotations: stringsOf(spec.annotations, known?.fields.annotations),
@@ -75,6 +78,16 @@ function isText(value: unknown): boolean {
 function rejects(fields: Fields<undefined>, name: string, reason: string, why: string): false {
   fields.reject(name, reason, why);
   return false;
+}
+
+// Most nodes say little of this: what is absent is not looked up by name.
+
+function addressOf(spec: NodeSpec, fields: Fields<undefined>, name: AddressField): string | undefined {
+  return spec[name] === undefined ? undefined : fields.address(name);
+}
+
+function cidrOf(spec: NodeSpec, fields: Fields<undefined>, name: CIDRField): string | undefined {
+  return spec[name] === undefined ? undefined : fields.cidr(name);
 }
 
 /** Most nodes have none: all of these share one list. */

@@ -1546,8 +1546,15 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/nodemanager/parse-node.ts',
-    line: 'if (Array.isArray(addresses) && addresses.every(isCanonical)) return addresses;',
-    original: 'Array.isArray(addresses) && addresses.every(isCanonical)',
+    line: 'if (sameAddresses(addresses, known)) return known;',
+    original: 'sameAddresses(addresses, known)',
+    replacements: ['false'],
+    reason: 'reads the same addresses, into another list',
+  },
+  {
+    file: 'src/nodemanager/parse-node.ts',
+    line: 'if (addresses.every(isCanonical)) return addresses;',
+    original: 'addresses.every(isCanonical)',
     replacements: ['false'],
     reason: 'reads the same addresses, into another list',
   },
@@ -1604,10 +1611,17 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/nodemanager/parse-node.ts',
-    line: 'return given === undefined || given.size === 0 ? NO_STRINGS : given;',
+    line: 'if (given === undefined || given.size === 0) return NO_STRINGS;',
     original: 'given.size === 0',
     replacements: ['false'],
     reason: 'an empty map says the same as the shared one',
+  },
+  {
+    file: 'src/nodemanager/parse-node.ts',
+    line: 'return sameStrings(given, known) ? known : given;',
+    original: 'sameStrings(given, known)',
+    replacements: ['false'],
+    reason: 'one says the same as the other',
   },
   {
     file: 'src/restore/byte-writer.ts',
