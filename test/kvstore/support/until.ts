@@ -3,10 +3,13 @@ const PATIENCE_MS = 200_000;
 
 /** Waits until it is so, whatever the system's time is set to; fails with `what` when that takes too long. */
 export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
-  const end = performance.now() + PATIENCE_MS;
-  for (let wait = 1; performance.now() < end; wait = Math.min(wait * 2, 50)) {
+  const begun = performance.now();
+  let waited = 0;
+  for (let wait = 1; waited < PATIENCE_MS; waited = performance.now() - begun) {
     if (await isSo()) return;
     await new Promise((resolve) => setTimeout(resolve, wait));
+    // Who looks takes time from what is waited for: the longer that takes, the less often.
+    wait = Math.max(Math.min(wait * 2, 50), Math.min(waited / 20, 250));
   }
   throw new Error(`never: ${what}`);
 }

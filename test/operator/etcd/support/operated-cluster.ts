@@ -225,10 +225,13 @@ export async function statusOf({ socket }: RunningOperator): Promise<OperatorDoc
 }
 
 /** Resolves once the operator leads, and everything that it publishes is there. */
-export function published(operator: RunningOperator): Promise<void> {
-  return until(`${operator.name} has published everything`, async () => {
-    const status = await statusOf(operator);
+export async function published(operator: RunningOperator): Promise<void> {
+  let status: OperatorDocument | undefined;
+  await until(`${operator.name} has published everything`, async () => {
+    status = await statusOf(operator);
     return status?.election?.state === 'leader' && status.blockers.length === 0;
+  }).catch((cause: unknown) => {
+    throw new Error(`${String(cause)}: ${JSON.stringify(status)}`, { cause });
   });
 }
 
