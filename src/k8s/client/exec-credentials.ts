@@ -36,10 +36,10 @@ const LARGEST_OUTPUT = 1024 * 1024;
  */
 export class ExecCredentials implements Credentials {
   readonly #plugin: ExecPlugin;
-  readonly #clock: Pick<Clock, 'wallTime'>;
+  readonly #clock: Pick<Clock, 'wallTime' | 'after'>;
   #credential: Promise<Credential> | undefined;
 
-  constructor(plugin: ExecPlugin, clock: Pick<Clock, 'wallTime'>) {
+  constructor(plugin: ExecPlugin, clock: Pick<Clock, 'wallTime' | 'after'>) {
     this.#plugin = plugin;
     this.#clock = clock;
   }
@@ -65,37 +65,44 @@ export class ExecCredentials implements Credentials {
       if (this.#credential === known) this.#credential = undefined;
     }
     // What a plugin gives now is used, even if clocks differ so much that it seems to have expired.
-    this.#credential ??= this.#ask();
-    return this.#credential;
+    if (this.#credential !== undefined) return this.#credential;
+    const asked = this.#ask();
+    this.#credential = asked;
+    return asked.catch((error: unknown) => {
+      if (this.#credential === asked) this.#credential = undefined;
+      throw error;
+    });
   }
 
   async #ask(): Promise<Credential> {
-    try {
-      return readCredential(this.#plugin, await run(this.#plugin));
-    } catch (error) {
-      this.#credential = undefined;
-      throw error;
-    }
+    return readCredential(this.#plugin, await run(this.#plugin, this.#clock));
   }
 }
 
-function run(plugin: ExecPlugin): Promise<string> {
+function run(plugin: ExecPlugin, clock: Pick<Clock, 'after'>): Promise<string> {
   const { apiVersion, command, args, env, installHint = '', folder, cluster } = plugin;
   const spec = { interactive: false, ...(cluster === undefined ? {} : { cluster }) };
   const info = JSON.stringify({ kind: 'ExecCredential', apiVersion, spec });
   const options = {
     cwd: folder,
     env: { ...process.env, ...env, KUBERNETES_EXEC_INFO: info },
-    timeout: TIMEOUT_MS,
     maxBuffer: LARGEST_OUTPUT,
   };
   return new Promise((resolve, reject) => {
     // The message of the error has what the plugin wrote to stderr.
     const child = execFile(command, [...args], options, (error, stdout) => {
+      late.cancel();
       if (error === null) resolve(stdout);
       else reject(failed(plugin, `${messageOf(error)} ${installHint}`, error));
     });
     child.stdin?.end();
+    // It may ignore that it is asked to end, and what it has begun may hold its output open.
+    const late = clock.after(TIMEOUT_MS, () => {
+      reject(failed(plugin, `it has not ended after ${TIMEOUT_MS / 1000} s ${installHint}`));
+      child.kill('SIGKILL');
+      child.stdout?.destroy();
+      child.stderr?.destroy();
+    });
   });
 }
 

@@ -1,10 +1,11 @@
-import { chmodSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { inClusterAccess, isInCluster } from '../../../src/k8s/client/in-cluster.ts';
 import { KubeconfigError, parseKubeconfig, readKubeconfig } from '../../../src/k8s/client/kubeconfig.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
+import { until } from '../../kvstore/support/until.ts';
 
 const PEM = '-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n';
 const ENCODED = Buffer.from(PEM).toString('base64');
@@ -259,6 +260,40 @@ describe('credentials', () => {
   ])('of a plugin that %s are refused clearly', async (_, script, message) => {
     plugin(script);
     await expect(parse({ user: { exec: EXEC } }).credentials.authorization()).rejects.toThrow(message);
+  });
+
+  it('of a plugin that does not end, and ignores that it is asked to, are given up after a minute', async () => {
+    const clock = new ManualClock();
+    plugin('trap "" TERM; echo $$ >pid; exec sleep 600');
+    const { credentials } = parse({ user: { exec: EXEC } }, clock);
+    const given = credentials.authorization();
+    const pid = (): number => Number(existsSync(join(folder, 'pid')) && readFileSync(join(folder, 'pid'), 'utf8'));
+    await until('the plugin runs', () => pid() > 0);
+    clock.advance(60_000);
+    await expect(given).rejects.toThrow(/the plugin .*plugin failed: it has not ended after 60 s/);
+    await until('the plugin is gone', () => {
+      try {
+        return !process.kill(pid(), 0);
+      } catch {
+        return true;
+      }
+    });
+    plugin(says({ token: 'later' }));
+    expect(await credentials.authorization()).toBe('Bearer later');
+  });
+
+  it('of a plugin whose earlier run fails late are those of the later one', async () => {
+    plugin('until [ -e go ]; do sleep 0.05; done; exit 1');
+    const { credentials } = parse({ user: { exec: EXEC } });
+    const early = credentials.authorization();
+    credentials.refused();
+    renameSync(join(folder, 'plugin'), join(folder, 'first'));
+    plugin(says({ token: 't' }));
+    expect(await credentials.authorization()).toBe('Bearer t');
+    writeFileSync(join(folder, 'go'), '');
+    await expect(early).rejects.toThrow(/failed/);
+    expect(await credentials.authorization()).toBe('Bearer t');
+    expect(readFileSync(join(folder, 'runs'), 'utf8')).toBe('run\n');
   });
 
   it('of a plugin that is not installed come with its hint', async () => {
