@@ -267,7 +267,8 @@ describe('credentials', () => {
     plugin('trap "" TERM; echo $$ >pid; exec sleep 600');
     const { credentials } = parse({ user: { exec: EXEC } }, clock);
     const given = credentials.authorization();
-    const pid = (): number => Number(existsSync(join(folder, 'pid')) && readFileSync(join(folder, 'pid'), 'utf8'));
+    const pid = (): number =>
+      Number(existsSync(join(folder, 'pid')) && readFileSync(join(folder, 'pid'), 'utf8'));
     await until('the plugin runs', () => pid() > 0);
     clock.advance(60_000);
     await expect(given).rejects.toThrow(/the plugin .*plugin failed: it has not ended after 60 s/);
