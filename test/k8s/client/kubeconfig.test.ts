@@ -284,9 +284,10 @@ describe('credentials', () => {
   });
 
   it('of a plugin whose earlier run fails late are those of the later one', async () => {
-    plugin('until [ -e go ]; do sleep 0.05; done; exit 1');
+    plugin('echo >begun; until [ -e go ]; do sleep 0.05; done; exit 1');
     const { credentials } = parse({ user: { exec: EXEC } });
     const early = credentials.authorization();
+    await until('the first one has begun', () => existsSync(join(folder, 'begun')));
     credentials.refused();
     renameSync(join(folder, 'plugin'), join(folder, 'first'));
     plugin(says({ token: 't' }));
